@@ -1,0 +1,1 @@
+"""Rewrites a plain PyTorch training script for an Accelerator, and says plainly what it left alone and why."""

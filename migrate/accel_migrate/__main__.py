@@ -1,0 +1,3 @@
+from accel_migrate.cli import main
+
+main()

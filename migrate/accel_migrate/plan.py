@@ -1,0 +1,100 @@
+"""What the codemod wants to do to a file, as frozen data: decided first, applied later, reported either way."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+
+class Safety(StrEnum):
+    """How much a change may be trusted."""
+
+    SAFE = "safe"  # trains as before
+    REVIEW = "review"  # right in most scripts; applied only on request
+    NOTE = "note"  # nothing is edited: a person should look
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Characters `start` to `end` of the text become `text`; both lie in the expressions of one statement."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The statement goes, with its trailing comment. `keep_comments` says whether the comments above it stay."""
+
+    statement: ast.stmt
+    keep_comments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """New statements beside an existing one, in its block and with its indentation."""
+
+    anchor: ast.stmt
+    lines: tuple[str, ...]
+    where: Literal["before", "after"] = "after"
+    blank_before: bool = False
+    blank_after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrap:
+    """A `with` or `if` gives way to its own body."""
+
+    statement: ast.stmt
+
+
+Edit = Replace | Remove | Insert | Unwrap
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One finding of one rule in one file: all of its edits are applied, or none."""
+
+    code: str
+    line: int  # of the file before rewriting, from 1
+    column: int  # from 1
+    message: str
+    safety: Safety = Safety.SAFE
+    edits: tuple[Edit, ...] = ()
+    loop: int | None = None  # the training loop it belongs to; None stands on its own
+    required: bool = True  # without it the loop would be half migrated
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a person should know about a line: left alone, or worth a look after the rewrite."""
+
+    code: str
+    line: int
+    column: int
+    message: str
+
+
+class Status(StrEnum):
+    MIGRATED = "migrated"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """How one file ended. `after` equals `before` unless the status is `migrated`."""
+
+    path: Path
+    status: Status
+    reason: str = ""
+    applied: tuple[Change, ...] = ()
+    refused: tuple[Change, ...] = ()  # found, but not applied: for review, deselected, suppressed, or its loop was left
+    notes: tuple[Note, ...] = ()
+    before: bytes = field(default=b"", repr=False)
+    after: bytes = field(default=b"", repr=False)

@@ -1,0 +1,3 @@
+from accel_runtime.cli import main
+
+main()
