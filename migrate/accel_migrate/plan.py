@@ -28,21 +28,40 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The statement goes, with its trailing comment. `keep_comments` says whether the comments above it stay."""
+    """The statement goes, with its trailing comment. `keep_comments` says whether the comments right above it stay."""
 
     statement: ast.stmt
     keep_comments: bool = True
 
 
 @dataclass(frozen=True, slots=True)
+class Uncomment:
+    """The statement stays, and the comment right above it, which is no longer true, goes."""
+
+    statement: ast.stmt
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
-    """New statements beside an existing one, in its block and with its indentation."""
+    """New statements beside an existing one, in its block and with its indentation; one string each.
+
+    With `where="before"` they come under the comments of the anchor that `above_comments` does not cover.
+    """
 
     anchor: ast.stmt
-    lines: tuple[str, ...]
+    statements: tuple[str, ...]
     where: Literal["before", "after"] = "after"
     blank_before: bool = False
     blank_after: bool = False
+    above_comments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """The statement gives way to others, which take over its comments and blank lines."""
+
+    statement: ast.stmt
+    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +71,15 @@ class Unwrap:
     statement: ast.stmt
 
 
-Edit = Replace | Remove | Insert | Unwrap
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The statement comes under `if test:`."""
+
+    statement: ast.stmt
+    test: str
+
+
+Edit = Replace | Remove | Uncomment | Insert | Substitute | Unwrap | Guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Reads scripts and never edits them: answers what the rules may ask."""

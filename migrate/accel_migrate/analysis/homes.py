@@ -1,0 +1,292 @@
+"""Where the objects of a training are built, and where they can be prepared together."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+
+
+@dataclass(frozen=True)
+class Built:
+    """An object of a training as its home names it."""
+
+    role: Role
+    variable: Variable
+
+    @property
+    def text(self) -> str:
+        """How it is written at home."""
+        name = self.variable.name
+        if name.startswith("self.") and self.variable.scope.is_class:
+            return name
+        return name
+
+
+class NoHome(Exception):
+    """Why the objects cannot be prepared in one place; the line is where the trouble is."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+    """The variable and those it was handed over from, call by call, to where it was built."""
+    found = [variable]
+    for current in found:
+        if len(found) > 40:
+            break
+        for source in _handed_over(roles, graph, current):
+            if source not in found:
+                found.append(source)
+    return found
+
+
+def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    if any(binding.kind == "parameter" for binding in bindings):
+        function = variable.scope.node
+        sources = []
+        for caller, call in graph.sites.get(function, ()):  # type: ignore[call-overload]
+            for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
+                source = caller.variable(argument) if name == variable.name else None
+                if source is not None:
+                    sources.append(source)
+        return sources
+    if variable.scope.is_class:
+        # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
+        return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
+    return []
+
+
+def _passed_on(module: Module, value: ast.expr) -> Variable | None:
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+        value = value.func.value
+    return module.variable(value) if isinstance(value, ast.Name) else None
+
+
+def is_root(variable: Variable) -> bool:
+    """Whether the variable is bound by more than a parameter: something is built into it."""
+    return any(binding.kind != "parameter" for binding in variable.scope.module.bindings(variable))
+
+
+def choose_home(chains: list[list[Variable]]) -> Scope | None:
+    """The scope that names every object: the class of a trainer, or the scope where most were built."""
+    scopes = [{variable.scope for variable in links} for links in chains]
+    common = set.intersection(*scopes) if scopes else set()
+    if not common:
+        return None
+    first = [links[0].scope for links in chains]
+    if all(scope.is_class for scope in first) and len(set(first)) == 1:
+        return first[0]
+
+    def built_there(scope: Scope) -> int:
+        return sum(any(v.scope is scope and is_root(v) for v in links) for links in chains)
+
+    def depth(scope: Scope) -> int:
+        return 0 if scope.parent is None else 1 + depth(scope.parent)
+
+    return max(common, key=lambda scope: (built_there(scope), -depth(scope)))
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere)."""
+
+    module: Module
+    block: list[ast.stmt]
+    after: ast.stmt
+    first_use: ast.stmt | None
+
+
+_AFFECTS = {
+    "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",
+    "reset_parameters", "register_buffer", "gradient_checkpointing_enable", "resize_token_embeddings", "add_param_group",
+    "share_memory", "compile", "add_module", "load_pretrained", "freeze",
+}  # fmt: skip
+_READS = {
+    "len",
+    "print",
+    "tqdm",
+    "isinstance",
+    "type",
+    "str",
+    "id",
+    "enumerate",
+    "iter",
+    "next",
+    "watch",
+    "summary",
+    "sum",
+}
+
+
+def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place:
+    """The place for `prepare`: after everything that builds or changes the objects, before the first use."""
+    module = home.module
+    bindings = [
+        (thing, binding)
+        for thing in objects
+        for binding in module.bindings(thing.variable)
+        if binding.kind in ("assign", "with") and not _only_loads(binding)
+    ]
+    variables = {thing.variable for thing in objects}
+    statements = [binding.statement for _, binding in bindings]
+    if home.is_class:
+        return _place_in_class(home, module, statements, variables)
+    function = home.node if home.is_function else None
+    body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
+    if not statements:
+        if function is None:
+            raise NoHome("nothing of the training loop is built in sight", body[0].lineno if body else 1)
+        statements = []
+    block = (
+        _common_block(module, body, [*statements, *uses[:1]] if uses else statements) if statements or uses else body
+    )
+    order = {id(statement): index for index, statement in enumerate(block)}
+    built = [order[id(top)] for s in statements if (top := _top(module, s, block)) is not None]
+    used = [order[id(top)] for s in uses if (top := _top(module, s, block)) is not None and top not in ()]
+    first = min(used, default=None)  # type: ignore[type-var]
+    last = max(built, default=-1)
+    if first is not None and last >= first:
+        late = [i for i in built if i >= first]
+        # What is built anew after the first use (a model loaded back for testing) is not ours to prepare.
+        early = [i for i in built if i < first]
+        if not early or not _all_built(objects, bindings, module, block, order, first):
+            raise NoHome(
+                "objects are still being built after the first loop over them has begun", block[late[0]].lineno
+            )
+        last = max(early)
+    limit = first if first is not None else len(block)
+    for index in range(last + 1, limit):
+        if _affects(module, block[index], variables):
+            last = index
+    if last < 0:
+        if function is None:
+            raise NoHome("nothing of the training loop is built in sight", body[0].lineno)
+        last = _after_docstring(block)
+    return Place(module, block, block[last], block[first] if first is not None else None)
+
+
+def _after_docstring(block: list[ast.stmt]) -> int:
+    first = block[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(block) > 1
+    return 0 if is_docstring else -1
+
+
+def _only_loads(binding: Binding) -> bool:
+    """`model = torch.load(path)`: read back, not built."""
+    return isinstance(binding.value, ast.Call) and ast.unparse(binding.value.func).endswith("torch.load")
+
+
+def _all_built(
+    objects: list[Built],
+    bindings: list[tuple[Built, Binding]],
+    module: Module,
+    block: list[ast.stmt],
+    order: dict[int, int],
+    first: int,
+) -> bool:
+    done = set()
+    for thing, binding in bindings:
+        top = _top(module, binding.statement, block)
+        if top is not None and order[id(top)] < first:
+            done.add(thing.variable)
+    bound = {thing.variable for thing, _ in bindings}
+    return all(thing.variable in done for thing in objects if thing.variable in bound)
+
+
+def _place_in_class(home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable]) -> Place:
+    methods = {module.scope(statement).function for statement in statements}
+    if len(methods) != 1 or None in methods:
+        raise NoHome("the trainer's objects are set in several methods", home.node.lineno)  # type: ignore[attr-defined]
+    (method,) = methods
+    assert method is not None
+    block = _common_block(module, method.body, statements)
+    order = {id(statement): index for index, statement in enumerate(block)}
+    last = max(order[id(_top(module, s, block))] for s in statements)
+    for index in range(last + 1, len(block)):
+        statement = block[index]
+        if _affects(module, statement, variables) or _reads_loader(module, statement, variables):
+            last = index
+    return Place(module, block, block[last], None)
+
+
+def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
+    """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "dataset" for node in ast.walk(statement))
+
+
+def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The innermost list of statements that holds all of them, directly or nested."""
+    block = body
+    while True:
+        tops = {id(top): top for s in statements if (top := _top(module, s, block)) is not None}
+        if len(tops) != 1:
+            return block
+        (top,) = tops.values()
+        inner = [
+            value
+            for name in ("body", "orelse", "finalbody")
+            if isinstance(value := getattr(top, name, None), list)
+            and not isinstance(top, ast.FunctionDef | ast.ClassDef)
+            and all(_top(module, s, value) is not None for s in statements)
+        ]
+        if not inner:
+            return block
+        block = inner[0]
+
+
+def _top(module: Module, statement: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of `block` that is, or holds, the given one."""
+    members = {id(item): item for item in block}
+    node: ast.AST | None = statement
+    while node is not None:
+        if id(node) in members:
+            return members[id(node)]
+        node = module.parents.get(node)
+    return None
+
+
+def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
+    """Whether a statement changes the objects, or makes something of them that must be made of the bare ones."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Attribute):
+            owner = module.variable(node.func.value)
+            if owner in variables:
+                if node.func.attr in _AFFECTS:
+                    return True
+                continue
+            root = node.func.value
+            while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
+                root = root.func if isinstance(root, ast.Call) else root.value
+            if isinstance(root, ast.Name) and module.variable(root) in variables and node.func.attr in _AFFECTS:
+                return True
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _READS:
+            continue
+        for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+            if module.variable(argument) in variables:
+                return True
+    if isinstance(statement, ast.For):
+        looped = statement.iter
+        for node in ast.walk(looped):
+            if isinstance(node, ast.Attribute) and node.attr in (
+                "parameters",
+                "named_parameters",
+                "modules",
+                "children",
+            ):
+                if module.variable(node.value) in variables:
+                    return True
+    return False

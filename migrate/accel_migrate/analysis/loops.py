@@ -1,0 +1,157 @@
+"""Training and evaluation loops: where gradients are made, where a loader is only read, and what each uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Function, Module, Variable
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """One backward pass: `call` runs it on `loss`; `scaler` is the GradScaler expression it went through."""
+
+    module: Module
+    call: ast.Call
+    loss: ast.expr
+    scaler: ast.expr | None = None
+    function_form: bool = False  # torch.autograd.backward(loss)
+
+    @property
+    def function(self) -> Function | None:
+        return self.module.scope(self.call).function
+
+
+@dataclass(frozen=True, eq=False)
+class LoaderLoop:
+    """A `for` over a loader. `trains` tells whether gradients are made inside it, or in what it calls."""
+
+    module: Module
+    statement: ast.For | ast.AsyncFor
+    loader: ast.expr
+    trains: bool
+
+    @property
+    def function(self) -> Function | None:
+        return self.module.scope(self.statement).function
+
+
+class CallGraph:
+    """Who calls whom among the functions of the project."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self.callees: dict[Function | None, set[Function]] = {}
+        for module in roles.project.modules:
+            for call in module.calls:
+                target = roles.target(module, call)
+                if target is None:
+                    continue
+                if isinstance(target.node, ast.ClassDef):
+                    target = roles.project.method(target, "__init__")
+                    if target is None:
+                        continue
+                assert not isinstance(target.node, ast.ClassDef)
+                self.sites.setdefault(target.node, []).append((module, call))
+                self.callees.setdefault(module.scope(call).function, set()).add(target.node)
+
+    def reached_from(self, node: ast.AST, roles: Roles, module: Module) -> set[Function]:
+        """Every function of the project that running `node` may call."""
+        found: set[Function] = set()
+        pending: list[Function] = []
+        for child in ast.walk(node):
+            if isinstance(child, ast.Call):
+                target = roles.target(module, child)
+                if target is not None and not isinstance(target.node, ast.ClassDef):
+                    pending.append(target.node)
+        while pending:
+            function = pending.pop()
+            if function not in found:
+                found.add(function)
+                pending += self.callees.get(function, ())
+        return found
+
+
+def backward_calls(roles: Roles) -> list[Backward]:
+    """The calls that start a backward pass from a scalar loss."""
+    return [
+        found for module in roles.project.modules for call in module.calls if (found := _backward(roles, module, call))
+    ]
+
+
+def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward":
+        return None
+    if module.qualified(function) == "torch.autograd.backward":
+        return Backward(module, call, call.args[0], None, True) if len(call.args) == 1 else None
+    if call.args or any(keyword.arg in ("gradient", None) for keyword in call.keywords):
+        return None  # a gradient is handed in: not a scalar loss
+    receiver = function.value
+    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr == "scale":
+        if roles.role(module, receiver.func.value) & Role.SCALER and len(receiver.args) == 1:
+            return Backward(module, call, receiver.args[0], receiver.func.value)
+    value = roles.value(module, receiver)
+    if value.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCALER) or value.owner is not None:
+        return None
+    if isinstance(receiver, ast.Call) and ast.unparse(receiver.func) == "super":
+        return None
+    if isinstance(receiver, ast.Name) and module.scope(call).self_name == receiver.id:
+        return None
+    if module.qualified(receiver) is not None:
+        return None
+    return Backward(module, call, receiver)
+
+
+def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
+    """Every loop over a loader, in reading order of the files."""
+    training = {backward.function for backward in backwards if backward.function is not None}
+    calls = {backward.call for backward in backwards}
+    found = []
+    for module in roles.project.modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.For | ast.AsyncFor):
+                loader = iterated_loader(roles, module, node.iter)
+                if loader is not None:
+                    trains = any(child in calls for child in ast.walk(node)) or bool(
+                        graph.reached_from(node, roles, module) & training
+                    )
+                    found.append(LoaderLoop(module, node, loader, trains))
+    return sorted(found, key=lambda loop: loop.statement.lineno)
+
+
+def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:
+    """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
+    for _ in range(6):
+        if roles.role(module, iterated) & Role.LOADER and not isinstance(iterated, ast.Call):
+            return iterated
+        if isinstance(iterated, ast.Call) and iterated.args:
+            name = iterated.func.attr if isinstance(iterated.func, ast.Attribute) else getattr(iterated.func, "id", "")
+            if name in ("enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"):
+                iterated = iterated.args[0]
+                continue
+        if isinstance(iterated, ast.Name):
+            variable = module.variable(iterated)
+            bindings = module.bindings(variable) if variable is not None else []
+            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call) and not bindings[0].path:
+                iterated = bindings[0].value  # `bar = tqdm(loader)`, looped over later
+                continue
+        return None
+    return None
+
+
+def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
+    """Each variable that a piece of code mentions, with the widest expression that names it."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name | ast.Attribute):
+            variable = module.variable(child)
+            if variable is not None:
+                yield variable, child
+
+
+def definition_of(module: Module, function: Function) -> Definition:
+    return Definition(module, function)

@@ -1,0 +1,113 @@
+"""How the Accelerator gets to every function that needs it: in sight, as an attribute, or handed over."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+
+NAME = "accelerator"
+
+
+@dataclass(frozen=True, eq=False)
+class NewParameter:
+    """A function that is handed the Accelerator: in place of `device`, or in front of `before` (None: at the end)."""
+
+    module: Module
+    function: Function
+    device: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """How each function spells the Accelerator; None stands for module level."""
+
+    creation: Scope
+    by_class: Scope | None
+    parameters: dict[Function, NewParameter] = field(default_factory=dict)
+    everywhere: Module | None = None  # the module whose functions see it as a global
+
+    def spelled(self, module: Module, node: ast.AST) -> str | None:
+        """The expression for the Accelerator at a node; None where it cannot be had."""
+        scope: Scope | None = module.scope(node)
+        while scope is not None:
+            if self.by_class is not None and scope.owner_class is self.by_class and scope.self_name:
+                return f"{scope.self_name}.{NAME}"
+            if scope.is_function and scope.node in self.parameters:
+                return NAME
+            if scope is self.creation:
+                return NAME
+            scope = scope.parent
+        return NAME if self.everywhere is module else None
+
+
+def find_reach(
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    by_class: Scope | None,
+    needs: list[tuple[Module, ast.AST]],
+    guarded: bool,
+    keep_device: bool = False,
+) -> Reach:
+    """Hand the Accelerator down from where it is made to all that need it."""
+    everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
+    reach = Reach(creation, by_class, {}, everywhere)
+    pending = list(needs)
+    while pending:
+        module, node = pending.pop()
+        function = module.scope(node).function
+        device = _device_parameter(roles, module, function) if function is not None and not keep_device else None
+        if reach.spelled(module, node) is not None and (device is None or function in reach.parameters or by_class):
+            continue
+        if function is None:
+            raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1))
+        if device is None and reach.spelled(module, node) is not None:
+            continue
+        if function is creation.node:
+            continue
+        sites = graph.sites.get(function, [])
+        if not sites:
+            raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno)
+        _check_references(roles, module, function, sites)
+        reach.parameters[function] = NewParameter(module, function, device)
+        pending += [(caller, call) for caller, call in sites]
+    return reach
+
+
+def _device_parameter(roles: Roles, module: Module, function: Function) -> str | None:
+    """The parameter that holds the device, if every caller hands over a device for it."""
+    scope = module.functions[function]
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    for argument in arguments:
+        variable = Variable(scope, argument.arg)
+        if roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
+            return argument.arg
+    return None
+
+
+def _check_references(roles: Roles, module: Module, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
+    called = {call.func for _, call in sites}
+    for other in roles.project.modules:
+        for node in ast.walk(other.tree):
+            if (
+                isinstance(node, ast.Name)
+                and node.id == function.name
+                and isinstance(node.ctx, ast.Load)
+                and node not in called
+            ):
+                target = roles.project.definition(other, node)
+                if target is not None and target.node is function:
+                    raise NoHome(f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno)
+    for caller, call in sites:
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            raise NoHome(f"{function.name}() is called with unpacked arguments", call.lineno)
+
+
+def passed_argument(call: ast.Call, module: Module, function: Function, name: str) -> ast.expr | None:
+    return dict(arguments_of(call, Definition(module, function))).get(name)

@@ -1,0 +1,487 @@
+"""What each variable of a project is to training: found by what it is built from, what it is passed as, and how it is used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from enum import Flag, auto
+
+from accel_migrate.analysis.project import Definition, Project
+from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+
+
+class Role(Flag):
+    NONE = 0
+    MODEL = auto()
+    OPTIMIZER = auto()
+    LOADER = auto()
+    SCHEDULER = auto()
+    DEVICE = auto()
+    SCALER = auto()
+    SAMPLER = auto()  # a DistributedSampler
+    CRITERION = auto()
+    BATCH = auto()  # what a loader yields, or a part of it
+    OUTPUT = auto()  # what a model returns
+    AUTOCAST = auto()
+    ITERATOR = auto()  # iter(loader)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of an expression: its roles, its parts if it is a tuple, its class if it is the project's own."""
+
+    role: Role = Role.NONE
+    items: tuple[Value, ...] | None = None
+    owner: ast.ClassDef | None = None
+    module: Module | None = None
+
+    def joined(self, other: Value) -> Value:
+        items = self.items or other.items
+        if self.items and other.items and len(self.items) == len(other.items):
+            items = tuple(a.joined(b) for a, b in zip(self.items, other.items))
+        return Value(self.role | other.role, items, self.owner or other.owner, self.module or other.module)
+
+    def at(self, path: tuple[int, ...]) -> Value:
+        value = self
+        for index in path:
+            if value.items is not None and index < len(value.items):
+                value = value.items[index]
+            else:
+                value = Value(value.role & (Role.BATCH | Role.OUTPUT))
+        return value
+
+
+UNKNOWN = Value()
+
+_SAME_OBJECT = {
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "half",
+    "bfloat16",
+    "train",
+    "eval",
+    "double",
+    "requires_grad_",
+    "apply",
+    "share_memory",
+}
+_WRAPPERS = {
+    "torch.compile",
+    "torch.jit.script",
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.DistributedDataParallel",
+    "apex.parallel.convert_syncbn_model",
+    "copy.deepcopy",
+}
+_TRANSPARENT = re.compile(r"(^|\.)(tqdm|trange|tqdm_notebook|track|islice|progress_bar|log_every)$")
+_LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
+_PRECISION_CONTEXTS = (
+    "torch.cuda.amp.autocast",
+    "torch.amp.autocast",
+    "torch.autocast",
+    "torch.amp.autocast_mode.autocast",
+)
+
+
+class Roles:
+    """The roles of every variable, brought to a fixed point over assignments, calls and returns."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.known: dict[Variable, Value] = {}
+        self._returns: dict[ast.AST, list[ast.expr]] = {}
+        self._targets: dict[ast.Call, Definition | None] = {}
+        self._work: list[tuple[Module, Variable, Binding]] = []
+        for module in project.modules:
+            self._collect(module)
+        self._settle()
+
+    # ---- questions
+
+    def value(self, module: Module, node: ast.expr) -> Value:
+        return self._evaluate(module, node, 0)
+
+    def role(self, module: Module, node: ast.expr) -> Role:
+        return self._evaluate(module, node, 0).role
+
+    def of(self, variable: Variable | None) -> Role:
+        return self.known.get(variable, UNKNOWN).role if variable is not None else Role.NONE
+
+    def target(self, module: Module, call: ast.Call) -> Definition | None:
+        """The project's function or class that a call runs."""
+        if call not in self._targets:
+            self._targets[call] = self._find_target(module, call)
+        return self._targets[call]
+
+    # ---- fixed point
+
+    def _collect(self, module: Module) -> None:
+        scopes: list[Scope] = [module.root]
+        for node, scope in module.functions.items():
+            scopes.append(scope)
+            self._returns[node] = []
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Return) and node.value is not None:
+                function = module.scope(node).function
+                if function in self._returns:
+                    self._returns[function].append(node.value)
+        for scope in scopes:
+            for name, bindings in scope.bindings.items():
+                for binding in bindings:
+                    if binding.value is not None and binding.kind != "import":
+                        self._work.append((module, Variable(scope, name), binding))
+        for variable, bindings in module.attribute_bindings.items():
+            for binding in bindings:
+                if binding.value is not None:
+                    self._work.append((module, variable, binding))
+
+    def _settle(self) -> None:
+        for module in self.project.modules:
+            self._mark_uses(module)
+        for _ in range(8):
+            changed = False
+            for module, variable, binding in self._work:
+                assert binding.value is not None
+                value = self._evaluate(module, binding.value, 0)
+                if binding.kind in ("for", "comprehension"):
+                    value = self._element(module, binding.value, value)
+                changed |= self._learn(variable, value.at(binding.path))
+            for module in self.project.modules:
+                for call in module.calls:
+                    changed |= self._pass_arguments(module, call)
+            if not changed:
+                return
+
+    def _learn(self, variable: Variable, value: Value) -> bool:
+        if value == UNKNOWN:
+            return False
+        old = self.known.get(variable, UNKNOWN)
+        new = old.joined(value)
+        if new != old:
+            self.known[variable] = new
+            return True
+        return False
+
+    def _pass_arguments(self, module: Module, call: ast.Call) -> bool:
+        target = self.target(module, call)
+        if target is None:
+            return False
+        if isinstance(target.node, ast.ClassDef):
+            constructor = self.project.method(target, "__init__")
+            if constructor is None:
+                return False
+            target = constructor
+        changed = False
+        for name, argument in arguments_of(call, target):
+            parameter = Variable(target.scope, name)
+            changed |= self._learn(parameter, self._evaluate(module, argument, 0))
+            variable = module.variable(argument)
+            if variable is not None and not self.of(variable):
+                # What the function does with it tells what it is: a model from an unknown factory, say.
+                used_as = self.known.get(parameter, UNKNOWN)
+                if used_as.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCHEDULER):
+                    changed |= self._learn(variable, Value(used_as.role))
+        return changed
+
+    def _mark_uses(self, module: Module) -> None:
+        """Roles that use alone gives away, whatever built the object."""
+        stepped: dict[Variable, set[str]] = {}
+        for call in module.calls:
+            function = call.func
+            if isinstance(function, ast.Attribute):
+                variable = module.variable(function.value)
+                if function.attr in ("step", "zero_grad", "get_last_lr", "state_dict") and variable is not None:
+                    stepped.setdefault(variable, set()).add(function.attr)
+                if (
+                    function.attr == "step"
+                    and len(call.args) == 1
+                    and re.search(r"scaler", ast.unparse(function.value), re.I)
+                ):
+                    optimizer = module.variable(call.args[0])  # scaler.step(optimizer)
+                    if optimizer is not None:
+                        self._learn(optimizer, Value(Role.OPTIMIZER))
+            if self._is_optimizer_class(module, call):
+                for model in self._models_of_parameters(module, call):
+                    self._learn(model, Value(Role.MODEL))
+        for variable, methods in stepped.items():
+            if {"step", "zero_grad"} <= methods or ("step" in methods and re.search(r"optim", variable.name, re.I)):
+                self._learn(variable, Value(Role.OPTIMIZER))
+            elif "step" in methods and re.search(r"sched", variable.name, re.I):
+                self._learn(variable, Value(Role.SCHEDULER))
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.For):
+                looped = node.iter
+                while (
+                    isinstance(looped, ast.Call)
+                    and looped.args
+                    and (_name_of(looped.func) in ("enumerate", "iter") or self._is_transparent(module, looped))
+                ):
+                    looped = looped.args[0]
+                variable = module.variable(looped)
+                if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
+                    if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
+                        self._learn(variable, Value(Role.LOADER))
+
+    def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
+        found = []
+        for argument in (*call.args, *[k.value for k in call.keywords]):
+            for node in ast.walk(argument):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr in ("parameters", "named_parameters", "trainable_parameters")
+                ):
+                    owner = node.func.value
+                    # `model.features.parameters()` speaks of the model
+                    while isinstance(owner, ast.Attribute) and module.variable(owner) not in self._bound(module):
+                        owner = owner.value
+                    variable = module.variable(owner)
+                    if variable is not None and not (
+                        isinstance(owner, ast.Name) and owner.id == module.scope(owner).self_name
+                    ):
+                        found.append(variable)
+        return found
+
+    def _bound(self, module: Module) -> dict[Variable, list[Binding]]:
+        return module.attribute_bindings
+
+    # ---- expressions
+
+    def _evaluate(self, module: Module, node: ast.expr, depth: int) -> Value:
+        if depth > 12:
+            return UNKNOWN
+        if isinstance(node, ast.Name):
+            variable = module.resolve(node.id, module.scope(node))
+            return self.known.get(variable, UNKNOWN) if variable else UNKNOWN
+        if isinstance(node, ast.Call):
+            return self._call(module, node, depth + 1)
+        if isinstance(node, ast.Attribute):
+            variable = module.variable(node)
+            if variable in self.known:
+                return self.known[variable]  # type: ignore[index]
+            base = self._evaluate(module, node.value, depth + 1)
+            if base.role & Role.MODEL and node.attr == "module":
+                return base
+            return Value(base.role & (Role.BATCH | Role.OUTPUT))
+        if isinstance(node, ast.Tuple | ast.List):
+            return Value(items=tuple(self._evaluate(module, item, depth + 1) for item in node.elts))
+        if isinstance(node, ast.IfExp):
+            return self._evaluate(module, node.body, depth + 1).joined(self._evaluate(module, node.orelse, depth + 1))
+        if isinstance(node, ast.BoolOp):
+            value = UNKNOWN
+            for part in node.values:
+                value = value.joined(self._evaluate(module, part, depth + 1))
+            return value
+        if isinstance(node, ast.Subscript):
+            base = self._evaluate(module, node.value, depth + 1)
+            return Value(base.role & (Role.BATCH | Role.OUTPUT))
+        if isinstance(node, ast.NamedExpr | ast.Await):
+            return self._evaluate(module, node.value, depth + 1)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            return Value(self._evaluate(module, node.elt, depth + 1).role & Role.BATCH)
+        if isinstance(node, ast.DictComp):
+            return Value(self._evaluate(module, node.value, depth + 1).role & Role.BATCH)
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"(cuda|cpu|mps|xpu)(:\d+)?", node.value)
+        ):
+            return Value(Role.DEVICE)
+        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+            return Value(Role.DEVICE) if str(node.values[0].value).startswith("cuda:") else UNKNOWN
+        return UNKNOWN
+
+    def _element(self, module: Module, iterated: ast.expr, value: Value) -> Value:
+        """What a `for` gives out of the thing it loops over."""
+        if value.items is not None and not value.role:
+            joined = UNKNOWN
+            for item in value.items:
+                joined = joined.joined(item)
+            return joined
+        if value.role & (Role.LOADER | Role.ITERATOR):
+            return Value(Role.BATCH)
+        if value.role & Role.BATCH:
+            return Value(Role.BATCH, value.items)
+        if isinstance(iterated, ast.Call):
+            name = _name_of(iterated.func)
+            if name == "enumerate" and iterated.args:
+                inner = iterated.args[0]
+                return Value(items=(UNKNOWN, self._element(module, inner, self._evaluate(module, inner, 1))))
+            if name == "zip":
+                return Value(items=tuple(self._element(module, a, self._evaluate(module, a, 1)) for a in iterated.args))
+            if self._is_transparent(module, iterated) and iterated.args:
+                inner = iterated.args[0]
+                return self._element(module, inner, self._evaluate(module, inner, 1))
+            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr in ("items", "values"):
+                base = self._evaluate(module, iterated.func.value, 1)
+                if base.role & Role.BATCH:
+                    return Value(Role.BATCH)
+            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "log_every" and iterated.args:
+                inner = iterated.args[0]
+                return self._element(module, inner, self._evaluate(module, inner, 1))
+        return UNKNOWN
+
+    def _is_transparent(self, module: Module, call: ast.Call) -> bool:
+        return bool(_TRANSPARENT.search(module.qualified(call.func) or _name_of(call.func)))
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> Value:
+        function = call.func
+        dotted = module.qualified(function)
+        if dotted is not None:
+            value = self._imported(module, call, dotted, depth)
+            if value is not None:
+                return value
+        target = self.target(module, call)
+        if target is not None:
+            return self._project_call(target, depth)
+        name = _name_of(function)
+        if isinstance(function, ast.Attribute):
+            base = self._evaluate(module, function.value, depth)
+            if base.role & Role.MODEL and name in _SAME_OBJECT:
+                return base
+            if base.role & (Role.BATCH | Role.OUTPUT) and name not in _LEAVES_DEVICE:
+                return Value(base.role & (Role.BATCH | Role.OUTPUT))
+            if base.role & Role.MODEL and name not in (
+                "parameters",
+                "named_parameters",
+                "state_dict",
+                "children",
+                "modules",
+            ):
+                return Value(Role.OUTPUT)
+            if base.role & Role.ITERATOR and name in ("next", "__next__"):
+                return Value(Role.BATCH)
+        if name in ("iter", "cycle") and call.args:
+            base = self._evaluate(module, call.args[0], depth)
+            if base.role & (Role.LOADER | Role.ITERATOR):
+                return Value(Role.ITERATOR)
+        if name == "next" and call.args:
+            base = self._evaluate(module, call.args[0], depth)
+            if base.role & (Role.LOADER | Role.ITERATOR):
+                return Value(Role.BATCH)
+            return self._element(module, call.args[0], base)
+        if isinstance(function, ast.Name | ast.Attribute):
+            callee = self._evaluate(module, function, depth)
+            if callee.role & Role.MODEL:
+                return Value(Role.OUTPUT)
+        if self._is_optimizer_class(module, call):
+            return Value(Role.OPTIMIZER)
+        return UNKNOWN
+
+    def _imported(self, module: Module, call: ast.Call, dotted: str, depth: int) -> Value | None:
+        last = dotted.rpartition(".")[2]
+        if dotted in _WRAPPERS or last in ("DistributedDataParallel", "DataParallel"):
+            return self._evaluate(module, call.args[0], depth) if call.args else UNKNOWN
+        if dotted in ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader") or last.endswith(
+            "DataLoader"
+        ):
+            return Value(Role.LOADER)
+        if dotted.startswith("torch.optim.lr_scheduler.") or re.fullmatch(r"get_.*schedul\w*", last):
+            return Value(Role.SCHEDULER)
+        if self._is_optimizer_class(module, call):
+            return Value(Role.OPTIMIZER)
+        if dotted == "torch.device" or dotted == "torch.accelerator.current_accelerator":
+            return Value(Role.DEVICE)
+        if dotted in ("torch.cuda.amp.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"):
+            return Value(Role.SCALER)
+        if dotted in _PRECISION_CONTEXTS:
+            return Value(Role.AUTOCAST)
+        if last == "DistributedSampler":
+            return Value(Role.SAMPLER)
+        if dotted.startswith("torch.nn.") and last[:1].isupper():
+            return Value(Role.CRITERION if last.endswith("Loss") else Role.MODEL)
+        if dotted.startswith(("torchvision.models.", "timm.create_model", "segmentation_models_pytorch.")):
+            return Value(Role.MODEL)
+        if (
+            dotted.startswith("transformers.")
+            and last in ("from_pretrained", "from_config")
+            and re.search(r"Model|For[A-Z]", dotted)
+        ):
+            return Value(Role.MODEL)
+        if dotted.startswith("transformers.") and re.search(r"(Model|For[A-Z]\w+|LMHeadModel)$", last):
+            return Value(Role.MODEL)
+        if dotted == "torch.autograd.Variable" and call.args:
+            return self._evaluate(module, call.args[0], depth)
+        if _TRANSPARENT.search(dotted) and call.args:
+            value = self._evaluate(module, call.args[0], depth)
+            return value if value.role & (Role.LOADER | Role.ITERATOR) else None
+        return None
+
+    def _project_call(self, target: Definition, depth: int) -> Value:
+        if isinstance(target.node, ast.ClassDef):
+            bases = self.project.base_names(target)
+            role = Role.NONE
+            if any(b.startswith("torch.nn.") or b.endswith(("Module", "PreTrainedModel")) for b in bases):
+                role = Role.CRITERION if target.node.name.endswith("Loss") else Role.MODEL
+            elif any(b.startswith("torch.optim.lr_scheduler") for b in bases):
+                role = Role.SCHEDULER
+            elif any(b.startswith("torch.optim.") for b in bases):
+                role = Role.OPTIMIZER
+            elif any(b.endswith("DataLoader") for b in bases):
+                role = Role.LOADER
+            return Value(role, None, target.node, target.module)
+        value = UNKNOWN
+        for returned in self._returns.get(target.node, []):
+            value = value.joined(self._evaluate(target.module, returned, depth + 1))
+        # A device of its own, and batches that went through a function, are no longer what they were.
+        return _without(value, Role.BATCH)
+
+    def _find_target(self, module: Module, call: ast.Call) -> Definition | None:
+        found = self.project.definition(module, call.func)
+        if found is not None or not isinstance(call.func, ast.Attribute):
+            return found
+        variable = module.variable(call.func.value)
+        for binding in module.bindings(variable) if variable is not None else ():
+            if isinstance(binding.value, ast.Call):
+                owner = self.project.definition(module, binding.value.func)
+                if owner is not None and isinstance(owner.node, ast.ClassDef):
+                    return self.project.method(owner, call.func.attr)
+        return None
+
+    def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
+        dotted = module.qualified(call.func) or ""
+        last = _name_of(call.func)
+        if dotted.startswith("torch.optim.") and not dotted.startswith(
+            ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
+        ):
+            return last[:1].isupper()
+        if re.search(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Ranger|RAdam|AdamW)\w*$", last):
+            text = [a for a in (*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"])]
+            return bool(text) and "param" in ast.unparse(text[0])
+        return False
+
+
+def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr]]:
+    """Which parameter of a project's function each argument of a call becomes; methods have bound their first."""
+    node = target.node
+    assert not isinstance(node, ast.ClassDef)
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    decorators = [ast.unparse(d) for d in node.decorator_list]
+    if target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators:
+        names = names[1:]
+    pairs: list[tuple[str, ast.expr]] = []
+    for name, argument in zip(names, call.args):
+        if isinstance(argument, ast.Starred):
+            break
+        pairs.append((name, argument))
+    known = {*names, *[a.arg for a in node.args.kwonlyargs]}
+    pairs += [(k.arg, k.value) for k in call.keywords if k.arg in known and k.arg is not None]
+    return pairs
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def _without(value: Value, role: Role) -> Value:
+    items = tuple(_without(item, role) for item in value.items) if value.items is not None else None
+    return Value(value.role & ~role, items, value.owner, value.module)

@@ -1,0 +1,379 @@
+"""Names of one file: scopes, what each name is bound to and where, and the parent of every node."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from accel_migrate.source import Source
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor | ast.While
+_NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_ALIASED_MODULES = ("torch.nn", "torch.nn.functional", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data")
+_COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Binding(NamedTuple):
+    """One place where a name gets a value: `value` with `path` picked out of it, as in `a, (b, c) = value`."""
+
+    statement: ast.stmt
+    target: ast.AST
+    value: ast.expr | None
+    path: tuple[int, ...] = ()
+    kind: str = "assign"  # assign, augment, for, with, parameter, import, definition, delete, comprehension
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension."""
+
+    node: ast.AST
+    parent: Scope | None
+    module: Module
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    outer_names: set[str] = field(default_factory=set)  # declared global or nonlocal here
+    loads: set[str] = field(default_factory=set)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+    @property
+    def function(self) -> Function | None:
+        """The innermost `def` around, itself included."""
+        scope: Scope | None = self
+        while scope is not None and not scope.is_function:
+            scope = scope.parent
+        return scope.node if scope else None  # type: ignore[return-value]
+
+    @property
+    def owner_class(self) -> Scope | None:
+        """The class whose method this is, or is nested in."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.is_function and scope.parent is not None and scope.parent.is_class:
+                return scope.parent
+            scope = scope.parent
+        return None
+
+    @property
+    def self_name(self) -> str | None:
+        """What methods call their instance, in this scope or the method around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope.is_function and scope.parent is not None and scope.parent.is_class:
+                arguments = scope.node.args  # type: ignore[attr-defined]
+                first = (arguments.posonlyargs + arguments.args)[:1]
+                return first[0].arg if first else None
+            scope = scope.parent
+        return None
+
+
+class Variable(NamedTuple):
+    """A name in a scope. Attributes are dotted: `self.model` belongs to the class, `args.device` to args' scope."""
+
+    scope: Scope
+    name: str
+
+    def __hash__(self) -> int:
+        return hash((id(self.scope), self.name))
+
+
+class Module:
+    """One parsed file with its scopes."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tree = source.tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scope_of: dict[ast.AST, Scope] = {}
+        self.imports: dict[str, str] = {}
+        self.functions: dict[ast.AST, Scope] = {}
+        self.calls: list[ast.Call] = []
+        self.root = Scope(self.tree, None, self)
+        self.scope_of[self.tree] = self.root
+        self.attribute_bindings: dict[Variable, list[Binding]] = {}
+        self._pending_attributes: list[tuple[Scope, ast.Attribute, Binding]] = []
+        for statement in self.tree.body:
+            self._visit(statement, self.tree, self.root, statement)
+        for scope, attribute, binding in self._pending_attributes:
+            variable = self.variable(attribute, scope)
+            if variable is not None:
+                self.attribute_bindings.setdefault(variable, []).append(binding)
+
+    # ---- questions
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which a node is evaluated."""
+        while node not in self.scope_of:
+            node = self.parents[node]
+        found = self.scope_of[node]
+        return found
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that holds this one."""
+        for value in ast.iter_fields(self.parents[statement]):
+            if isinstance(value[1], list) and any(item is statement for item in value[1]):
+                return value[1]
+        raise LookupError(f"statement at line {statement.lineno} is in no block")
+
+    def resolve(self, name: str, scope: Scope) -> Variable | None:
+        """The variable that a name means in a scope; None for builtins and unknown names."""
+        seen: Scope | None = scope
+        first = True
+        while seen is not None:
+            if (
+                name in seen.bindings
+                and (first or not seen.is_class)
+                and not (name in seen.outer_names and seen.parent is not None)
+            ):
+                return Variable(seen, name)
+            first = False
+            seen = seen.parent
+        return None
+
+    def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
+        """The variable behind a name or a dotted attribute of one."""
+        if scope is None:
+            scope = self.scope(node)
+        if isinstance(node, ast.Name):
+            return self.resolve(node.id, scope)
+        if not isinstance(node, ast.Attribute):
+            return None
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        path = ".".join(reversed(parts))
+        owner = scope.owner_class
+        if owner is not None and node.id == scope.self_name:
+            return Variable(owner, f"self.{path}")
+        root = self.resolve(node.id, scope)
+        if root is None or node.id in self.imports:
+            return None
+        return Variable(root.scope, f"{root.name}.{path}")
+
+    def bindings(self, variable: Variable) -> list[Binding]:
+        if "." in variable.name:
+            return self.attribute_bindings.get(variable, [])
+        found = list(variable.scope.bindings.get(variable.name, ()))
+        return [binding for binding in found if binding.kind != "outer"]
+
+    def qualified(self, node: ast.AST) -> str | None:
+        """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        base = self.imports.get(node.id)
+        if base is None:
+            return None
+        variable = self.resolve(node.id, self.scope(node))
+        if variable is None or any(b.kind != "import" for b in variable.scope.bindings[variable.name]):
+            return None  # shadowed: here the name is not the imported thing
+        return ".".join([base, *reversed(parts)])
+
+    # ---- construction, one walk
+
+    def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope, statement: ast.stmt) -> None:
+        self.parents[node] = parent
+        if isinstance(node, ast.stmt):
+            statement = node
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                scope.loads.add(node.id)
+            return
+        if isinstance(node, ast.Call):
+            self.calls.append(node)
+        handler = getattr(self, f"_bind_{type(node).__name__}", None)
+        if handler is not None:
+            handler(node, scope, statement)
+        inner = scope
+        if isinstance(node, _NEW_SCOPE) or isinstance(node, _COMPREHENSION):
+            inner = Scope(node, scope, self)
+            self._open(node, inner, scope, statement)
+            return
+        for child in ast.iter_child_nodes(node):
+            self._visit(child, node, inner, statement)
+
+    def _open(self, node: ast.AST, inner: Scope, outer: Scope, statement: ast.stmt) -> None:
+        """Visit the children of a node that opens a scope; defaults, decorators and bases belong outside."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self.functions[node] = inner
+            for outside in (*node.decorator_list, *node.args.defaults, *[d for d in node.args.kw_defaults if d]):
+                self._visit(outside, node, outer, statement)
+            self._parameters(node.args, inner, node)
+            self.parents[node.args] = node
+            for child in node.body:
+                self._visit(child, node, inner, child)
+            for body in node.body:
+                self.scope_of[body] = inner
+        elif isinstance(node, ast.Lambda):
+            for outside in (*node.args.defaults, *[d for d in node.args.kw_defaults if d]):
+                self._visit(outside, node, outer, statement)
+            self._parameters(node.args, inner, statement)
+            self.parents[node.args] = node
+            self._visit(node.body, node, inner, statement)
+            self.scope_of[node.body] = inner
+        elif isinstance(node, ast.ClassDef):
+            for outside in (*node.decorator_list, *node.bases, *[k.value for k in node.keywords]):
+                self._visit(outside, node, outer, statement)
+            for child in node.body:
+                self._visit(child, node, inner, child)
+            for body in node.body:
+                self.scope_of[body] = inner
+        else:
+            generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
+            for index, generator in enumerate(generators):
+                self.parents[generator] = node
+                self._visit(generator.iter, generator, outer if index == 0 else inner, statement)
+                if index:
+                    self.scope_of[generator.iter] = inner
+                self._bind(generator.target, generator.iter, inner, statement, (), "comprehension")
+                self._visit(generator.target, generator, inner, statement)
+                self.scope_of[generator.target] = inner
+                for condition in generator.ifs:
+                    self._visit(condition, generator, inner, statement)
+                    self.scope_of[condition] = inner
+            for part in ("elt", "key", "value"):
+                child = getattr(node, part, None)
+                if child is not None:
+                    self._visit(child, node, inner, statement)
+                    self.scope_of[child] = inner
+
+    def _parameters(self, arguments: ast.arguments, scope: Scope, statement: ast.stmt) -> None:
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        for argument in every:
+            self.parents[argument] = arguments
+            scope.bindings.setdefault(argument.arg, []).append(Binding(statement, argument, None, (), "parameter"))
+            if argument.annotation is not None:
+                self._visit(argument.annotation, argument, scope.parent or scope, statement)
+
+    def _bind(
+        self,
+        target: ast.expr,
+        value: ast.expr | None,
+        scope: Scope,
+        statement: ast.stmt,
+        path: tuple[int, ...] = (),
+        kind: str = "assign",
+    ) -> None:
+        if isinstance(target, ast.Name):
+            home = scope
+            if kind in ("assign", "augment") and isinstance(scope.node, _COMPREHENSION):  # a walrus binds outside
+                while isinstance(home.node, _COMPREHENSION) and home.parent is not None:
+                    home = home.parent
+            if target.id in home.outer_names:
+                home = home.parent or home
+                while home.parent is not None and (home.is_class or target.id not in home.bindings):
+                    home = home.parent
+            home.bindings.setdefault(target.id, []).append(Binding(statement, target, value, path, kind))
+        elif isinstance(target, ast.Tuple | ast.List):
+            if (
+                kind == "assign"
+                and isinstance(value, ast.Tuple | ast.List)
+                and len(value.elts) == len(target.elts)
+                and not any(isinstance(e, ast.Starred) for e in (*value.elts, *target.elts))
+            ):
+                for item, part in zip(target.elts, value.elts):
+                    self._bind(item, part, scope, statement, (), kind)
+                return
+            for index, item in enumerate(target.elts):
+                self._bind(item, value, scope, statement, (*path, index), kind)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, None, scope, statement, path, kind)
+        elif isinstance(target, ast.Attribute):
+            self._pending_attributes.append((scope, target, Binding(statement, target, value, path, kind)))
+
+    def _bind_Assign(self, node: ast.Assign, scope: Scope, statement: ast.stmt) -> None:
+        target = node.targets[0]
+        alias = self._alias(node.value) if isinstance(target, ast.Name) and len(node.targets) == 1 else None
+        if alias is not None and isinstance(target, ast.Name) and target.id not in scope.bindings:
+            self.imports[target.id] = alias  # `nn = torch.nn`
+            scope.bindings[target.id] = [Binding(statement, target, node.value, (), "import")]
+            return
+        for target in node.targets:
+            self._bind(target, node.value, scope, statement)
+
+    def _alias(self, value: ast.expr) -> str | None:
+        """The imported module that `torch.nn` or `torch.optim.lr_scheduler` names, if that is all it is."""
+        parts: list[str] = []
+        while isinstance(value, ast.Attribute):
+            parts.append(value.attr)
+            value = value.value
+        if not parts or not isinstance(value, ast.Name) or value.id not in self.imports:
+            return None
+        dotted = ".".join([self.imports[value.id], *reversed(parts)])
+        return dotted if dotted in _ALIASED_MODULES else None
+
+    def _bind_AnnAssign(self, node: ast.AnnAssign, scope: Scope, statement: ast.stmt) -> None:
+        if node.value is not None:
+            self._bind(node.target, node.value, scope, statement)
+
+    def _bind_AugAssign(self, node: ast.AugAssign, scope: Scope, statement: ast.stmt) -> None:
+        self._bind(node.target, None, scope, statement, (), "augment")
+
+    def _bind_NamedExpr(self, node: ast.NamedExpr, scope: Scope, statement: ast.stmt) -> None:
+        self._bind(node.target, node.value, scope, statement)
+
+    def _bind_For(self, node: ast.For | ast.AsyncFor, scope: Scope, statement: ast.stmt) -> None:
+        self._bind(node.target, node.iter, scope, statement, (), "for")
+
+    _bind_AsyncFor = _bind_For
+
+    def _bind_withitem(self, node: ast.withitem, scope: Scope, statement: ast.stmt) -> None:
+        if node.optional_vars is not None:
+            self._bind(node.optional_vars, node.context_expr, scope, statement, (), "with")
+
+    def _bind_FunctionDef(self, node: Function, scope: Scope, statement: ast.stmt) -> None:
+        scope.bindings.setdefault(node.name, []).append(Binding(statement, node, None, (), "definition"))
+
+    _bind_AsyncFunctionDef = _bind_FunctionDef
+
+    def _bind_ClassDef(self, node: ast.ClassDef, scope: Scope, statement: ast.stmt) -> None:
+        scope.bindings.setdefault(node.name, []).append(Binding(statement, node, None, (), "definition"))
+
+    def _bind_ExceptHandler(self, node: ast.ExceptHandler, scope: Scope, statement: ast.stmt) -> None:
+        if node.name:
+            scope.bindings.setdefault(node.name, []).append(Binding(statement, node, None, (), "except"))
+
+    def _bind_Global(self, node: ast.Global | ast.Nonlocal, scope: Scope, statement: ast.stmt) -> None:
+        scope.outer_names.update(node.names)
+
+    _bind_Nonlocal = _bind_Global
+
+    def _bind_Import(self, node: ast.Import, scope: Scope, statement: ast.stmt) -> None:
+        for alias in node.names:
+            bound = alias.asname or alias.name.split(".")[0]
+            self.imports[bound] = alias.name if alias.asname else bound
+            scope.bindings.setdefault(bound, []).append(Binding(statement, alias, None, (), "import"))
+
+    def _bind_ImportFrom(self, node: ast.ImportFrom, scope: Scope, statement: ast.stmt) -> None:
+        base = "." * node.level + (node.module or "")
+        for alias in node.names:
+            bound = alias.asname or alias.name
+            joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
+            self.imports[bound] = joined
+            scope.bindings.setdefault(bound, []).append(Binding(statement, alias, None, (), "import"))

@@ -1,0 +1,431 @@
+"""The facts that rules read: each training of a project, with everything decided that more than one rule must agree on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from accel_migrate.analysis.batches import Batches
+from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.evaluation import Gather, Whole, judge
+from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
+from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
+from accel_migrate.analysis.project import Project
+from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
+from accel_migrate.analysis.reach import NAME, Reach, find_reach
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a training loop is left as it was."""
+
+    module: Module
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One set of models that is trained together, with its loops; migrated whole or not at all."""
+
+    index: int
+    home: Scope
+    place: Place
+    prepared: tuple[Built, ...]
+    aliases: frozenset[Variable]  # every variable, in any scope, that holds a prepared object
+    backwards: tuple[Backward, ...]
+    loops: tuple[LoaderLoop, ...]
+    evaluations: tuple[Gather | Whole, ...]
+    dropped: tuple[Move, ...]  # moves that the prepared objects make needless
+    kept: tuple[Move, ...]
+    device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
+    creation: Scope
+    reach: Reach
+    modules: tuple[Module, ...]
+    start: Start  # where the Accelerator is made
+    prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
+    needs_device: bool  # whether the device's variable is still read after migration
+
+    def accelerator(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node."""
+        return self.reach.spelled(module, node)
+
+    def holds(self, variable: Variable | None) -> bool:
+        return variable is not None and variable in self.aliases
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    project: Project
+    roles: Roles
+    graph: CallGraph
+    trainings: tuple[Training, ...]
+    refusals: tuple[Refusal, ...]
+    backwards: tuple[Backward, ...]
+
+
+def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
+    """Understand the files of a project together; `keep_device` leaves every move where it is."""
+    project = Project(modules)
+    roles = Roles(project)
+    graph = CallGraph(roles)
+    backwards = backward_calls(roles)
+    loops = loader_loops(roles, graph, backwards)
+    trainings: list[Training] = []
+    refusals: list[Refusal] = []
+    for index, group in enumerate(_groups(roles, graph, backwards)):
+        first = group.backwards[0]
+        try:
+            trainings.append(_Reader(roles, graph, group, loops, index, keep_device).training())
+        except NoHome as trouble:
+            refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
+    return Script(project, roles, graph, tuple(trainings), tuple(refusals), tuple(backwards))
+
+
+def trouble_module(trouble: NoHome, first: Backward) -> Module:
+    return getattr(trouble, "module", None) or first.module
+
+
+@dataclass(eq=False)
+class _Group:
+    backwards: list[Backward]
+    variables: dict[Variable, Role]
+
+
+def _groups(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[_Group]:
+    """Backward passes that share a model or an optimizer belong together."""
+    groups: list[_Group] = []
+    for backward in backwards:
+        used = _trained_variables(roles, graph, backward)
+        roots = {link for variable in used for link in chain(roles, graph, variable)}
+        joined = _Group([backward], dict(used))
+        rest = []
+        for group in groups:
+            theirs = {link for variable in group.variables for link in chain(roles, graph, variable)}
+            if roots & theirs:
+                joined = _Group(group.backwards + joined.backwards, {**group.variables, **joined.variables})
+                roots |= theirs
+            else:
+                rest.append(group)
+        groups = [*rest, joined]
+    return groups
+
+
+def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> dict[Variable, Role]:
+    """Models and optimizers in the function of a backward pass, or in those that call it."""
+    found: dict[Variable, Role] = {}
+    functions: list[Function | None] = [backward.function]
+    seen = set(functions)
+    while functions:
+        function = functions.pop(0)
+        module = backward.module if function is None else _module_of(roles, function)
+        node: ast.AST = function if function is not None else module.tree
+        for variable, expression in variables_in(module, node):
+            role = roles.of(variable) & (Role.MODEL | Role.OPTIMIZER)
+            if role and _is_trained(roles, module, variable, expression, function):
+                found[variable] = role
+        if any(role & Role.OPTIMIZER for role in found.values()):
+            break
+        for caller, call in graph.sites.get(function, ()) if function is not None else ():
+            outer = caller.scope(call).function
+            if outer not in seen:
+                seen.add(outer)
+                functions.append(outer)
+    return found
+
+
+def _module_of(roles: Roles, function: Function) -> Module:
+    return next(module for module in roles.project.modules if function in module.functions)
+
+
+def _is_trained(
+    roles: Roles, module: Module, variable: Variable, expression: ast.expr, function: Function | None
+) -> bool:
+    scope = module.scope(expression)
+    if function is None and scope.function is not None:
+        return False  # module level means module level
+    owner = scope.owner_class
+    if owner is not None and variable.scope is owner:
+        bases = [ast.unparse(b) for b in owner.node.bases]  # type: ignore[attr-defined]
+        if any(base.endswith("Module") for base in bases):
+            return False  # layers inside a model
+    if roles.of(variable) & Role.OPTIMIZER:
+        return True
+    parent = module.parents.get(expression)
+    if isinstance(parent, ast.Call):
+        return parent.func is expression or expression in parent.args
+    if isinstance(parent, ast.keyword):
+        return True
+    return isinstance(parent, ast.Attribute) and parent.attr in (
+        "parameters",
+        "train",
+        "zero_grad",
+        "forward",
+        "named_parameters",
+    )
+
+
+class _Reader:
+    """Works out one training, step by step; raises NoHome where it cannot be migrated."""
+
+    def __init__(
+        self, roles: Roles, graph: CallGraph, group: _Group, loops: list[LoaderLoop], index: int, keep_device: bool
+    ) -> None:
+        self.keep_device = keep_device
+        self.roles = roles
+        self.graph = graph
+        self.group = group
+        self.all_loops = loops
+        self.index = index
+
+    def training(self) -> Training:
+        first = self.group.backwards[0]
+        trained = self.group.variables
+        optimizers = [v for v, role in trained.items() if role & Role.OPTIMIZER]
+        if not optimizers:
+            raise NoHome("no optimizer steps after this backward pass", first.call.lineno)
+        optimized = self._optimized_models(optimizers)
+        models = [v for v, role in trained.items() if role & Role.MODEL and self._is_optimized(v, optimized)]
+        if not models:
+            raise NoHome("the optimizer's parameters are not those of a model in sight", first.call.lineno)
+        loops = self._own_loops(models)
+        evaluations = [judge(self.roles, loop) for loop in loops if not loop.trains]
+        loaders = self._loaders(loops, evaluations)
+        schedulers = self._per_batch_schedulers(optimizers, loops)
+        used = [*models, *optimizers, *schedulers, *loaders]
+        chains = [chain(self.roles, self.graph, variable) for variable in dict.fromkeys(used)]
+        home = choose_home(chains)
+        if home is None:
+            raise NoHome("model, optimizer and data are built in different places", first.call.lineno)
+        prepared = self._prepared(home, chains)
+        aliases = frozenset(link for links in chains for link in links)
+        uses = self._uses(home, loops)
+        place = find_place(home, list(prepared), uses)
+        modules = tuple(
+            dict.fromkeys([place.module, *[b.module for b in self.group.backwards], *[lp.module for lp in loops]])
+        )
+        dropped, kept = self._moves(modules, aliases, loaders)
+        device = self._device(home, kept + dropped)
+        by_class = home if home.is_class else None
+        creation = device.scope if device is not None and by_class is None else home
+        guarded = self._under_main_guard(creation, place if device is None else None, device)
+        needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
+        needs += [(place.module, place.after)]
+        needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
+        needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
+        reach = find_reach(self.roles, self.graph, creation, by_class, needs, guarded, self.keep_device)
+        self._check_names(modules, reach)
+        start = find_start(self.roles, self.graph, creation, place, device, kept, uses)
+        prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
+        needs_device = device is not None and device_is_needed(self.roles, device, dropped, reach, self.graph)
+        return Training(
+            self.index, home, place, prepared, aliases, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
+            tuple(dropped), tuple(kept), device, creation, reach, modules,
+            start, prints, needs_device,
+        )  # fmt: skip
+
+    # ---- what belongs to it
+
+    def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
+        """Models whose parameters these optimizers were built over."""
+        found: set[Variable] = set()
+        for optimizer in optimizers:
+            for link in chain(self.roles, self.graph, optimizer):
+                for binding in link.scope.module.bindings(link):
+                    if binding.value is not None:
+                        for variable, _ in variables_in(link.scope.module, binding.value):
+                            if self.roles.of(variable) & Role.MODEL:
+                                found.update(chain(self.roles, self.graph, variable))
+        return found
+
+    def _is_optimized(self, model: Variable, optimized: set[Variable]) -> bool:
+        return not optimized or any(link in optimized for link in chain(self.roles, self.graph, model))
+
+    def _own_loops(self, models: list[Variable]) -> list[LoaderLoop]:
+        """The loader loops in which these models run, here or in what the loop calls."""
+        own = {link for model in models for link in chain(self.roles, self.graph, model)}
+
+        def runs(module: Module, node: ast.AST) -> bool:
+            return any(
+                self.roles.of(variable) & Role.MODEL
+                and any(link in own for link in chain(self.roles, self.graph, variable))
+                for variable, _ in variables_in(module, node)
+            )
+
+        mine = {backward.call for backward in self.group.backwards}
+        found = []
+        for loop in self.all_loops:
+            mentions = runs(loop.module, loop.statement) or any(
+                runs(_module_of(self.roles, function), function)
+                for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+            )
+            if mentions or any(child in mine for child in ast.walk(loop.statement)):
+                found.append(loop)
+        # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
+        return found
+
+    def _loaders(self, loops: list[LoaderLoop], evaluations: list[Gather | Whole]) -> list[Variable]:
+        """The loaders to share out: those trained on, and those whose evaluation gathers."""
+        whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
+        found: list[Variable] = []
+        for loop in loops:
+            variable = loop.module.variable(loop.loader)
+            if variable is not None and id(loop) not in whole:
+                found.append(variable)
+        # One loader in a loop that gathers and in one that cannot: it must stay whole, and so must the other loop.
+        return list(dict.fromkeys(found))
+
+    def _per_batch_schedulers(self, optimizers: list[Variable], loops: list[LoaderLoop]) -> list[Variable]:
+        """Schedulers stepped inside a loop over a training loader, without a metric."""
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                function = call.func
+                if not isinstance(function, ast.Attribute) or function.attr != "step" or call.args or call.keywords:
+                    continue
+                variable = module.variable(function.value)
+                if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
+                    continue
+                if any(loop.trains and self._runs_in(loop, module, call) for loop in loops):
+                    found.append(variable)
+        return found
+
+    def _runs_in(self, loop: LoaderLoop, module: Module, node: ast.AST) -> bool:
+        if loop.module is module and any(parent is loop.statement for parent in module.ancestors(node)):
+            return True
+        function = module.scope(node).function
+        return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+
+    def _prepared(self, home: Scope, chains: list[list[Variable]]) -> tuple[Built, ...]:
+        order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
+        found: dict[Variable, Built] = {}
+        for links in chains:
+            for variable in links:
+                if variable.scope is home and variable not in found:
+                    role = next(role for role in order if self.roles.of(variable) & role)
+                    found[variable] = Built(role, variable)
+
+        def position(built: Built) -> tuple[int, int]:
+            lines = [b.statement.lineno for b in home.module.bindings(built.variable) if b.kind != "parameter"]
+            return order.index(built.role), min(lines, default=0)
+
+        return tuple(sorted(found.values(), key=position))
+
+    # ---- where things go
+
+    def _uses(self, home: Scope, loops: list[LoaderLoop]) -> list[ast.stmt]:
+        """Statements at home that start training or evaluation."""
+        module = home.module
+        functions = {b.function for b in self.group.backwards} | {loop.function for loop in loops}
+        found: list[ast.stmt] = []
+        for statement in (node for node in ast.walk(home.node) if isinstance(node, ast.stmt)):
+            if module.scope(statement) is not home or isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                continue
+            if any(loop.statement is statement for loop in loops) or any(
+                b.module is module and module.statement(b.call) is statement for b in self.group.backwards
+            ):
+                found.append(self._outermost_loop(module, statement))
+            elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
+                if self.graph.reached_from(statement, self.roles, module) & (functions - {None, home.node}):
+                    found.append(self._outermost_loop(module, statement))
+        return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
+
+    def _outermost_loop(self, module: Module, statement: ast.stmt) -> ast.stmt:
+        outermost = statement
+        for parent in module.ancestors(statement):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                break
+            if isinstance(parent, ast.For | ast.While) and not self._builds_inside(module, parent):
+                outermost = parent
+        return outermost
+
+    def _builds_inside(self, module: Module, loop: ast.stmt) -> bool:
+        """Whether an optimizer of this training is built in the body of a loop (a loop over folds, say)."""
+        for variable, role in self.group.variables.items():
+            if role & Role.OPTIMIZER:
+                for link in chain(self.roles, self.graph, variable):
+                    for binding in link.scope.module.bindings(link):
+                        if any(parent is loop for parent in module.ancestors(binding.statement)):
+                            return True
+        return False
+
+    def _device(self, home: Scope, moves: list[Move]) -> DeviceDefinition | None:
+        """The definition of the device that this training's moves name."""
+        named: dict[Variable, None] = {}
+        for move in moves:
+            if move.device is not None:
+                variable = move.module.variable(move.device)
+                if variable is not None:
+                    named.update(dict.fromkeys(chain(self.roles, self.graph, variable)))
+        found = []
+        for module in self.roles.project.modules:
+            found += [d for d in device_definitions(self.roles, module) if d.variable in named]
+        usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
+        return usable[0] if usable else None
+
+    def _above(self, home: Scope, scope: Scope) -> bool:
+        """Whether the function of `scope` calls the home, directly or through others."""
+        function = scope.function
+        return function is not None and home.node in self.graph.reached_from(function, self.roles, scope.module)
+
+    def _under_main_guard(self, creation: Scope, place: Place | None, device: DeviceDefinition | None) -> bool:
+        if creation.parent is not None:
+            return False
+        statement = device.statement if device is not None else (place.after if place is not None else None)
+        if statement is None:
+            return False
+        return any(
+            isinstance(parent, ast.If) and "__name__" in ast.unparse(parent.test)
+            for parent in creation.module.ancestors(statement)
+        )
+
+    # ---- moves
+
+    def _moves(
+        self, modules: tuple[Module, ...], aliases: frozenset[Variable], loaders: list[Variable]
+    ) -> tuple[list[Move], list[Move]]:
+        batches = Batches(self.roles, dict(self.graph.sites))
+        shared = {link for loader in loaders for link in chain(self.roles, self.graph, loader)}
+        dropped: list[Move] = []
+        kept: list[Move] = []
+        for module in modules:
+            for move in moves_in(self.roles, module):
+                (
+                    dropped if not self.keep_device and self._is_needless(move, aliases, shared, batches) else kept
+                ).append(move)
+        return dropped, kept
+
+    def _is_needless(self, move: Move, aliases: frozenset[Variable], shared: set[Variable], batches: Batches) -> bool:
+        module, receiver = move.module, move.receiver
+        if self.roles.role(module, receiver) & Role.MODEL:
+            return any(variable in aliases for variable in self._stored_in(module, move.call, receiver))
+        sources = batches.loaders(module, receiver)
+        return sources is not None and all(
+            any(link in shared for link in chain(self.roles, self.graph, source)) for source in sources
+        )
+
+    def _stored_in(self, module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:
+        """The variable that is moved, or that a freshly built model is stored in."""
+        variable = module.variable(receiver)
+        if variable is not None:
+            return [variable]
+        statement = module.statement(call)
+        if isinstance(statement, ast.Assign):
+            return [v for target in statement.targets if (v := module.variable(target)) is not None]
+        return []
+
+    def _needs_accelerator(self, move: Move, aliases: frozenset[Variable]) -> bool:
+        """A kept move that cannot go on naming the device by a variable."""
+        return move.device is None or move.module.variable(move.device) is None
+
+    def _check_names(self, modules: tuple[Module, ...], reach: Reach) -> None:
+        for module in modules:
+            if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
+                raise NoHome("the name `accelerator` is taken in this file", 1)
+
+
+def is_built(variable: Variable) -> bool:
+    return is_root(variable)

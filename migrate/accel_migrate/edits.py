@@ -1,0 +1,82 @@
+"""Small edits that several rules make, in offsets of the file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from accel_migrate.plan import Change, Edit, Replace, Safety
+from accel_migrate.source import Source
+
+
+def change(
+    code: str,
+    node: ast.AST,
+    message: str,
+    edits: Iterable[Edit] = (),
+    *,
+    loop: int | None = None,
+    required: bool = True,
+    safety: Safety = Safety.SAFE,
+) -> Change:
+    """A change that is reported at a node."""
+    line = getattr(node, "lineno", 1)
+    column = getattr(node, "col_offset", 0) + 1
+    return Change(code, line, column, message, safety, tuple(edits), loop, required)
+
+
+def dot(source: Source, attribute: ast.Attribute) -> int:
+    """Where the dot before an attribute's name stands."""
+    position = source.end(attribute) - len(attribute.attr)
+    return source.text.rindex(".", 0, position)
+
+
+def opening_bracket(source: Source, call: ast.Call) -> int:
+    """Where the bracket that opens a call's arguments stands."""
+    return source.text.index("(", source.end(call.func))
+
+
+def drop_method(source: Source, call: ast.Call) -> Replace:
+    """`receiver.method(...)` becomes `receiver`; a line that held nothing else goes with it."""
+    assert isinstance(call.func, ast.Attribute)
+    start, end = dot(source, call.func), source.end(call)
+    line_start = source.text.rfind("\n", 0, start) + 1
+    line_end = source.text.find("\n", end)
+    if not source.text[line_start:start].strip() and line_end >= 0 and not source.text[end:line_end].strip():
+        return Replace(source.text.rfind("\n", 0, start), end, "")
+    return Replace(start, end, "")
+
+
+def replace_node(source: Source, node: ast.expr, text: str) -> Replace:
+    return Replace(source.start(node), source.end(node), text)
+
+
+def replace_callee(source: Source, call: ast.Call, text: str) -> Replace:
+    """`anything(...)` becomes `text(...)`."""
+    return Replace(source.start(call.func), source.end(call.func), text)
+
+
+def comment_above(source: Source, statement: ast.stmt) -> str:
+    """The comment lines that touch a statement from above, joined."""
+    lines: list[str] = []
+    row = statement.lineno - 2
+    starts = source.line_starts
+    while row >= 0:
+        text = source.text[starts[row] : starts[row + 1]].strip()
+        if not text.startswith("#"):
+            break
+        lines.append(text)
+        row -= 1
+    return " ".join(reversed(lines))
+
+
+_SPEAKS_OF_MOVING = re.compile(
+    r"\b(mov\w+|copy|copies|transfer\w*|send\w*|put|push|place|to)\b.*\b(device|gpus?|cuda|card)\b|^#\s*(to|on)?\s*(gpu|cuda|device)\s*$",
+    re.I,
+)
+
+
+def speaks_of_moving(comment: str) -> bool:
+    """Whether a comment says that something is moved to a device, and so is no longer true."""
+    return bool(comment) and bool(_SPEAKS_OF_MOVING.search(comment))

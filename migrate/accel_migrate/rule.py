@@ -1,0 +1,38 @@
+"""What a rule is: its texts for people, and the function that finds what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from accel_migrate.plan import Change, Safety
+from accel_migrate.settings import Settings
+
+if TYPE_CHECKING:
+    from accel_migrate.analysis.scopes import Module
+    from accel_migrate.analysis.script import Script, Training
+
+
+@dataclass(frozen=True)
+class Context:
+    """One file of one training, as a rule sees it."""
+
+    script: Script
+    training: Training
+    module: Module
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A pattern that the codemod knows, with its code and its documented safety."""
+
+    code: str
+    name: str
+    summary: str
+    why: str
+    example_before: str
+    example_after: str
+    find: Callable[[Context], Iterator[Change]] = field(repr=False)
+    safety: Safety = Safety.SAFE

@@ -1,0 +1,34 @@
+"""Every rule, in reading order: the order of their codes."""
+
+from __future__ import annotations
+
+from accel_migrate.rule import Rule
+from accel_migrate.rules.accelerator_made import RULE as ACCELERATOR_MADE
+from accel_migrate.rules.accelerator_parameter import RULE as ACCELERATOR_PARAMETER
+from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
+from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
+from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
+from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
+from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
+from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
+from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.other_move import RULE as OTHER_MOVE
+from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
+from accel_migrate.rules.print_call import RULE as PRINT_CALL
+
+RULES: tuple[Rule, ...] = (
+    ACCELERATOR_MADE,
+    PREPARE_CALL,
+    ACCELERATOR_PARAMETER,
+    DEVICE_MOVE,
+    OTHER_MOVE,
+    BACKWARD_CALL,
+    GRADIENT_CLIPPING,
+    EVALUATION_GATHER,
+    EVALUATION_WHOLE,
+    MODEL_SAVED,
+    PRINT_CALL,
+    LOOP_LEFT,
+)
+
+BY_CODE = {rule.code: rule for rule in RULES}

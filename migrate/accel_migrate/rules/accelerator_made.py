@@ -1,0 +1,80 @@
+"""AM101: the Accelerator is imported and made, where the script chose its device or right before it is first needed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.scopes import Module
+from accel_migrate.edits import change
+from accel_migrate.emit import accelerator_name, accelerator_statement
+from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM101"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    start = training.start
+    if start.module is not module:
+        return
+    edits: list[Edit] = [_import(module, context.settings.target)]
+    made = accelerator_statement(context)
+    device = training.device
+    takes_place = device is not None and device.statement is start.statement
+    kept = f"{device.variable.name} = {accelerator_name(context)}.device" if device is not None else ""
+    if takes_place:
+        new = (made, kept) if training.needs_device else (made,)
+        edits.append(Substitute(start.statement, new))
+        message = "the Accelerator chooses the device"
+    else:
+        if not start.at_prepare:
+            edits.append(Insert(start.statement, (made,), "before"))
+        message = "the Accelerator is made"
+        if device is not None and device.module is module:
+            edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
+    yield change(CODE, start.statement, message, edits, loop=training.index)
+
+
+def _import(module: Module, target: str) -> Edit:
+    """After the last import of torch or another package, before those of the project itself."""
+    imports = [s for s in module.tree.body if isinstance(s, ast.Import | ast.ImportFrom)]
+    line = f"from {target} import Accelerator"
+    outside = [s for s in imports if not _is_future(s)]
+    packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]
+    anchor = (packages or outside or imports or [None])[-1]
+    if anchor is None:
+        return Insert(_first_statement(module), (line,), "before", blank_after=True)
+    first, last = outside[0] if outside else anchor, anchor
+    between = module.source.text[module.source.start(first) : module.source.start(last)]
+    grouped = "\n\n" in between.replace("\r\n", "\n").replace(" ", "") or _is_future(anchor)
+    return Insert(anchor, (line,), "after", blank_before=grouped)
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _root(statement: ast.Import | ast.ImportFrom) -> str:
+    if isinstance(statement, ast.ImportFrom):
+        return (statement.module or "").split(".")[0] if not statement.level else "."
+    return statement.names[0].name.split(".")[0]
+
+
+def _first_statement(module: Module) -> ast.stmt:
+    body = module.tree.body
+    docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
+    return body[1] if docstring else body[0]
+
+
+RULE = Rule(
+    code=CODE,
+    name="accelerator_made",
+    summary="import and make the Accelerator where the script chose its device",
+    why="The Accelerator knows how the script was launched and gives each process its own device, so a device that is "
+    "chosen by hand puts every process on the same one. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`.",
+    example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+    example_after="accelerator = Accelerator()",
+    find=find,
+)

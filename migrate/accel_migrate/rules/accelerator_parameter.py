@@ -1,0 +1,120 @@
+"""AM103: functions that need the Accelerator are handed it, in place of `device` where they had that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.reach import NAME, NewParameter
+from accel_migrate.analysis.roles import arguments_of
+from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.edits import change, opening_bracket, replace_node
+from accel_migrate.plan import Change, Edit, Replace
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM103"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    for function, parameter in training.reach.parameters.items():
+        edits: list[Edit] = []
+        if parameter.module is module:
+            edits += _definition(module, function, parameter, context)
+        for caller, call in context.script.graph.sites.get(function, ()):
+            if caller is module:
+                edits += _call(context, caller, call, function, parameter)
+        if edits:
+            what = (
+                f"takes the Accelerator in place of `{parameter.device}`"
+                if parameter.device
+                else "takes the Accelerator"
+            )
+            node: ast.AST = function if parameter.module is module else _first_call(context, module, function)
+            yield change(CODE, node, f"{function.name}() {what}", edits, loop=training.index)
+
+
+def _first_call(context: Context, module: Module, function: Function) -> ast.AST:
+    return next(call for caller, call in context.script.graph.sites[function] if caller is module)
+
+
+def _definition(module: Module, function: Function, parameter: NewParameter, context: Context) -> list[Edit]:
+    source = module.source
+    if parameter.device is None:
+        return [_added(module, function)]
+    argument = next(a for a in _arguments(function) if a.arg == parameter.device)
+    edits: list[Edit] = [Replace(source.start(argument), source.end(argument), NAME)]
+    gone: set[ast.AST] = set()
+    for move in context.training.dropped:
+        for part in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
+            gone.update(ast.walk(part))
+    for inner, other in context.training.reach.parameters.items():
+        for caller, call in context.script.graph.sites.get(inner, ()):
+            if caller is module and other.device is not None:
+                passed = dict(arguments_of(call, _target(other))).get(other.device)
+                if passed is not None:
+                    gone.update(ast.walk(passed))
+    for statement in function.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone:
+                edits.append(replace_node(source, node, f"{NAME}.device"))
+    return edits
+
+
+def _arguments(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _added(module: Module, function: Function) -> Edit:
+    """A new parameter behind the last one without a default."""
+    source = module.source
+    positional = [*function.args.posonlyargs, *function.args.args]
+    plain = positional[: len(positional) - len(function.args.defaults)]
+    if plain:
+        end = source.end(plain[-1])
+        return Replace(end, end, f", {NAME}")
+    bracket = source.text.index("(", source.start(function) + len("def "))
+    return Replace(bracket + 1, bracket + 1, f"{NAME}, " if _arguments(function) else NAME)
+
+
+def _call(context: Context, caller: Module, call: ast.Call, function: Function, parameter: NewParameter) -> list[Edit]:
+    source = caller.source
+    spelled = context.training.accelerator(caller, call) or NAME
+    if parameter.device is not None:
+        passed = dict(arguments_of(call, _target(parameter))).get(parameter.device)
+        if passed is not None:
+            for keyword in call.keywords:
+                if keyword.value is passed:
+                    return [Replace(source.start(keyword), source.end(keyword), f"{NAME}={spelled}")]
+            return [replace_node(source, passed, spelled)]
+    positional = [*function.args.posonlyargs, *function.args.args]
+    index = len(positional) - len(function.args.defaults)
+    if positional and positional[0].arg == "self":
+        index -= 1
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if len(call.args) >= index and index > 0:
+        end = source.end(call.args[index - 1])
+        return [Replace(end, end, f", {spelled}")]
+    if not arguments:
+        bracket = opening_bracket(source, call)
+        return [Replace(bracket + 1, bracket + 1, spelled if index <= 0 else f"{NAME}={spelled}")]
+    end = max(source.end(argument) for argument in arguments)
+    return [Replace(end, end, f", {NAME}={spelled}")]
+
+
+def _target(parameter: NewParameter):  # type: ignore[no-untyped-def]
+    from accel_migrate.analysis.project import Definition
+
+    return Definition(parameter.module, parameter.function)
+
+
+RULE = Rule(
+    code=CODE,
+    name="accelerator_parameter",
+    summary="hand the Accelerator to the functions that need it",
+    why="A training function that was given the device is given the Accelerator instead, in its definition and in every call; "
+    "the device is one of its attributes.",
+    example_before="def train(model, device, loader, optimizer): ...",
+    example_after="def train(model, accelerator, loader, optimizer): ...",
+    find=find,
+)

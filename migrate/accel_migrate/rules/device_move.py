@@ -1,0 +1,133 @@
+"""AM201: a move to the device goes where a prepared loader or model makes it needless."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.devices import Move
+from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
+from accel_migrate.plan import Change, Edit, Remove, Replace, Uncomment
+from accel_migrate.rule import Context, Rule
+from accel_migrate.source import Source
+
+CODE = "AM201"
+
+
+def find(context: Context) -> Iterator[Change]:
+    module = context.module
+    by_statement: dict[ast.stmt, list[Move]] = {}
+    for move in context.training.dropped:
+        if move.module is module:
+            by_statement.setdefault(module.statement(move.call), []).append(move)
+    for statement, moves in by_statement.items():
+        edits = _edits(module.source, statement, moves)
+        kept = "" if not any(move.kept for move in moves) else "; its dtype stays"
+        yield change(
+            CODE, moves[0].call, f"prepared objects are on the device already{kept}", edits, loop=context.training.index
+        )
+
+
+def _edits(source: Source, statement: ast.stmt, moves: list[Move]) -> list[Edit]:
+    dropped = {move.call: move.receiver for move in moves if not move.kept}
+    about_moving = speaks_of_moving(comment_above(source, statement))
+    if len(dropped) == len(moves) and _does_nothing(statement, dropped):
+        return [Remove(statement, keep_comments=not about_moving)]
+    edits: list[Edit] = [_shortened(source, move) for move in moves]
+    replaced = _plain_copy(source, statement, dropped)
+    if replaced is not None:
+        edits = [replaced]
+    if about_moving:
+        edits.append(Uncomment(statement))
+    return edits
+
+
+def _shortened(source: Source, move: Move) -> Replace:
+    if not move.kept:
+        return drop_method(source, move.call)
+    inside = ", ".join(source.code(argument) for argument in move.kept)
+    return Replace(opening_bracket(source, move.call) + 1, source.end(move.call) - 1, inside)
+
+
+def _does_nothing(statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> bool:
+    """Whether a statement that loses its moves says only that something is itself."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(_reduced(statement.value, dropped), ast.Name | ast.Attribute)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    return _same(statement.targets[0], _reduced(statement.value, dropped))
+
+
+def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> Replace | None:
+    """`b = [x.to(device) for x in a]` becomes `b = a`."""
+    if not isinstance(statement, ast.Assign):
+        return None
+    value = statement.value
+    if isinstance(value, ast.ListComp | ast.GeneratorExp | ast.DictComp) and _is_identity(value, dropped):
+        origin = value.generators[0].iter
+        if isinstance(value, ast.DictComp):
+            assert isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute)
+            origin = origin.func.value
+        return Replace(source.start(value), source.end(value), source.code(origin))
+    return None
+
+
+def _reduced(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
+    """The expression as it reads without the moves, as far as identity is concerned."""
+    while isinstance(node, ast.Call) and node in dropped:
+        node = dropped[node]
+    if isinstance(node, ast.Tuple | ast.List):
+        return ast.Tuple([_reduced(item, dropped) for item in node.elts], ast.Load())
+    if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and _is_identity(node, dropped):
+        origin = node.generators[0].iter
+        if isinstance(node, ast.DictComp) and isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute):
+            return origin.func.value
+        return origin
+    return node
+
+
+def _is_identity(node: ast.ListComp | ast.GeneratorExp | ast.DictComp, dropped: dict[ast.Call, ast.expr]) -> bool:
+    """`{k: v.to(device) for k, v in batch.items()}`, also with `if isinstance(v, Tensor) else v`; no filter, no change."""
+    if len(node.generators) != 1 or node.generators[0].ifs or node.generators[0].is_async:
+        return False
+    generator = node.generators[0]
+    if isinstance(node, ast.DictComp):
+        if not (
+            isinstance(generator.iter, ast.Call)
+            and isinstance(generator.iter.func, ast.Attribute)
+            and generator.iter.func.attr == "items"
+            and not generator.iter.args
+        ):
+            return False
+        pair = ast.Tuple([node.key, _either(_reduced(node.value, dropped), dropped)], ast.Load())
+        return _same(generator.target, pair)
+    return _same(generator.target, _either(_reduced(node.elt, dropped), dropped))
+
+
+def _either(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
+    """`v.to(device) if torch.is_tensor(v) else v` is `v` either way."""
+    if isinstance(node, ast.IfExp):
+        body, orelse = _reduced(node.body, dropped), _reduced(node.orelse, dropped)
+        if _same(body, orelse):
+            return body
+    return node
+
+
+def _same(left: ast.expr, right: ast.expr) -> bool:
+    if isinstance(left, ast.Tuple | ast.List) and isinstance(right, ast.Tuple | ast.List):
+        return len(left.elts) == len(right.elts) and all(_same(a, b) for a, b in zip(left.elts, right.elts))
+    if isinstance(left, ast.Tuple | ast.List) or isinstance(right, ast.Tuple | ast.List):
+        return False
+    return ast.unparse(left) == ast.unparse(right)
+
+
+RULE = Rule(
+    code=CODE,
+    name="device_move",
+    summary="drop moves of batches and prepared models",
+    why="A prepared loader hands out batches that are on this process's device, and `prepare` places the model. A dtype in "
+    "`.to(device, dtype)` stays. Tensors that the loop makes itself keep their move.",
+    example_before="inputs, targets = inputs.to(device), targets.to(device)",
+    example_after="",
+    find=find,
+)

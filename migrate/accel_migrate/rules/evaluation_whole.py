@@ -1,0 +1,33 @@
+"""AM402: an evaluation whose figure depends on how samples are grouped keeps its loader whole on every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.analysis.evaluation import Whole
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM402"
+
+
+def find(context: Context) -> Iterator[Change]:
+    module = context.module
+    for evaluation in context.training.evaluations:
+        if isinstance(evaluation, Whole) and evaluation.loop.module is module:
+            message = f"every process evaluates all of the data, because {evaluation.reason} (line {evaluation.line})"
+            yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
+
+
+RULE = Rule(
+    code=CODE,
+    name="evaluation_whole",
+    summary="an evaluation loader that is not shared out",
+    why="Sharing out the batches would change a figure such as a mean of batch means. Left whole, the figure is the original's "
+    "on any number of processes; evaluation is as long as it was on one.",
+    example_before="val_loss += criterion(model(x), y).item()  # later: / len(val_loader)",
+    example_after="val_loss += criterion(model(x), y).item()  # later: / len(val_loader)",
+    find=find,
+    safety=Safety.NOTE,
+)

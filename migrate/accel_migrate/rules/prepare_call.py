@@ -1,0 +1,59 @@
+"""AM102: one `prepare` takes models, optimizers, per-batch schedulers and loaders, and rebinds the same names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.edits import change
+from accel_migrate.emit import accelerator_statement
+from accel_migrate.plan import Change, Insert
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM102"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    place = training.place
+    if place.module is not module:
+        return
+    spelled = training.accelerator(module, place.after)
+    names = [built.text for built in training.prepared]
+    text = _call(names, f"{spelled}.prepare", _width(context), _indent(context))
+    statements = (accelerator_statement(context), text) if training.start.at_prepare else (text,)
+    compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
+    edit = Insert(place.after, statements, "after", blank_before=compound)
+    yield change(CODE, place.after, f"prepares {', '.join(names)}", [edit], loop=training.index)
+
+
+def _call(names: list[str], function: str, width: int, indent: int) -> str:
+    joined = ", ".join(names)
+    line = f"{joined} = {function}({joined})"
+    if len(line) + indent <= width:
+        return line
+    return f"{joined} = {function}(\n    {joined}\n)"
+
+
+def _width(context: Context) -> int:
+    """As wide as the author writes, within reason."""
+    longest = max((len(line) for line in context.module.source.text.splitlines()), default=0)
+    return min(120, max(88, longest))
+
+
+def _indent(context: Context) -> int:
+    return context.training.place.after.col_offset
+
+
+RULE = Rule(
+    code=CODE,
+    name="prepare_call",
+    summary="hand models, optimizers, per-batch schedulers and loaders to one `prepare` call",
+    why="`prepare` shares the batches out among processes, averages gradients and places everything on the device. It comes "
+    "after all that builds or changes the objects (weights loaded, layers frozen, copies made) and before the first loop. "
+    "A scheduler that steps once per epoch, or with a metric, stays out: it counts epochs, not batches.",
+    example_before="optimizer = SGD(model.parameters(), lr=0.1)",
+    example_after="optimizer = SGD(model.parameters(), lr=0.1)\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+    find=find,
+)

@@ -1,0 +1,16 @@
+"""What the user asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    target: str = "accel_runtime"  # the package that scripts import Accelerator from: accel_runtime or accelerate
+    keep_device: bool = False  # leave the moves, and let `device` be the Accelerator's
+    mixed_precision: str | None = None
+    unsafe_fixes: bool = False  # also apply changes marked for review
+
+
+DEFAULTS = Settings()
