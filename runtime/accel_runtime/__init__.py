@@ -13,7 +13,7 @@ _PLACES = {
     "Accelerator": "accel_runtime.accelerator",
 }
 
-__all__ = sorted(_PLACES)  # noqa: PLE0605
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

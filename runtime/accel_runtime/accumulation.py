@@ -54,14 +54,14 @@ class Accumulation:
         self.plugin = plugin
         self.iterations = iterations
         self.defer = None if plugin.sync_each_batch else defer
-        self.steps = plugin.num_steps
-        self.divisor = plugin.num_steps
+        self.set_steps(plugin.num_steps)
         self.sync = True
         self.holding = False
         self._blocks: dict[tuple[Module, ...], Block] = {}
 
     def set_steps(self, steps: int) -> None:
         self.steps = self.divisor = check_steps(steps)
+        self.iterations.wants_end = steps > 1 and self.plugin.sync_with_dataloader
 
     def block(self, models: tuple[Module, ...]) -> Block:
         """The block of these models: each set of models counts its own micro-steps."""

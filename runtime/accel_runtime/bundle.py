@@ -56,16 +56,16 @@ class Prepared:
 
     def forget(self) -> None:
         for kept in (self.models, self.optimizers, self.loaders, self.schedulers, self._known):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
 
     def _take(self, given: Bundle, spread: Bundle) -> None:
         for before, model in zip(given.models, spread.models):
             self._remember(before, model, self.models)
-        for before, optimizer in zip(given.optimizers, spread.optimizers):
+        for bare, optimizer in zip(given.optimizers, spread.optimizers):
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
-            self._remember(before, wrapped, self.optimizers)
-        for before, loader in zip(given.loaders, spread.loaders):
-            self._remember(before, prepared_loader(loader, self._loader_settings), self.loaders)
+            self._remember(bare, wrapped, self.optimizers)
+        for plain, loader in zip(given.loaders, spread.loaders):
+            self._remember(plain, prepared_loader(loader, self._loader_settings), self.loaders)
 
     def _fit_model(self, model: Module, moves: bool) -> None:
         if moves:
@@ -99,7 +99,7 @@ class Prepared:
         if id(thing) in self._known:
             return self._known[id(thing)][1]
         if not _is_prepared(thing):
-            _warn_unknown(type(thing))
+            _warn_unknown(type(thing).__name__)
         return thing
 
 
@@ -115,9 +115,9 @@ def _is_prepared(thing: Any) -> bool:
 
 
 @functools.cache
-def _warn_unknown(kind: type) -> None:
+def _warn_unknown(kind: str) -> None:
     warnings.warn(
-        f"prepare() returned a {kind.__name__} as it was: it is no model, optimizer, DataLoader or scheduler. "
+        f"prepare() returned a {kind} as it was: it is no model, optimizer, DataLoader or scheduler. "
         "Data that does not come from a prepared DataLoader is neither moved nor shared out between processes.",
         stacklevel=5,
     )

@@ -74,7 +74,9 @@ class Collectives:
         for places in _places_by_dtype(tensors).values():
             flat = torch.cat([tensors[place].detach().reshape(-1).to(self.device) for place in places])
             dist.all_reduce(flat, _OPERATIONS[reduction])
-            pieces = (flat if share == 1 else flat * share).split([tensors[place].numel() for place in places])
+            pieces = (flat if share == 1 else flat * share).split_with_sizes(
+                [tensors[place].numel() for place in places]
+            )
             for place, piece in zip(places, pieces):
                 reduced[place] = piece.view(tensors[place].shape)
         return replace_leaves(tree, reduced)
@@ -89,7 +91,7 @@ class Collectives:
         for places in _places_by_dtype(tensors).values():
             flat = torch.cat([tensors[place].detach().reshape(-1).to(self.device) for place in places])
             dist.broadcast(flat, source)
-            for place, piece in zip(places, flat.split([tensors[place].numel() for place in places])):
+            for place, piece in zip(places, flat.split_with_sizes([tensors[place].numel() for place in places])):
                 sent[place] = piece.view(tensors[place].shape)
         return replace_leaves(tree, sent)
 
@@ -129,6 +131,12 @@ class Collectives:
         dist.scatter_object_list(received, list(parts) if parts is not None else None, src=0)
         return received[0]
 
+    def gather_numbers(self, number: int) -> list[int]:
+        """The number of every process, in the order of ranks."""
+        if self.alone:
+            return [number]
+        return [int(other) for other in self._all_gather(torch.tensor([number], device=self.device)).flatten().tolist()]
+
     def any(self, flag: bool) -> bool:
         """Whether the flag is set on any process."""
         if self.alone:
@@ -143,7 +151,7 @@ class Collectives:
             return []
         flat = [tensor.detach().to(self.device).reshape(-1).view(torch.uint8) for tensor in tensors]
         mine = flat[0] if len(flat) == 1 else torch.cat(flat)
-        pieces = self._all_gather(mine).split([piece.numel() for piece in flat], dim=1)
+        pieces = self._all_gather(mine).split_with_sizes([piece.numel() for piece in flat], dim=1)
         return [
             # The copy gives each piece memory of its own, aligned for its dtype.
             piece.contiguous().view(-1).view(tensor.dtype).view(self._stacked(tensor))

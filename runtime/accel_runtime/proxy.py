@@ -24,5 +24,15 @@ class Proxy:
     def __class__(self) -> type:
         return type(self.behind)
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # Pickle and copy would believe `__class__`.
+        return _rebuilt, (type(self), dict(self.__dict__))
+
     def __repr__(self) -> str:
         return repr(self.behind)
+
+
+def _rebuilt(kind: type[Proxy], contents: dict[str, Any]) -> Proxy:
+    proxy = object.__new__(kind)
+    proxy.__dict__.update(contents)
+    return proxy

@@ -87,7 +87,8 @@ def current_world(environ: Mapping[str, str]) -> World:
 
 def device_for(options: Options) -> Device:
     has_accelerator = torch.accelerator.is_available() and not options.cpu
-    return _load(DEVICES["native" if has_accelerator else "cpu"])()
+    device: Device = _load(DEVICES["native" if has_accelerator else "cpu"])()
+    return device
 
 
 def join(world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs) -> bool:

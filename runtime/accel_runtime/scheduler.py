@@ -58,7 +58,7 @@ class PreparedScheduler(Proxy):
                 self._step_within_total()
 
     def _step_within_total(self) -> None:
-        # The last round of an epoch may count samples that do not exist; a fixed-length schedule refuses to go past its end.
+        # The last round may count batches that do not exist, and a schedule of fixed length refuses to go past its end.
         total = getattr(self.scheduler, "total_steps", None)
         if total is None or self.scheduler.last_epoch < total:
             self.scheduler.step()

@@ -15,6 +15,10 @@ class Share:
     rows: int | None
     real: tuple[int, ...] | None = None
 
+    def of_items(self) -> Share:
+        """For items that are whole batches: how many rows they have is not known, so all of them count, or none."""
+        return Share(None, self.real and tuple(-1 if count else 0 for count in self.real))
+
 
 @dataclass(slots=True, eq=False)
 class Iteration:
@@ -32,6 +36,7 @@ class Iterations:
     """The loaders being iterated, innermost last: an evaluation inside an epoch is on top of it."""
 
     stack: list[Iteration] = field(default_factory=list)
+    wants_end: bool = False  # whether somebody must know the last batch before it is used
 
     @property
     def current(self) -> Iteration | None:

@@ -1,18 +1,22 @@
-"""A prepared DataLoader: the user's own, of its own class, that feeds this process its part of the data."""
+"""A prepared DataLoader: the user's own, that hands this process its part of the data."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.iteration import Iteration, Iterations
-from accel_runtime.data.order import ShardedBatches, ShardedItems
+from accel_runtime.data.dispatch import Dispatched
+from accel_runtime.data.iteration import Iteration, Iterations, Share
+from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
 from accel_runtime.data.sharding import Sharding
+from accel_runtime.data.source import Alone, Batch, Loader, Source
+from accel_runtime.data.stream import Streamed
+from accel_runtime.errors import ConfigError
+from accel_runtime.proxy import Proxy
 from accel_runtime.tree import Tree
 
 
@@ -24,92 +28,123 @@ class LoaderSettings:
     iterations: Iterations
     split: bool = False
     even: bool = True
+    dispatch: bool = False
     place: Callable[[Tree], Tree] | None = None  # None: batches are already where they belong
 
 
-class PreparedLoader(DataLoader[Any]):
-    """Mixed into the class of the user's loader; everything else about it stays as it was."""
+class PreparedLoader(Proxy):
+    """Is the user's loader in every other respect; `source` gives this process its batches."""
 
-    _settings: LoaderSettings
-    _shares: ShardedBatches | None
+    source: Source
+    settings: LoaderSettings
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        # Begun here and not at the first batch: plain loaders draw their seed and start their workers now.
-        return self._batches(super().__iter__(), self._iteration())
+    def __init__(self, loader: Loader, source: Source, settings: LoaderSettings) -> None:
+        super().__init__(loader)
+        self.__dict__.update(source=source, settings=settings)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Hands the epoch to whatever orders the samples, as scripts do before they resume."""
-        for owner in (self.batch_sampler, self.sampler, self.dataset):
-            if hasattr(owner, "set_epoch"):
-                owner.set_epoch(epoch)
-                return
+    def __iter__(self) -> Iterator[Batch]:
+        # The source is asked here and not at the first batch: plain loaders draw a seed and start workers now.
+        return self._batches(iter(self.source))
+
+    def __len__(self) -> int:
+        return len(self.source)
 
     @property
     def total_batch_size(self) -> int | None:
         """The samples that all processes take at one step."""
-        size, together = self.batch_size, self._settings.collectives.world.size
-        return size if size is None or self._settings.split else size * together
+        size: int | None = self.behind.batch_size
+        together = self.settings.collectives.world.size
+        return size if size is None or self.settings.split else size * together
 
     @property
     def total_dataset_length(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self.behind.dataset)
 
-    def _iteration(self) -> Iteration:
-        total = None if isinstance(self.dataset, IterableDataset) else _length(self)
-        return Iteration(total, pads=self._shares is not None and self._shares.pads)
+    def set_epoch(self, epoch: int) -> None:
+        """Hands the epoch to whatever orders the samples."""
+        for owner in (self.behind.batch_sampler, self.behind.sampler, self.behind.dataset):
+            if hasattr(owner, "set_epoch"):
+                owner.set_epoch(epoch)
+                return
 
-    def _batches(self, source: Iterator[Any], iteration: Iteration) -> Iterator[Any]:
-        stack, place = self._settings.iterations.stack, self._settings.place
-        shares = self._shares.shares if self._shares is not None else None
-        stack.append(iteration)
+    def skipping(self, batches: int) -> PreparedLoader:
+        """The same loader without its first batches."""
+        return PreparedLoader(self.behind, self.source.skipping(batches), self.settings)
+
+    def _batches(self, pairs: Iterator[tuple[Batch, Share | None]]) -> Iterator[Batch]:
+        iterations, place = self.settings.iterations, self.settings.place
+        iteration = Iteration(self.source.total, self.source.pads)
+        if iteration.total is None and iterations.wants_end:
+            pairs = _look_ahead(pairs, iteration)
+        iterations.stack.append(iteration)
         try:
-            for batch in source:
+            for batch, share in pairs:
                 iteration.index += 1
                 iteration.is_last = iteration.index == iteration.total
-                if shares is not None:
-                    iteration.share = shares.popleft()
+                iteration.share = share
                 yield batch if place is None else place(batch)
         finally:
-            stack.remove(iteration)
+            # Also when the loop is left by break: nothing remembers it afterwards.
+            iterations.stack.remove(iteration)
 
 
-def prepared_loader(loader: DataLoader[Any], settings: LoaderSettings) -> PreparedLoader:
-    """A copy of the loader that takes this process's part; the original is left as it was."""
-    clone: PreparedLoader = object.__new__(_prepared_class(type(loader)))
-    # Straight into the dictionary: a DataLoader refuses to have its sampler exchanged.
-    clone.__dict__.update(vars(loader), _iterator=None, _settings=settings, _shares=None)
-    if settings.collectives.world.size > 1:
-        _shard(clone, settings)
-    return clone
+def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
+    """The loader with the source that fits its data; the original is left as it was."""
+    return PreparedLoader(loader, _source(loader, settings), settings)
 
 
-def _shard(clone: PreparedLoader, settings: LoaderSettings) -> None:
-    place, kind = ("batch_sampler", ShardedBatches)
-    if clone.batch_sampler is None:
-        # The loader does not collate: its sampler yields whole batches of indices, or indices that stand for a batch.
-        place, kind = ("sampler", ShardedBatches if isinstance(clone.sampler, BatchSampler) else ShardedItems)
-    batches = getattr(clone, place)
+def _source(loader: Loader, settings: LoaderSettings) -> Source:
+    if settings.collectives.alone:
+        return Alone(loader)
+    if settings.dispatch:
+        return Dispatched(loader, _sharding(loader, settings), settings.collectives)
+    if isinstance(loader.dataset, IterableDataset):
+        return Streamed(loader, _sharding(loader, settings), settings.collectives)
+    return _ordered(loader, settings)
+
+
+def _ordered(loader: Loader, settings: LoaderSettings) -> Source:
+    # Without a batch sampler the loader does not collate: its sampler yields whole batches of indices, or single ones.
+    place = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    batches: Any = getattr(loader, place)
+    kind = ShardedIndices if place == "batch_sampler" or isinstance(batches, BatchSampler) else ShardedItems
+    if _is_distributed(getattr(batches, "sampler", batches), settings.collectives.world.size):
+        kind = DistributedIndices
+    return Ordered(loader, kind(batches, _sharding(loader, settings, batches), settings.collectives), place)
+
+
+def _is_distributed(sampler: Any, size: int) -> bool:
+    replicas = getattr(sampler, "num_replicas", None)
+    if replicas not in (None, size):
+        raise ConfigError(
+            f"the loader's {type(sampler).__name__} divides the data by {replicas} and this run has {size} processes; "
+            "leave the sampler out, prepare() divides the data"
+        )
+    return replicas is not None
+
+
+def _sharding(loader: Loader, settings: LoaderSettings, batches: Any = None) -> Sharding:
+    owner = loader if batches is None else batches
     world = settings.collectives.world
-    sharding = Sharding(
+    return Sharding(
         rank=world.rank,
         size=world.size,
-        batch_size=getattr(batches, "batch_size", None),
-        drop_last=bool(getattr(batches, "drop_last", False)),
+        batch_size=getattr(owner, "batch_size", None),
+        drop_last=bool(getattr(owner, "drop_last", False)),
         split=settings.split,
         even=settings.even,
     )
-    sharded = kind(batches, sharding, settings.collectives)
-    # In order: `sharded.shares` follows the batches one to one.
-    clone.__dict__.update({place: sharded, "_shares": sharded, "in_order": True})
 
 
-@functools.cache
-def _prepared_class(kind: type[DataLoader[Any]]) -> type[PreparedLoader]:
-    return type(kind.__name__, (PreparedLoader, kind), {"__module__": kind.__module__})
-
-
-def _length(loader: DataLoader[Any]) -> int | None:
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError):
-        return None
+def _look_ahead(
+    pairs: Iterator[tuple[Batch, Share | None]], iteration: Iteration
+) -> Iterator[tuple[Batch, Share | None]]:
+    """Reads one batch ahead, so that the total is known when the last one is handed out."""
+    count = 0
+    for held in pairs:
+        for following in pairs:
+            count += 1
+            yield held
+            held = following
+        iteration.total = count + 1
+        yield held

@@ -8,7 +8,7 @@ import torch
 
 
 class Device(ABC):
-    """One kind of hardware. Adding one: a file here, a line in the table of `resolve.py`, a test, a line in the docs."""
+    """One kind of hardware. Adding one: a file here, a line in the table of `resolve.py`, a test, its docs."""
 
     name: str
     backend: str  # of torch.distributed

@@ -27,14 +27,14 @@ class Precision(ABC):
     def autocast(self) -> AbstractContextManager[Any]:
         """The region in which operations run in this precision."""
 
-    def wrap_forward(self, model: Module) -> None:
+    def wrap_forward(self, model: Module) -> None:  # noqa: B027 full precision adds nothing
         """Makes the model's own forward run in this precision and give full precision back."""
 
-    def check(self, model: Module) -> None:
+    def check(self, model: Module) -> None:  # noqa: B027 most precisions take any model
         """Refuses a model that cannot be trained in this precision."""
 
     def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
         return PreparedOptimizer(optimizer, accumulation)
 
-    def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:
+    def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:  # noqa: B027 only fp16 scales
         """Brings gradients back to their true size, once before each step."""

@@ -40,7 +40,7 @@ def wrap_forward(model: Module, region: Region) -> None:
         # Somebody patched this very instance; the class would never be asked.
         target.forward = _autocast_call(target.forward, region)
     elif not isinstance(target, AutocastForward):
-        target.__class__ = _autocast_class(type(target), region)
+        target.__class__ = _autocast_class(type(target), region)  # type: ignore[arg-type]
 
 
 def unwrap_forward(model: Module) -> None:
@@ -61,7 +61,7 @@ class AutocastForward(Module):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         # The class exists in this process only; copies and pickles make it anew.
-        return _new, (type(self).__mro__[2], self._region), self.__getstate__()
+        return _new, (type(self).__mro__[2], self._region), self.__getstate__()  # type: ignore[no-untyped-call]
 
 
 def full_precision(outputs: Tree) -> Tree:
@@ -85,7 +85,7 @@ def _autocast_class(kind: type[Module], region: Region) -> type[Module]:
 
 
 def _new(kind: type[Module], region: Region) -> Module:
-    return object.__new__(_autocast_class(kind, region))
+    return object.__new__(_autocast_class(kind, region))  # type: ignore[arg-type]
 
 
 def _autocast_call(forward: Callable[..., Any], region: Region) -> Callable[..., Any]:

@@ -56,7 +56,7 @@ class Fp16(Autocast):
 
     def _scaled_backward(self, loss: Tensor, **kwargs: Any) -> None:
         self.update()
-        self.scaler.scale(loss).backward(**kwargs)
+        self.scaler.scale(loss).backward(**kwargs)  # type: ignore[no-untyped-call]
 
 
 class ScaledOptimizer(PreparedOptimizer):

@@ -25,7 +25,7 @@ class Bundle:
 
 
 class Strategy(ABC):
-    """One way to spread. Adding one: a file here, a line in the table of `resolve.py`, a test, a line in the docs."""
+    """One way to spread. Adding one: a file here, a line in the table of `resolve.py`, a test, its docs."""
 
     name: str
     exchanges_gradients = False
@@ -38,7 +38,7 @@ class Strategy(ABC):
         """The model that the user wrote."""
         return model
 
-    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
+    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:  # noqa: B027 nothing to turn off where nothing is exchanged
         """Turns the exchange of gradients off, or on again."""
 
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
