@@ -1,0 +1,118 @@
+"""Gradient accumulation: when the gradients of a window are due, and what each loss in it weighs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+from torch.nn import Module
+
+from accel_runtime.data.iteration import Iteration, Iterations
+from accel_runtime.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class GradientAccumulationPlugin:
+    """How many micro-steps make one step, and where a window ends.
+
+    `sync_with_dataloader`: the last batch of a loader ends a window, however short. `weigh_last_window`: a window
+    that is known to be shorter weighs as much as the others. `sync_each_batch`: gradients are exchanged at every
+    micro-step, which costs time and saves memory. `adjust_scheduler` is accepted for scripts that pass it.
+    """
+
+    num_steps: int = 1
+    adjust_scheduler: bool = True
+    sync_with_dataloader: bool = True
+    sync_each_batch: bool = False
+    weigh_last_window: bool = True
+
+    def __post_init__(self) -> None:
+        check_steps(self.num_steps)
+
+
+def check_steps(steps: int) -> int:
+    if not isinstance(steps, int) or steps < 1:
+        raise ConfigError(f"gradient_accumulation_steps={steps!r}; it counts micro-steps, so it is at least 1")
+    return steps
+
+
+class Deferral(Protocol):
+    """Turns the exchange of gradients off for some models, and on again."""
+
+    def __call__(self, models: tuple[Module, ...], deferred: bool) -> None: ...
+
+
+class Accumulation:
+    """The accumulation of one Accelerator.
+
+    `sync` is what the latest block was: it keeps its value after the block. `holding` is true only inside a block
+    whose gradients are not yet due. `divisor` is what `backward` divides the loss by.
+    """
+
+    def __init__(self, plugin: GradientAccumulationPlugin, iterations: Iterations, defer: Deferral | None) -> None:
+        self.plugin = plugin
+        self.iterations = iterations
+        self.defer = None if plugin.sync_each_batch else defer
+        self.set_steps(plugin.num_steps)
+        self.sync = True
+        self.holding = False
+        self._blocks: dict[tuple[Module, ...], Block] = {}
+
+    def set_steps(self, steps: int) -> None:
+        self.steps = self.divisor = check_steps(steps)
+        self.iterations.wants_end = steps > 1 and self.plugin.sync_with_dataloader
+
+    def block(self, models: tuple[Module, ...]) -> Block:
+        """The block of these models: each set of models counts its own micro-steps."""
+        try:
+            return self._blocks[models]
+        except KeyError:
+            return self._blocks.setdefault(models, Block(self, models))
+
+    def clear(self) -> None:
+        self._blocks.clear()
+
+
+class Block:
+    """`with accumulate(model)`: one micro-step."""
+
+    __slots__ = ("_accumulation", "_count", "_iteration", "_models", "_outer")
+
+    def __init__(self, accumulation: Accumulation, models: tuple[Module, ...]) -> None:
+        self._accumulation = accumulation
+        self._models = models
+        self._iteration: Iteration | None = None
+        self._count = 0
+        self._outer = (False, 1)
+
+    def __enter__(self) -> None:
+        owner = self._accumulation
+        stack = owner.iterations.stack if owner.plugin.sync_with_dataloader else None
+        iteration = stack[-1] if stack else None
+        if iteration is not self._iteration:
+            self._iteration, self._count = iteration, 0
+        self._count += 1
+        owner.sync = self._count % owner.steps == 0 or (iteration is not None and iteration.is_last)
+        self._outer = (owner.holding, owner.divisor)
+        owner.holding = not owner.sync
+        if iteration is not None and iteration.total is not None and owner.plugin.weigh_last_window:
+            owner.divisor = self._window(owner.steps, iteration.index, iteration.total)
+        if owner.holding and owner.defer is not None:
+            owner.defer(self._models, True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        owner = self._accumulation
+        if owner.holding and owner.defer is not None:
+            owner.defer(self._models, False)
+        owner.holding, owner.divisor = self._outer
+
+    def _window(self, steps: int, index: int, total: int) -> int:
+        """How many micro-steps this window has, as far as that is known: with one block for each batch."""
+        if self._count != index:
+            return steps
+        done = (self._count - 1) % steps
+        left = total - index + 1
+        return steps if done + left >= steps else done + left

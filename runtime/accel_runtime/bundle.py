@@ -1,0 +1,123 @@
+"""What `prepare` was given, sorted by kind, and what became of it."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from torch.nn import Module
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from accel_runtime.accumulation import Accumulation
+from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
+from accel_runtime.errors import UsageError
+from accel_runtime.optimizer import PreparedOptimizer
+from accel_runtime.resolve import Session
+from accel_runtime.scheduler import PreparedScheduler
+from accel_runtime.strategies import Bundle
+
+
+class Prepared:
+    """Everything one Accelerator has prepared, in the order in which it came."""
+
+    def __init__(self, session: Session, accumulation: Accumulation, loaders: LoaderSettings, **choices: bool) -> None:
+        self._session = session
+        self._accumulation = accumulation
+        self._loader_settings = loaders
+        self._choices = choices
+        self.models: list[Module] = []
+        self.optimizers: list[PreparedOptimizer] = []
+        self.loaders: list[PreparedLoader] = []
+        self.schedulers: list[PreparedScheduler] = []
+        # Under the identity of what was given and of what was returned: preparing either again changes nothing.
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def prepare(self, objects: Sequence[Any], placed: Sequence[bool], evaluation: bool = False) -> list[Any]:
+        """The prepared objects in the order of `objects`."""
+        fresh = [thing for thing in objects if id(thing) not in self._known and not _is_prepared(thing)]
+        for thing, moves in zip(objects, placed):
+            if isinstance(thing, Module) and id(thing) not in self._known:
+                self._fit_model(thing, moves)
+        bundle = Bundle(
+            models=tuple(thing for thing in fresh if isinstance(thing, Module)),
+            optimizers=tuple(thing for thing in fresh if isinstance(thing, Optimizer)),
+            loaders=tuple(thing for thing in fresh if isinstance(thing, DataLoader)),
+        )
+        self._take(bundle, self._session.strategy.prepare(bundle, evaluation))
+        # Schedulers last: they hold on to prepared optimizers.
+        for thing in fresh:
+            if is_scheduler(thing):
+                self._remember(thing, self._scheduler(thing), self.schedulers)
+        return [self._result(thing) for thing in objects]
+
+    def forget(self) -> None:
+        for kept in (self.models, self.optimizers, self.loaders, self.schedulers, self._known):
+            kept.clear()
+
+    def _take(self, given: Bundle, spread: Bundle) -> None:
+        for before, model in zip(given.models, spread.models):
+            self._remember(before, model, self.models)
+        for bare, optimizer in zip(given.optimizers, spread.optimizers):
+            wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
+            self._remember(bare, wrapped, self.optimizers)
+        for plain, loader in zip(given.loaders, spread.loaders):
+            self._remember(plain, prepared_loader(loader, self._loader_settings), self.loaders)
+
+    def _fit_model(self, model: Module, moves: bool) -> None:
+        if moves:
+            model.to(self._session.device)
+        self._session.precision.check(model)
+        if self._choices["autocast_forward"]:
+            self._session.precision.wrap_forward(model)
+
+    def _scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
+        bound = tuple(one for one in self.optimizers if scheduler.optimizer in (one, one.optimizer))
+        if not bound:
+            raise UsageError(
+                f"{type(scheduler).__name__} steps a {type(scheduler.optimizer).__name__} that was not prepared; "
+                "pass that optimizer to prepare() too, before its scheduler or together with it"
+            )
+        times = 1 if self._loader_settings.split else self._session.world.size
+        return PreparedScheduler(
+            scheduler,
+            bound,
+            self._accumulation,
+            self._loader_settings.iterations,
+            times=times,
+            with_optimizer=self._choices["step_scheduler_with_optimizer"],
+        )
+
+    def _remember(self, before: Any, after: Any, kept: list[Any]) -> None:
+        kept.append(after)
+        self._known[id(before)] = self._known[id(after)] = (before, after)
+
+    def _result(self, thing: Any) -> Any:
+        if id(thing) in self._known:
+            return self._known[id(thing)][1]
+        if not _is_prepared(thing):
+            _warn_unknown(type(thing).__name__)
+        return thing
+
+
+def is_scheduler(thing: Any) -> bool:
+    """By class, or by shape: libraries bring schedulers that are not torch's."""
+    return isinstance(thing, LRScheduler) or (
+        hasattr(thing, "optimizer") and hasattr(thing, "step") and not isinstance(thing, (Module, Optimizer))
+    )
+
+
+def _is_prepared(thing: Any) -> bool:
+    return issubclass(type(thing), (PreparedOptimizer, PreparedScheduler, PreparedLoader))
+
+
+@functools.cache
+def _warn_unknown(kind: str) -> None:
+    warnings.warn(
+        f"prepare() returned a {kind} as it was: it is no model, optimizer, DataLoader or scheduler. "
+        "Data that does not come from a prepared DataLoader is neither moved nor shared out between processes.",
+        stacklevel=5,
+    )

@@ -1,0 +1,150 @@
+"""A prepared DataLoader: the user's own, that hands this process its part of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import BatchSampler, IterableDataset
+
+from accel_runtime.collectives import Collectives
+from accel_runtime.data.dispatch import Dispatched
+from accel_runtime.data.iteration import Iteration, Iterations, Share
+from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
+from accel_runtime.data.sharding import Sharding
+from accel_runtime.data.source import Alone, Batch, Loader, Source
+from accel_runtime.data.stream import Streamed
+from accel_runtime.errors import ConfigError
+from accel_runtime.proxy import Proxy
+from accel_runtime.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderSettings:
+    """What all prepared loaders of an Accelerator have in common."""
+
+    collectives: Collectives
+    iterations: Iterations
+    split: bool = False
+    even: bool = True
+    dispatch: bool = False
+    place: Callable[[Tree], Tree] | None = None  # None: batches are already where they belong
+
+
+class PreparedLoader(Proxy):
+    """Is the user's loader in every other respect; `source` gives this process its batches."""
+
+    source: Source
+    settings: LoaderSettings
+
+    def __init__(self, loader: Loader, source: Source, settings: LoaderSettings) -> None:
+        super().__init__(loader)
+        self.__dict__.update(source=source, settings=settings)
+
+    def __iter__(self) -> Iterator[Batch]:
+        # The source is asked here and not at the first batch: plain loaders draw a seed and start workers now.
+        return self._batches(iter(self.source))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def total_batch_size(self) -> int | None:
+        """The samples that all processes take at one step."""
+        size: int | None = self.behind.batch_size
+        together = self.settings.collectives.world.size
+        return size if size is None or self.settings.split else size * together
+
+    @property
+    def total_dataset_length(self) -> int:
+        return len(self.behind.dataset)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Hands the epoch to whatever orders the samples."""
+        for owner in (self.behind.batch_sampler, self.behind.sampler, self.behind.dataset):
+            if hasattr(owner, "set_epoch"):
+                owner.set_epoch(epoch)
+                return
+
+    def skipping(self, batches: int) -> PreparedLoader:
+        """The same loader without its first batches."""
+        return PreparedLoader(self.behind, self.source.skipping(batches), self.settings)
+
+    def _batches(self, pairs: Iterator[tuple[Batch, Share | None]]) -> Iterator[Batch]:
+        iterations, place = self.settings.iterations, self.settings.place
+        iteration = Iteration(self.source.total, self.source.pads)
+        if iteration.total is None and iterations.wants_end:
+            pairs = _look_ahead(pairs, iteration)
+        iterations.stack.append(iteration)
+        try:
+            for batch, share in pairs:
+                iteration.index += 1
+                iteration.is_last = iteration.index == iteration.total
+                iteration.share = share
+                yield batch if place is None else place(batch)
+        finally:
+            # Also when the loop is left by break: nothing remembers it afterwards.
+            iterations.stack.remove(iteration)
+
+
+def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
+    """The loader with the source that fits its data; the original is left as it was."""
+    return PreparedLoader(loader, _source(loader, settings), settings)
+
+
+def _source(loader: Loader, settings: LoaderSettings) -> Source:
+    if settings.collectives.alone:
+        return Alone(loader)
+    if settings.dispatch:
+        return Dispatched(loader, _sharding(loader, settings), settings.collectives)
+    if isinstance(loader.dataset, IterableDataset):
+        return Streamed(loader, _sharding(loader, settings), settings.collectives)
+    return _ordered(loader, settings)
+
+
+def _ordered(loader: Loader, settings: LoaderSettings) -> Source:
+    # Without a batch sampler the loader does not collate: its sampler yields whole batches of indices, or single ones.
+    place = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    batches: Any = getattr(loader, place)
+    kind = ShardedIndices if place == "batch_sampler" or isinstance(batches, BatchSampler) else ShardedItems
+    if _is_distributed(getattr(batches, "sampler", batches), settings.collectives.world.size):
+        kind = DistributedIndices
+    return Ordered(loader, kind(batches, _sharding(loader, settings, batches), settings.collectives), place)
+
+
+def _is_distributed(sampler: Any, size: int) -> bool:
+    replicas = getattr(sampler, "num_replicas", None)
+    if replicas not in (None, size):
+        raise ConfigError(
+            f"the loader's {type(sampler).__name__} divides the data by {replicas} and this run has {size} processes; "
+            "leave the sampler out, prepare() divides the data"
+        )
+    return replicas is not None
+
+
+def _sharding(loader: Loader, settings: LoaderSettings, batches: Any = None) -> Sharding:
+    owner = loader if batches is None else batches
+    world = settings.collectives.world
+    return Sharding(
+        rank=world.rank,
+        size=world.size,
+        batch_size=getattr(owner, "batch_size", None),
+        drop_last=bool(getattr(owner, "drop_last", False)),
+        split=settings.split,
+        even=settings.even,
+    )
+
+
+def _look_ahead(
+    pairs: Iterator[tuple[Batch, Share | None]], iteration: Iteration
+) -> Iterator[tuple[Batch, Share | None]]:
+    """Reads one batch ahead, so that the total is known when the last one is handed out."""
+    count = 0
+    for held in pairs:
+        for following in pairs:
+            count += 1
+            yield held
+            held = following
+        iteration.total = count + 1
+        yield held

@@ -1,0 +1,153 @@
+"""Data reached by index: the batches of indices are shared out, and each process loads only its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+
+from accel_runtime.collectives import Collectives
+from accel_runtime.data.iteration import Share
+from accel_runtime.data.randomness import shared_draws
+from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
+from accel_runtime.data.source import Batch, Loader, Source, clone, length_of
+
+
+class Ordered(Source):
+    """The user's loader with its batches of indices cut down to those of this process."""
+
+    def __init__(self, loader: Loader, indices: ShardedIndices, place: str) -> None:
+        super().__init__(loader)
+        self.indices = indices
+        self.place = place
+        self.pads = indices.pads
+        # In order: the shares follow the batches one to one.
+        self.local = clone(loader, **{place: indices, "in_order": True})
+
+    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
+        batches = iter(self.local)
+        return zip(batches, drained(self.indices.shares))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def skipping(self, batches: int) -> Source:
+        return Ordered(self.loader, self.indices.skipping(batches), self.place)
+
+
+class ShardedIndices:
+    """Stands where the loader's sampler stood. The `shares` of the latest epoch follow its batches one to one."""
+
+    def __init__(self, batches: Any, sharding: Sharding, collectives: Collectives, skipped: int = 0) -> None:
+        self.batches = batches
+        self.sharding = sharding
+        self.collectives = collectives
+        self.skipped = skipped
+        self.shares: deque[Share] = deque()
+
+    def __iter__(self) -> Iterator[Any]:
+        # Each epoch has its own queue: workers of an epoch that was left may still be filling the old one.
+        self.shares = deque()
+        return self._epoch(self.shares)
+
+    def __len__(self) -> int:
+        return max(steps_of(len(self.batches), self._tail(), self.sharding) - self.skipped, 0)
+
+    def skipping(self, batches: int) -> ShardedIndices:
+        return type(self)(self.batches, self.sharding, self.collectives, self.skipped + batches)
+
+    @property
+    def pads(self) -> bool:
+        if self.sharding.drop_last or not self.sharding.even:
+            return False
+        samples = self._samples()
+        return samples is None or samples % (self.sharding.part * self.sharding.size) != 0
+
+    def _epoch(self, shares: deque[Share]) -> Iterator[Any]:
+        for index, (indices, share) in enumerate(self._parts()):
+            if index >= self.skipped:
+                shares.append(share)
+                yield indices
+
+    def _parts(self) -> Iterator[tuple[Any, Share]]:
+        inner = getattr(self.batches, "sampler", self.batches)
+        if type(self.batches) is BatchSampler and has_whole_order(inner):
+            for order in shared_draws(whole_order(inner), inner, self.collectives):
+                yield from shard_order(order, self.sharding)
+        else:
+            yield from shard(shared_draws(self.batches, inner, self.collectives), self.sharding)
+
+    def _samples(self) -> int | None:
+        return length_of(self.batches.sampler) if type(self.batches) is BatchSampler else None
+
+    def _tail(self) -> int:
+        size, samples = self.sharding.batch_size or 0, self._samples()
+        return size if samples is None or self.sharding.drop_last or not size else samples % size or size
+
+
+class ShardedItems(ShardedIndices):
+    """For loaders with `batch_size=None`: each index stands for a whole batch."""
+
+    def _parts(self) -> Iterator[tuple[Any, Share]]:
+        single = ([index] for index in shared_draws(self.batches, self.batches, self.collectives))
+        for (index,), share in shard(single, self.sharding):
+            yield index, share.of_items()
+
+
+class DistributedIndices(ShardedIndices):
+    """A sampler that already gives each process its own part is not shared out again."""
+
+    def __len__(self) -> int:
+        return max(len(self.batches) - self.skipped, 0)
+
+    @property
+    def pads(self) -> bool:
+        sampler = getattr(self.batches, "sampler", self.batches)
+        return not getattr(sampler, "drop_last", False) and len(sampler.dataset) % sampler.num_replicas != 0
+
+    def _parts(self) -> Iterator[tuple[Any, Share]]:
+        sampler = getattr(self.batches, "sampler", self.batches)
+        start = 0
+        for indices in self.batches:
+            rows = len(indices)
+            yield indices, Share(rows, self._real(sampler, start, rows) if self.pads else None)
+            start += rows
+
+    def _real(self, sampler: Any, start: int, rows: int) -> tuple[int, ...] | None:
+        """Process r holds samples r, r + N, r + 2N, ...; those past the end of the data are repeats."""
+        size, samples = sampler.num_replicas, len(sampler.dataset)
+        held = [(samples - rank + size - 1) // size for rank in range(size)]
+        real = tuple(min(max(count - start, 0), rows) for count in held)
+        return None if min(real) == rows else real
+
+
+def drained(shares: deque[Share]) -> Iterator[Share]:
+    while True:
+        yield shares.popleft()
+
+
+def has_whole_order(sampler: Any) -> bool:
+    """Whether the sampler is one whose epoch is a permutation or a range known at its start."""
+    if type(sampler) is SequentialSampler:
+        return True
+    return (
+        type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+    )
+
+
+def whole_order(sampler: SequentialSampler | RandomSampler) -> Iterable[Tensor | range]:
+    """The order of one epoch, drawn as the sampler itself would, but never turned into a list of all samples."""
+    if isinstance(sampler, SequentialSampler):
+        yield range(len(sampler.data_source))
+        return
+    generator = sampler.generator or torch.Generator().manual_seed(
+        int(torch.empty((), dtype=torch.int64).random_().item())
+    )
+    yield torch.randperm(len(sampler.data_source), generator=generator)
+    if sampler.generator is not None:
+        # The sampler ends its epoch with a draw for a remainder of none, and the user's generator feels it.
+        torch.randperm(len(sampler.data_source), generator=generator)

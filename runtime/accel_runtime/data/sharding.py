@@ -1,0 +1,120 @@
+"""Which samples each process gets: pure functions from an epoch's batches to one process's part of them.
+
+A round is what all processes take at once: N batches, or with `split` one batch in N slices. The last round may be
+short. With `even` it is filled up with the first samples of the epoch, so that every process sees full batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle, islice
+from typing import TypeVar
+
+from torch import Tensor
+
+from accel_runtime.data.iteration import Share
+from accel_runtime.errors import ConfigError
+
+Sample = TypeVar("Sample")
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How batches are dealt out. `batch_size` is None when the batch sampler decides it batch by batch."""
+
+    rank: int
+    size: int
+    batch_size: int | None
+    drop_last: bool = False
+    split: bool = False
+    even: bool = True
+
+    def __post_init__(self) -> None:
+        if self.split and self.batch_size is None:
+            raise ConfigError("split_batches needs a batch size; this loader's batch sampler decides it batch by batch")
+        if self.split and self.batch_size is not None and self.batch_size % self.size:
+            raise ConfigError(
+                f"split_batches needs a batch size that {self.size} processes can share equally; "
+                f"{self.batch_size} is not a multiple of {self.size}"
+            )
+
+    @property
+    def part(self) -> int:
+        """The samples of one process in a full round."""
+        assert self.batch_size is not None
+        return self.batch_size // self.size if self.split else self.batch_size
+
+
+def shard(batches: Iterable[Sequence[Sample]], sharding: Sharding) -> Iterator[tuple[list[Sample], Share]]:
+    """The batches of one process, each with what is real in its round."""
+    stream = iter(batches)
+    batches_per_round = 1 if sharding.split else sharding.size
+    following = list(islice(stream, batches_per_round))
+    head = following
+    while following:
+        current, following = following, list(islice(stream, batches_per_round))
+        cut_by_sample = sharding.batch_size is not None and (sharding.split or not following)
+        deal = _deal_samples if cut_by_sample else _deal_batches
+        yield from deal(current, head, sharding)
+
+
+def shard_order(order: Tensor | range, sharding: Sharding) -> Iterator[tuple[list[int], Share]]:
+    """As `shard`, for an epoch whose whole order is at hand: only this process's part of it is touched."""
+    part, whole = sharding.part, Share(sharding.part)
+    per_round = part * sharding.size
+    rounds, rest = divmod(len(order), per_round)
+    for start in range(sharding.rank * part, rounds * per_round, per_round):
+        yield _indices(order, start, start + part), whole
+    if rest:
+        tail = _indices(order, rounds * per_round, len(order))
+        yield from _deal_samples([tail], [_indices(order, 0, per_round)], sharding)
+
+
+def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
+    """How many batches one process gets out of `batches`, the last of which holds `tail` samples."""
+    if sharding.split:
+        reached = sharding.even or tail > sharding.rank * sharding.part
+        return batches if reached else batches - 1
+    rounds, left = divmod(batches, sharding.size)
+    if not left or sharding.drop_last:
+        return rounds
+    return rounds + (1 if sharding.even or sharding.rank < left else 0)
+
+
+def _deal_samples(
+    batches: list[Sequence[Sample]], head: list[Sequence[Sample]], sharding: Sharding
+) -> Iterator[tuple[list[Sample], Share]]:
+    """Cuts a round sample by sample; a short one is filled from the head of the epoch."""
+    samples, part = list(chain.from_iterable(batches)), sharding.part
+    start, full = sharding.rank * part, sharding.size * part
+    if len(samples) == full:
+        yield samples[start : start + part], Share(part)
+        return
+    if sharding.drop_last:
+        return
+    real = tuple(min(max(len(samples) - rank * part, 0), part) for rank in range(sharding.size))
+    if sharding.even:
+        filled = [*samples, *islice(cycle(chain.from_iterable(head)), full - len(samples))]
+        yield filled[start : start + part], Share(part, real)
+    elif real[sharding.rank]:
+        yield samples[start : start + part], Share(real[sharding.rank], real)
+
+
+def _deal_batches(
+    batches: list[Sequence[Sample]], head: list[Sequence[Sample]], sharding: Sharding
+) -> Iterator[tuple[list[Sample], Share]]:
+    """Deals out whole batches: where the sampler chose their sizes, cutting them anew would lose its choice."""
+    missing = sharding.size - len(batches)
+    if missing and sharding.drop_last:
+        return
+    real = (*(len(batch) for batch in batches), *[0] * missing) if missing else None
+    filled = [*batches, *islice(cycle(head), missing if sharding.even else 0)]
+    if sharding.rank < len(filled):
+        mine = list(filled[sharding.rank])
+        yield mine, Share(len(mine), real)
+
+
+def _indices(order: Tensor | range, start: int, stop: int) -> list[int]:
+    part = order[start:stop]
+    return part.tolist() if isinstance(part, Tensor) else list(part)

@@ -1,0 +1,142 @@
+"""Data that can only be read from the front: every process reads the whole stream and keeps its part."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+
+from accel_runtime.collectives import Collectives
+from accel_runtime.data.iteration import Share
+from accel_runtime.data.sharding import Sharding, shard, steps_of
+from accel_runtime.data.source import Batch, Loader, Source, clone
+from accel_runtime.errors import UsageError
+from accel_runtime.proxy import Proxy
+from accel_runtime.tree import leaves
+
+CHECKED_ROUNDS = 3  # at the start of each epoch; streams in different orders differ at once
+ENDED = -1
+
+
+class Streamed(Source):
+    """The user's loader over a stream that is cut into batches, and shared out, before it is collated."""
+
+    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives) -> None:
+        super().__init__(loader)
+        self.sharding = sharding
+        self.collectives = collectives
+        self.pads = sharding.even and not sharding.drop_last
+        # Without a batch sampler the loader takes the stream's items as they come: our stream yields whole batches.
+        self.local = clone(
+            loader,
+            dataset=ShardedStream(loader.dataset, sharding),
+            batch_sampler=None,
+            collate_fn=CollatePart(loader.collate_fn),
+            in_order=True,
+        )
+
+    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
+        return self._checked(iter(self.local))
+
+    def __len__(self) -> int:
+        size = self.sharding.batch_size or 1
+        full, tail = divmod(len(self.loader.dataset), size)  # type: ignore[arg-type]
+        if tail and not self.sharding.drop_last:
+            return steps_of(full + 1, tail, self.sharding)
+        return steps_of(full, size, self.sharding)
+
+    def _checked(self, parts: Iterator[Any]) -> Iterator[tuple[Batch, Share | None]]:
+        for _ in range(CHECKED_ROUNDS):
+            part = next(parts, None)
+            self._compare(ENDED if part is None else part[2])
+            if part is None:
+                return
+            yield part[0], part[1]
+        for batch, share, _ in parts:
+            yield batch, share
+
+    def _compare(self, digest: int) -> None:
+        digests = self.collectives.gather_numbers(digest)
+        if len(set(digests)) > 1:
+            odd = next(rank for rank, other in enumerate(digests) if other != digests[0])
+            raise UsageError(
+                f"the stream of {type(self.loader.dataset).__name__} differs between process 0 and process {odd}, so "
+                "samples would be lost or repeated; seed it alike on all processes, or let process 0 read for all "
+                "with DataLoaderConfiguration(dispatch_batches=True). If each process already reads its own part, "
+                "do not prepare this loader"
+            )
+
+
+class ShardedStream(Proxy):
+    """Is the user's dataset in every other respect, so that a worker_init_fn may set it up."""
+
+    sharding: Sharding
+
+    def __init__(self, dataset: Any, sharding: Sharding) -> None:
+        super().__init__(dataset)
+        self.__dict__["sharding"] = sharding
+
+    def __iter__(self) -> Iterator[Part]:
+        size = self.sharding.batch_size
+        digests: list[int] = []
+        batches = _digested(_cut(self.behind, size or 1, self.sharding.drop_last), self.sharding, digests)
+        for samples, share in shard(batches, self.sharding):
+            digest = digests.pop(0) if digests else 0
+            yield Part(samples if size else samples[0], share if size else share.of_items(), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    samples: Any
+    share: Share
+    digest: int  # of the whole round, so that all processes have the same
+
+
+@dataclass(frozen=True, slots=True)
+class CollatePart:
+    """The user's collation, with what belongs to the batch carried beside it through workers and pinning."""
+
+    collate: Callable[[Any], Any]
+
+    def __call__(self, part: Part) -> tuple[Batch, Share, int]:
+        return self.collate(part.samples), part.share, part.digest
+
+
+def _cut(samples: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
+    stream = iter(samples)
+    while batch := list(islice(stream, size)):
+        if len(batch) == size or not drop_last:
+            yield batch
+
+
+def _digested(batches: Iterator[list[Any]], sharding: Sharding, digests: list[int]) -> Iterator[list[Any]]:
+    """Passes the batches on, and notes a digest for each of the first rounds."""
+    per_round = 1 if sharding.split else sharding.size
+    for _ in range(CHECKED_ROUNDS):
+        first = list(islice(batches, per_round))
+        if first:
+            digests.append(_digest(first))
+        yield from first
+    yield from batches
+
+
+def _digest(samples: Any) -> int:
+    digest = 0
+    for path, leaf in leaves(samples):
+        digest = zlib.crc32(path.encode() + _content(leaf), digest)
+    return digest
+
+
+def _content(leaf: Any) -> bytes:
+    if isinstance(leaf, torch.Tensor):
+        return bytes(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    if isinstance(leaf, (str, bytes, int, float)):
+        return repr(leaf).encode()
+    if hasattr(leaf, "tobytes"):
+        return bytes(leaf.tobytes())
+    # Other objects have no content that is sure to look alike in two processes.
+    return type(leaf).__name__.encode()

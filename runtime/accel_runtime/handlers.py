@@ -1,0 +1,80 @@
+"""Settings of torch's own parts, handed to the Accelerator in `kwargs_handlers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, TypeVar, get_args
+
+from accel_runtime.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class AutocastKwargs:
+    """For `torch.autocast`."""
+
+    enabled: bool = True
+    cache_enabled: bool = True
+
+
+@dataclass(frozen=True)
+class GradScalerKwargs:
+    """For `torch.amp.GradScaler`."""
+
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    enabled: bool = True
+
+
+@dataclass(frozen=True)
+class DistributedDataParallelKwargs:
+    """For `torch.nn.parallel.DistributedDataParallel`."""
+
+    dim: int = 0
+    broadcast_buffers: bool = True
+    bucket_cap_mb: int = 25
+    find_unused_parameters: bool = False
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+
+
+@dataclass(frozen=True)
+class InitProcessGroupKwargs:
+    """For `torch.distributed.init_process_group`; None leaves the choice to the device."""
+
+    backend: str | None = None
+    init_method: str | None = None
+    timeout: timedelta | None = None
+
+
+Handler = AutocastKwargs | GradScalerKwargs | DistributedDataParallelKwargs | InitProcessGroupKwargs
+Kind = TypeVar("Kind")
+
+
+def pick(handlers: Iterable[object], kind: type[Kind], default: Kind) -> Kind:
+    """The handler of this kind, or the default."""
+    return next((handler for handler in handlers if isinstance(handler, kind)), default)
+
+
+def chosen(handler: Any) -> dict[str, Any]:
+    """The settings that differ from the default; the rest is left to torch, whose own defaults may move on."""
+    return {field.name: value for field in fields(handler) if (value := getattr(handler, field.name)) != field.default}
+
+
+def check_handlers(handlers: Iterable[object]) -> tuple[Handler, ...]:
+    """Refuses what is no handler, and two of one kind."""
+    checked: list[Handler] = []
+    for handler in handlers:
+        if not isinstance(handler, Handler):
+            raise ConfigError(f"kwargs_handlers got {handler!r}, which is none of {_names()}")
+        if any(type(handler) is type(other) for other in checked):
+            raise ConfigError(f"kwargs_handlers got two of {type(handler).__name__}; keep one")
+        checked.append(handler)
+    return tuple(checked)
+
+
+def _names() -> str:
+    return ", ".join(kind.__name__ for kind in get_args(Handler))

@@ -1,0 +1,40 @@
+"""The seam of precisions: in what type the forward pass runs, and how gradients survive a narrow one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from accel_runtime.accumulation import Accumulation
+from accel_runtime.optimizer import PreparedOptimizer
+
+
+class Precision(ABC):
+    """One way to compute."""
+
+    name: str
+
+    # How a loss goes backward. Called at every step, so variants that add nothing name torch's own method.
+    backward: Callable[..., None] = staticmethod(Tensor.backward)
+
+    @abstractmethod
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The region in which operations run in this precision."""
+
+    def wrap_forward(self, model: Module) -> None:  # noqa: B027 full precision adds nothing
+        """Makes the model's own forward run in this precision and give full precision back."""
+
+    def check(self, model: Module) -> None:  # noqa: B027 most precisions take any model
+        """Refuses a model that cannot be trained in this precision."""
+
+    def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
+        return PreparedOptimizer(optimizer, accumulation)
+
+    def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:  # noqa: B027 only fp16 scales
+        """Brings gradients back to their true size, once before each step."""

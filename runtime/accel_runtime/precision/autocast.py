@@ -1,0 +1,98 @@
+"""Precision by autocast: the weights stay as they are, the forward pass runs narrow and gives full precision back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from accel_runtime.handlers import AutocastKwargs
+from accel_runtime.precision import Precision
+from accel_runtime.tree import Leaf, Tree, map_leaves
+
+Region = Callable[[], torch.autocast]
+
+
+class Autocast(Precision):
+    """What bf16 and fp16 share."""
+
+    dtype: torch.dtype
+
+    def __init__(self, device_type: str, autocast: AutocastKwargs) -> None:
+        # A partial and not a method: it is entered at every forward pass.
+        self.region: Region = functools.partial(torch.autocast, device_type, self.dtype, **vars(autocast))
+
+    def autocast(self) -> torch.autocast:
+        return self.region()
+
+    def wrap_forward(self, model: Module) -> None:
+        wrap_forward(model, self.region)
+
+
+def wrap_forward(model: Module, region: Region) -> None:
+    """Changes the model's class, not its instance: a deep copy then runs its own forward, and isinstance holds."""
+    target = getattr(model, "_orig_mod", model)
+    if "forward" in vars(target):
+        # Somebody patched this very instance; the class would never be asked.
+        target.forward = _autocast_call(target.forward, region)
+    elif not isinstance(target, AutocastForward):
+        target.__class__ = _autocast_class(type(target), region)  # type: ignore[arg-type]
+
+
+def unwrap_forward(model: Module) -> None:
+    """Gives the model its own class back."""
+    if isinstance(model, AutocastForward):
+        model.__class__ = type(model).__mro__[2]
+
+
+class AutocastForward(Module):
+    """Mixed into the class of a model."""
+
+    _region: Region
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with self._region():
+            outputs = super().forward(*args, **kwargs)
+        return full_precision(outputs)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # The class exists in this process only; copies and pickles make it anew.
+        return _new, (type(self).__mro__[2], self._region), self.__getstate__()  # type: ignore[no-untyped-call]
+
+
+def full_precision(outputs: Tree) -> Tree:
+    """Half-precision tensors as float32; losses and metrics are then computed as people expect."""
+    if outputs.__class__ is Tensor:
+        return _widened(outputs)
+    return map_leaves(_widened, outputs)
+
+
+def _widened(leaf: Leaf) -> Leaf:
+    if leaf.__class__ is Tensor or isinstance(leaf, Tensor):
+        return leaf.float() if leaf.dtype is torch.bfloat16 or leaf.dtype is torch.float16 else leaf
+    return leaf
+
+
+@functools.cache
+def _autocast_class(kind: type[Module], region: Region) -> type[Module]:
+    return type(
+        kind.__name__, (AutocastForward, kind), {"__module__": kind.__module__, "_region": staticmethod(region)}
+    )
+
+
+def _new(kind: type[Module], region: Region) -> Module:
+    return object.__new__(_autocast_class(kind, region))  # type: ignore[arg-type]
+
+
+def _autocast_call(forward: Callable[..., Any], region: Region) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with region():
+            outputs = forward(*args, **kwargs)
+        return full_precision(outputs)
+
+    return call

@@ -1,0 +1,95 @@
+"""float16: losses are scaled up so that small gradients survive, and steps with an overflow are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from accel_runtime.accumulation import Accumulation
+from accel_runtime.errors import UsageError
+from accel_runtime.handlers import AutocastKwargs, GradScalerKwargs
+from accel_runtime.optimizer import PreparedOptimizer
+from accel_runtime.precision.autocast import Autocast
+
+
+class Fp16(Autocast):
+    name = "fp16"
+    dtype = torch.float16
+
+    def __init__(self, device_type: str, autocast: AutocastKwargs, scaler: GradScalerKwargs) -> None:
+        super().__init__(device_type, autocast)
+        self.scaler = torch.amp.GradScaler(device_type, **vars(scaler))
+        self.backward = self._scaled_backward
+        self._stepped = False
+
+    def check(self, model: Module) -> None:
+        narrow = [
+            name for name, weight in model.named_parameters() if weight.requires_grad and weight.dtype is self.dtype
+        ]
+        if narrow:
+            raise UsageError(
+                f"mixed_precision='fp16' trains weights in float32, and {len(narrow)} of {type(model).__name__} are "
+                f"float16 ({', '.join(narrow[:3])}{', ...' if len(narrow) > 3 else ''}); load the model in float32"
+            )
+
+    def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
+        return ScaledOptimizer(optimizer, accumulation, self)
+
+    def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:
+        for optimizer in optimizers:
+            optimizer.unscale()
+
+    def step(self, optimizer: Optimizer) -> None:
+        self.scaler.step(optimizer)
+        self._stepped = True
+
+    def update(self) -> None:
+        """Adapts the scale once all optimizers have stepped; in between, their gradients still carry the old one."""
+        if self._stepped:
+            self.scaler.update()
+            self._stepped = False
+
+    def _scaled_backward(self, loss: Tensor, **kwargs: Any) -> None:
+        self.update()
+        self.scaler.scale(loss).backward(**kwargs)  # type: ignore[no-untyped-call]
+
+
+class ScaledOptimizer(PreparedOptimizer):
+    """Steps through the scaler, and knows whether the step was taken."""
+
+    precision: Fp16
+
+    def __init__(self, optimizer: Optimizer, accumulation: Accumulation, precision: Fp16) -> None:
+        super().__init__(optimizer, accumulation)
+        self.__dict__.update(precision=precision, _taken=True, _unscaled=False)
+        optimizer.register_step_post_hook(self._note_step)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        if self.accumulation.holding:
+            return None
+        if closure is not None:
+            raise UsageError(
+                f"{type(self.optimizer).__name__}.step(closure) cannot run under mixed_precision='fp16': the closure "
+                "runs backward several times on one scale; use bf16 or full precision"
+            )
+        self.__dict__["_taken"] = False
+        self.precision.step(self.optimizer)
+        self.__dict__.update(step_was_skipped=not self._taken, _unscaled=False)
+        return None
+
+    def unscale(self) -> None:
+        """Once between two steps, whoever asks."""
+        has_gradients = any(
+            weight.grad is not None for group in self.optimizer.param_groups for weight in group["params"]
+        )
+        if has_gradients and not self._unscaled and not self.accumulation.holding:
+            self.precision.scaler.unscale_(self.optimizer)
+            self.__dict__["_unscaled"] = True
+
+    def _note_step(self, *_: Any) -> None:
+        self.__dict__["_taken"] = True

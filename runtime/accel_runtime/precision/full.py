@@ -1,0 +1,15 @@
+"""Full precision: nothing is added to what torch does."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from accel_runtime.precision import Precision
+
+
+class Full(Precision):
+    name = "no"
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        return nullcontext()

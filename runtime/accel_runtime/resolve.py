@@ -1,0 +1,137 @@
+"""The one place where names become objects: options and a world in, a session out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from accel_runtime.collectives import Collectives
+from accel_runtime.devices import Device
+from accel_runtime.errors import ConfigError
+from accel_runtime.handlers import (
+    AutocastKwargs,
+    DistributedDataParallelKwargs,
+    GradScalerKwargs,
+    Handler,
+    InitProcessGroupKwargs,
+    pick,
+)
+from accel_runtime.options import Options
+from accel_runtime.precision import Precision
+from accel_runtime.strategies import Strategy
+from accel_runtime.world import World, world_from
+
+# Import paths and not classes: an optional engine is imported only when it is chosen.
+DEVICES = {
+    "cpu": "accel_runtime.devices.cpu:Cpu",
+    "native": "accel_runtime.devices.native:Native",
+}
+STRATEGIES = {
+    "single": "accel_runtime.strategies.single:Single",
+    "ddp": "accel_runtime.strategies.ddp:Ddp",
+}
+PRECISIONS = {
+    "no": "accel_runtime.precision.full:Full",
+    "bf16": "accel_runtime.precision.bf16:Bf16",
+    "fp16": "accel_runtime.precision.fp16:Fp16",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Everything that was chosen for one Accelerator."""
+
+    options: Options
+    world: World
+    hardware: Device
+    device: torch.device
+    collectives: Collectives
+    strategy: Strategy
+    precision: Precision
+    owns_group: bool  # whether this session joined the processes, and so parts them at the end
+
+
+def session_from(options: Options, handlers: tuple[Handler, ...], environ: Mapping[str, str] = os.environ) -> Session:
+    """Chooses device, strategy and precision, and joins the other processes."""
+    world = current_world(environ)
+    hardware = device_for(options)
+    device = hardware.of_rank(world.local_rank)
+    owns_group = join(world, hardware, options, pick(handlers, InitProcessGroupKwargs, InitProcessGroupKwargs()))
+    return Session(
+        options=options,
+        world=world,
+        hardware=hardware,
+        device=device,
+        collectives=Collectives(world, device),
+        strategy=_strategy(options, world, device, handlers),
+        precision=_precision(options, device, handlers),
+        owns_group=owns_group,
+    )
+
+
+def current_world(environ: Mapping[str, str]) -> World:
+    """The world of a process group that the script has joined by itself, else the one the launcher described."""
+    world = world_from(environ)
+    if not dist.is_initialized() or (world.rank, world.size) == (dist.get_rank(), dist.get_world_size()):
+        return world
+    rank, size = dist.get_rank(), dist.get_world_size()
+    return World(rank, size, int(environ.get("LOCAL_RANK", rank)), int(environ.get("LOCAL_WORLD_SIZE", size)))
+
+
+def device_for(options: Options) -> Device:
+    has_accelerator = torch.accelerator.is_available() and not options.cpu
+    device: Device = _load(DEVICES["native" if has_accelerator else "cpu"])()
+    return device
+
+
+def join(world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs) -> bool:
+    """Joins the other processes, unless there are none or that was done before."""
+    if world.size == 1 or dist.is_initialized():
+        return False
+    timeout = settings.timeout or (timedelta(seconds=options.timeout) if options.timeout else None)
+    dist.init_process_group(
+        settings.backend or hardware.backend,
+        init_method=settings.init_method,
+        timeout=timeout,
+        rank=world.rank,
+        world_size=world.size,
+    )
+    return True
+
+
+def _strategy(options: Options, world: World, device: torch.device, handlers: tuple[Handler, ...]) -> Strategy:
+    name = "single" if options.strategy == "ddp" and world.size == 1 else options.strategy
+    build: dict[str, Callable[[Any], Strategy]] = {
+        "single": lambda kind: kind(),
+        "ddp": lambda kind: kind(
+            device, pick(handlers, DistributedDataParallelKwargs, DistributedDataParallelKwargs())
+        ),
+    }
+    if name not in STRATEGIES:
+        raise ConfigError(f"strategy={name!r} is not available in this version; use ddp")
+    return build[name](_load(STRATEGIES[name]))
+
+
+def _precision(options: Options, device: torch.device, handlers: tuple[Handler, ...]) -> Precision:
+    name = options.mixed_precision
+    autocast = pick(handlers, AutocastKwargs, AutocastKwargs())
+    build: dict[str, Callable[[Any], Precision]] = {
+        "no": lambda kind: kind(),
+        "bf16": lambda kind: kind(device.type, autocast),
+        "fp16": lambda kind: kind(device.type, autocast, pick(handlers, GradScalerKwargs, GradScalerKwargs())),
+    }
+    if name not in PRECISIONS:
+        raise ConfigError(f"mixed_precision={name!r} is not available in this version; use no, bf16 or fp16")
+    return build[name](_load(PRECISIONS[name]))
+
+
+def _load(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,69 @@
+"""The seam of strategies: how models are spread over processes, and how their gradients come together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What one call of `prepare` got; strategies that shard weights need models and optimizers together."""
+
+    models: tuple[Module, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    loaders: tuple[DataLoader[Any], ...] = ()
+
+
+class Strategy(ABC):
+    """One way to spread. Adding one: a file here, a line in the table of `resolve.py`, a test, its docs."""
+
+    name: str
+    exchanges_gradients = False
+
+    @abstractmethod
+    def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
+        """The models wrapped and the optimizers fitted to them, each at its place in the bundle."""
+
+    def unwrap(self, model: Module) -> Module:
+        """The model that the user wrote."""
+        return model
+
+    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:  # noqa: B027 nothing to turn off where nothing is exchanged
+        """Turns the exchange of gradients off, or on again."""
+
+    def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+
+    def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
+        torch.nn.utils.clip_grad_value_(parameters, clip_value)
+
+    def state_dict(self, model: Module) -> dict[str, Any]:
+        """The whole state on every process, with the keys of the model that the user wrote."""
+        return self.unwrap(model).state_dict()
+
+    def join(self, models: list[Module]) -> AbstractContextManager[Any]:
+        """A region in which processes may run out of data at different times."""
+        return nullcontext()
+
+    @contextmanager
+    def no_sync(self, model: Module) -> Any:
+        self.defer((model,), True)
+        try:
+            yield
+        finally:
+            self.defer((model,), False)
+
+
+def bare(model: Module) -> Module:
+    """The model inside a compiled one."""
+    return getattr(model, "_orig_mod", model)

@@ -1,0 +1,68 @@
+"""Data parallel: every process holds the whole model, and gradients are averaged while backward runs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.distributed.algorithms.join import Join
+from torch.nn import Module
+from torch.nn.parallel import DistributedDataParallel
+
+from accel_runtime.errors import UsageError
+from accel_runtime.handlers import DistributedDataParallelKwargs, chosen
+from accel_runtime.strategies import Bundle, Strategy, bare
+
+
+class DataParallel(DistributedDataParallel):
+    """Torch's own, through which the attributes and methods of the model can be reached.
+
+    Methods other than `forward` run on the bare model: gradients they make are not exchanged.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+
+class Ddp(Strategy):
+    name = "ddp"
+    exchanges_gradients = True
+
+    def __init__(self, device: torch.device, settings: DistributedDataParallelKwargs) -> None:
+        self.device = device
+        self.settings = settings
+
+    def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
+        models = tuple(self._wrap(model, evaluation) for model in bundle.models)
+        return Bundle(models, bundle.optimizers, bundle.loaders)
+
+    def unwrap(self, model: Module) -> Module:
+        return bare(model.module if isinstance(model, DistributedDataParallel) else model)
+
+    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
+        for model in models:
+            if not isinstance(model, DistributedDataParallel):
+                if _trains(model):
+                    raise UsageError(
+                        f"{type(model).__name__} was not prepared, so its gradients would stay apart on each process; "
+                        "pass it to prepare() and use what that returns"
+                    )
+                continue
+            model.require_backward_grad_sync = not deferred
+
+    def join(self, models: list[Module]) -> AbstractContextManager[Any]:
+        return Join([model for model in models if isinstance(model, DistributedDataParallel)])
+
+    def _wrap(self, model: Module, evaluation: bool) -> Module:
+        if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
+            return model
+        devices = [self.device] if self.device.index is not None else None
+        return DataParallel(model, device_ids=devices, **chosen(self.settings))
+
+
+def _trains(model: Module) -> bool:
+    return any(weight.requires_grad for weight in model.parameters())
