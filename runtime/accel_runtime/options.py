@@ -136,7 +136,7 @@ def flag_of(key: str) -> str:
 def as_environment(settled: Settled) -> dict[str, str]:
     """The variables through which a launcher tells its processes what was settled."""
     said = {key: getattr(settled.settings, key) for key in Options.__struct_fields__ if key in settled.origins}
-    variables = {PREFIX + key.upper(): _as_text(value) for key, value in said.items() if value is not None}
+    variables = {PREFIX + key.upper(): as_text(value) for key, value in said.items() if value is not None}
     flags = [key for key in said if settled.origins[key] == "flag"]
     return {**variables, FLAGS_VARIABLE: ",".join(flags)} if flags else variables
 
@@ -146,8 +146,8 @@ def overridden_flags(environ: Mapping[str, str], settings: Settings, script: Lay
     flags = [key for key in environ.get(FLAGS_VARIABLE, "").split(",") if key in script.values]
     lines = []
     for key in flags:
-        said, used = environ.get(PREFIX + key.upper(), _as_text(getattr(Options(), key))), getattr(settings, key)
-        if said != _as_text(used):
+        said, used = environ.get(PREFIX + key.upper(), as_text(getattr(Options(), key))), getattr(settings, key)
+        if said != as_text(used):
             lines.append(f"{flag_of(key)} {said} is not used: the script passes {key}={used!r} to Accelerator")
     return lines
 
@@ -210,7 +210,7 @@ def _expected(kind: Any, value: Any, error: msgspec.ValidationError) -> str:
     return f"expected {names[plain_type(kind)]} {limit or pattern}".rstrip()
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

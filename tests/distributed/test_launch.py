@@ -15,7 +15,8 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.tensor(dist.get_rank() + 1)
 dist.all_reduce(total)
-line = f"rank {dist.get_rank()} of {dist.get_world_size()}, sum {total.item()}, threads {os.environ['OMP_NUM_THREADS']}, {sys.argv[1:]}"
+line = f"rank {dist.get_rank()} of {dist.get_world_size()}, sum {total.item()}"
+line += f", threads {os.environ['OMP_NUM_THREADS']}, {sys.argv[1:]}"
 open(f"rank{dist.get_rank()}.txt", "w").write(line)
 dist.destroy_process_group()
 """

@@ -10,7 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from accel_runtime.config_file import config_files
+from accel_runtime.errors import ConfigError
 from accel_runtime.machine import Machine, this_machine
+from accel_runtime.options import as_text, environment_layer, settle
 
 PACKAGES = ("accel-migrate", "torch", "numpy", "safetensors", "deepspeed", "torchao", "transformer-engine", "torch-xla")
 PREFIXES = (
@@ -46,6 +49,7 @@ def report(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
         "versions": dict(_versions()),
         "machine": _machine(this_machine(environ)),
         "torch": _torch(),
+        "configuration": _configuration(environ),
         "environment": _variables(environ),
     }
 
@@ -87,6 +91,17 @@ def _has(backend: str) -> bool:
     import torch.distributed
 
     return bool(getattr(torch.distributed, f"is_{backend}_available", lambda: False)())
+
+
+def _configuration(environ: Mapping[str, str]) -> dict[str, str]:
+    """What is not at its default, and who says so; a broken file is named rather than hiding the rest."""
+    try:
+        files = config_files(environ)
+        settled = settle([environment_layer(environ), *(file.layer() for file in files)])
+    except ConfigError as error:
+        return {"error": str(error)}
+    said = {key: f"{as_text(getattr(settled.settings, key))} ({origin})" for key, origin in settled.origins.items()}
+    return {"files": ", ".join(str(file.path) for file in files) or "none", **said}
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from accel_runtime.options import choices_of, flag_of, key_types, plain_type
+from accel_runtime.options import choices_of, flag_of, key_types, nearest, plain_type
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Processes and machines": {
@@ -103,6 +103,14 @@ class GroupedCommand(click.Command):
             **kwargs.get("context_settings", {}),
         }
         super().__init__(*args, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [flag for param in self.params if isinstance(param, click.Option) for flag in param.opts]
+            close = nearest(error.option_name, known)
+            raise click.UsageError(f"no such option {error.option_name}{close}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = {

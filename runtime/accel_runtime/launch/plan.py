@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.launch.surroundings import rank_already
 from accel_runtime.machine import VISIBLE, Machine
 from accel_runtime.options import Settings, Settled, as_environment
+from accel_runtime.world import World
 
 DEFAULT_PORT = 29500
 WORKER = "accel_runtime.launch.worker"
@@ -62,19 +64,33 @@ class Plan:
         return [sys.executable, "-m", "torch.distributed.run", *self.agent, "-m", WORKER, *self.target.as_command()]
 
 
-def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Mapping[str, str]) -> Plan:
-    settings = settled.settings
+def require_script(target: Target) -> None:
     if not target.module and not Path(target.name).is_file():
         raise ConfigError(f"{target.name}: there is no such script; a module is started with -m")
-    layout = layout_of(settings, machine)
+
+
+def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Mapping[str, str]) -> Plan:
+    """Decide everything, or refuse with the reason."""
+    settings = settled.settings
+    world = rank_already(environ)
+    layout = layout_of(settings, machine) if world is None else _layout_of_rank(settings, world)
     environment = as_environment(settled) | _devices(settings, machine) | _threads(settings, layout, machine, environ)
-    if layout.processes == 1:
+    if world is not None or layout.processes == 1:
         return Plan(target, settings, layout, environment, ())
     if settings.max_restarts or layout.min_machines < layout.machines:
         # A restarted rank would read its peers' addresses of the attempt before out of the agent's store, and connect
         # to processes that are gone; with this each attempt has a store of its own.
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     return Plan(target, settings, layout, environment, tuple(_agent_arguments(settings, layout)))
+
+
+def _layout_of_rank(settings: Settings, world: World) -> Layout:
+    if settings.num_processes not in (None, world.size):
+        raise ConfigError(
+            f"num_processes is {settings.num_processes}, but {world.launcher} has already started {world.size}, "
+            "and this launcher is one of them"
+        )
+    return Layout(world.size // world.local_size, world.size // world.local_size, world.local_size)
 
 
 def layout_of(settings: Settings, machine: Machine) -> Layout:
@@ -84,34 +100,51 @@ def layout_of(settings: Settings, machine: Machine) -> Layout:
     if min_machines > machines:
         raise ConfigError(f"num_machines is {settings.num_machines}, but the first number is the smaller one")
     if settings.processes_per_machine is not None:
-        return _layout_per_machine(settings, settings.processes_per_machine, min_machines, machines)
+        return _layout_per_machine(settings, settings.processes_per_machine, min_machines, machines, machine)
     if settings.num_processes is None:
-        local = len(settings.devices.split(",")) if settings.devices else len(machine.devices)
-        return Layout(min_machines, machines, 1 if settings.cpu else max(1, local))
+        devices = () if settings.cpu else chosen_devices(settings, machine)
+        return Layout(min_machines, machines, max(1, len(devices)))
     if min_machines < machines:
         raise ConfigError(f"num_machines {settings.num_machines} has no fixed total; say processes_per_machine instead")
     if settings.num_processes < machines:
         raise ConfigError(f"{settings.num_processes} processes cannot run on {machines} machines: each needs one")
     if settings.num_processes % machines:
         raise ConfigError(f"{settings.num_processes} processes do not divide over {machines} machines")
-    return Layout(machines, machines, settings.num_processes // machines)
+    return _within_devices(Layout(machines, machines, settings.num_processes // machines), settings, machine)
 
 
-def _layout_per_machine(settings: Settings, local: int, min_machines: int, machines: int) -> Layout:
+def chosen_devices(settings: Settings, machine: Machine) -> tuple[str, ...]:
+    """The devices of this machine that the run may use."""
+    if settings.devices in (None, "all"):
+        return machine.devices
+    return tuple(part.strip() for part in str(settings.devices).split(","))
+
+
+def _within_devices(layout: Layout, settings: Settings, machine: Machine) -> Layout:
+    devices = chosen_devices(settings, machine)
+    if machine.kind != "cpu" and not settings.cpu and layout.local_processes > len(devices):
+        raise ConfigError(
+            f"{layout.local_processes} processes on this machine need as many devices, and there are {len(devices)}; "
+            "pass --cpu to train on the CPU"
+        )
+    return layout
+
+
+def _layout_per_machine(settings: Settings, local: int, min_machines: int, machines: int, machine: Machine) -> Layout:
     if settings.num_processes not in (None, local * machines):
         raise ConfigError(
             f"num_processes is {settings.num_processes}, but {machines} machines with {local} processes each make "
             f"{machines * local}; say one of the two"
         )
-    return Layout(min_machines, machines, local)
+    return _within_devices(Layout(min_machines, machines, local), settings, machine)
 
 
 def _devices(settings: Settings, machine: Machine) -> dict[str, str]:
-    if settings.devices is None or settings.devices == "all":
+    if settings.devices in (None, "all"):
         return {}
     if settings.cpu or machine.kind == "cpu":
         raise ConfigError(f"devices is {settings.devices}, but this run is on the CPU")
-    return {VISIBLE[machine.kind]: settings.devices}
+    return {VISIBLE[machine.kind]: str(settings.devices)}
 
 
 def _threads(settings: Settings, layout: Layout, machine: Machine, environ: Mapping[str, str]) -> dict[str, str]:
