@@ -1,22 +1,33 @@
-"""Every value that a run can be configured with, and where each came from.
+"""Every value that a run can be configured with, and the one order in which sources decide it.
 
-One order of precedence: argument in the script, flag, environment (`ACCEL_` and the key in capitals), project
-config, user config, detection. Flags reach the script's processes through the environment.
+Argument in the script, flag, environment (`ACCEL_` and the key in capitals), project config, user config, detection:
+the first that says a key decides it. Flags reach the script's processes through the environment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+import difflib
+import logging
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Meta
 
 from accel_runtime.errors import ConfigError
 
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 StrategyName = Literal["ddp", "fsdp", "deepspeed"]
+Count = Annotated[int, Meta(ge=1)]
 
 PREFIX = "ACCEL_"
+# Which keys the launcher was given as flags: the script's own arguments win over them, and that is reported.
+FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
+
+log = logging.getLogger("accel_runtime")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -24,19 +35,184 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     cpu: bool = False
     mixed_precision: Precision = "no"
-    gradient_accumulation_steps: int = 1
+    gradient_accumulation_steps: Count = 1
     split_batches: bool = False
     strategy: StrategyName = "ddp"
+    zero_stage: Literal[0, 1, 2, 3] | None = None
+    deepspeed_config: str | None = None
+    cpu_offload: bool = False
+    wrap_layers: tuple[str, ...] | None = None
+    wrap_min_parameters: Count | None = None
+    reshard_after_forward: bool | None = None
+    activation_checkpointing: bool = False
+    gradient_clipping: Annotated[float, Meta(gt=0)] | None = None
     dynamo_backend: str | None = None
-    timeout: float | None = None  # seconds a collective may take
+    timeout: Annotated[float, Meta(gt=0)] | None = None  # seconds a collective may take
     debug: bool = False
 
 
-def options_from(environ: Mapping[str, str], arguments: Mapping[str, Any]) -> Options:
-    """Arguments of the script over the environment over the defaults; None in `arguments` means not given."""
-    said = {key: environ[PREFIX + key.upper()] for key in Options.__struct_fields__ if PREFIX + key.upper() in environ}
+class Settings(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All keys of a config file: what the Accelerator needs, and how its processes are started."""
+
+    num_processes: Count | None = None
+    num_machines: Annotated[str, Meta(pattern=r"^[1-9]\d*(:[1-9]\d*)?$")] = "1"
+    processes_per_machine: Count | None = None
+    machine_rank: Annotated[int, Meta(ge=0)] | None = None
+    main_process_ip: str | None = None
+    main_process_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
+    devices: Annotated[str, Meta(pattern=r"^\S+$")] | None = None
+    threads_per_process: Count | None = None
+    max_restarts: Annotated[int, Meta(ge=0)] = 0
+    log_dir: str | None = None
+    tee: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one source says. `place` names a key the way the user wrote it there."""
+
+    origin: str
+    values: Mapping[str, Any]
+    place: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The values of a run; `origins` lacks the keys that nobody mentioned."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def options_from(environ: Mapping[str, str], arguments: Mapping[str, Any], files: Sequence[Layer] = ()) -> Options:
+    """Arguments of the script over the environment over config files; None in `arguments` means not given."""
+    script = script_layer(arguments)
+    settings = settle([script, environment_layer(environ), *files]).settings
+    for line in overridden_flags(environ, settings, script):
+        log.warning(line)
+    return Options(**{key: getattr(settings, key) for key in Options.__struct_fields__})
+
+
+def settle(layers: Iterable[Layer]) -> Settled:
+    """Let the first layer that says a key decide it; a bad value is refused even where a higher layer wins."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            checked = _checked(layer, key, value)
+            if key not in values:
+                values[key], origins[key] = checked, layer.origin
+    return Settled(Settings(**values), origins)
+
+
+def script_layer(arguments: Mapping[str, Any]) -> Layer:
     given = {key: value for key, value in arguments.items() if value is not None}
+    return Layer("script", given, lambda key: f"Accelerator({key}=...)")
+
+
+def flag_layer(flags: Mapping[str, Any]) -> Layer:
+    given = {key: value for key, value in flags.items() if value is not None}
+    return Layer("flag", given, flag_of)
+
+
+def environment_layer(environ: Mapping[str, str]) -> Layer:
+    variables = {key: PREFIX + key.upper() for key in Settings.__struct_fields__}
+    said = {key: environ[name] for key, name in variables.items() if environ.get(name)}
+    return Layer("environment", said, lambda key: f"{PREFIX}{key.upper()} in the environment")
+
+
+def file_layer(path: str, values: Mapping[str, Any]) -> Layer:
+    return Layer(path, values, lambda key: f"{path}: {key}")
+
+
+def detection_layer(values: Mapping[str, Any]) -> Layer:
+    return Layer("detected", values, lambda key: f"{key}, as detected,")
+
+
+def flag_of(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def as_environment(settled: Settled) -> dict[str, str]:
+    """The variables through which a launcher tells its processes what was settled."""
+    said = {key: getattr(settled.settings, key) for key in Options.__struct_fields__ if key in settled.origins}
+    variables = {PREFIX + key.upper(): as_text(value) for key, value in said.items() if value is not None}
+    flags = [key for key in said if settled.origins[key] == "flag"]
+    return {**variables, FLAGS_VARIABLE: ",".join(flags)} if flags else variables
+
+
+def overridden_flags(environ: Mapping[str, str], settings: Settings, script: Layer) -> list[str]:
+    """One line for each launch flag that an argument of the script replaces by another value."""
+    flags = [key for key in environ.get(FLAGS_VARIABLE, "").split(",") if key in script.values]
+    lines = []
+    for key in flags:
+        said, used = environ.get(PREFIX + key.upper(), as_text(getattr(Options(), key))), getattr(settings, key)
+        if said != as_text(used):
+            lines.append(f"{flag_of(key)} {said} is not used: the script passes {key}={used!r} to Accelerator")
+    return lines
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error message: the known word that was probably meant, if one is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+@cache
+def key_types() -> Mapping[str, Any]:
+    """The keys of a config file, each with the type of its value."""
+    return {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+def choices_of(kind: Any) -> tuple[Any, ...]:
+    """The words (or numbers) that a key allows; empty when it is free."""
+    parts = [kind, *get_args(kind)]
+    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+
+
+def plain_type(kind: Any) -> type:
+    """`int` for an annotated or optional int: the type to show and to parse text with."""
+    if get_origin(kind) is Annotated:
+        return plain_type(get_args(kind)[0])
+    if get_origin(kind) in (Union, types.UnionType):
+        return plain_type(next(part for part in get_args(kind) if part is not type(None)))
+    if get_origin(kind) is Literal:
+        return type(get_args(kind)[0])
+    plain: type = get_origin(kind) or kind
+    return plain
+
+
+def _checked(layer: Layer, key: str, value: Any) -> Any:
+    kind = key_types().get(key)
+    if kind is None:
+        raise ConfigError(f"{layer.origin}: unknown key {key!r}{nearest(key, key_types())}")
+    # YAML reads an unquoted `no` as false.
+    if value is False and "no" in choices_of(kind):
+        return "no"
+    if plain_type(kind) is tuple and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if plain_type(kind) is str and isinstance(value, (int, list)) and not isinstance(value, bool):
+        value = ",".join(str(part) for part in value) if isinstance(value, list) else str(value)
     try:
-        return msgspec.convert({**said, **given}, Options, strict=False)
+        return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{error}; mixed_precision is one of {', '.join(get_args(Precision))}") from error
+        raise ConfigError(f"{layer.place(key)} is {value!r}, {_expected(kind, value, error)}") from None
+
+
+def _expected(kind: Any, value: Any, error: msgspec.ValidationError) -> str:
+    if choices := choices_of(kind):
+        words = [str(choice) for choice in choices]
+        return f"expected one of {', '.join(words)}{nearest(str(value), words)}"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list of names"}
+    # msgspec says what is out of range as "Expected `int` >= 1"; of what is no number at all, only the type.
+    limit = str(error).removeprefix("Expected `").partition("` ")[2] if ">" in str(error) or "<" in str(error) else ""
+    pattern = "such as 2 or 1:4" if "regex" in str(error) else ""
+    return f"expected {names[plain_type(kind)]} {limit or pattern}".rstrip()
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)

@@ -1,11 +1,17 @@
-"""Who this process is among the processes of the run, read once from what the launcher left in the environment."""
+"""Who this process is among the processes of the run, read once from what the launcher left in the environment.
+
+torchrun and all who set the same variables (accel launch, Kubeflow, Ray Train, SageMaker), srun, and the mpirun of
+Open MPI, MPICH and Intel are understood; anything else is a single process.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accel_runtime.errors import WorldError
+from accel_runtime.hostlist import first_host, tasks_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,8 @@ class World:
     local_rank: int = 0
     local_size: int = 1
     node_rank: int = 0
-    launcher: str = "python"  # what started the processes: python, torchrun, slurm, mpi, ...
+    launcher: str = "python"  # what started the processes: python, torchrun, mpi, slurm
+    meeting_point: str = "env://"  # the init_method with which the ranks find each other
 
     @property
     def is_main(self) -> bool:
@@ -32,16 +39,108 @@ class World:
         return self.rank == self.size - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The variables in which one launcher tells a process its place; each is the first that is set."""
+
+    launcher: str
+    rank: str
+    size: tuple[str, ...]
+    local_rank: tuple[str, ...]
+    local_size: tuple[str, ...]
+    node_rank: tuple[str, ...] = ()
+    job: tuple[str, ...] = ()  # what tells two runs on one machine apart
+
+
+# In this order: torchrun may run inside mpirun or srun, and mpirun inside an allocation of SLURM.
+DIALECTS = (
+    Dialect("torchrun", "RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",), ("GROUP_RANK", "NODE_RANK")),
+    Dialect(
+        "mpi",
+        "OMPI_COMM_WORLD_RANK",
+        ("OMPI_COMM_WORLD_SIZE",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+        (),  # OMPI_COMM_WORLD_NODE_RANK is not the machine's number but the rank on it
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    ),
+    Dialect(
+        "mpi", "PMI_RANK", ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",), (), ("PMI_ID", "HYDI_CONTROL_FD")
+    ),
+    Dialect(
+        "slurm",
+        "SLURM_PROCID",
+        ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        ("SLURM_LOCALID",),
+        ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
+        ("SLURM_NODEID",),
+        ("SLURM_JOB_ID",),
+    ),
+)
+
+
 def world_from(environ: Mapping[str, str]) -> World:
-    """The world described by the variables that torchrun (and everyone who follows it) sets."""
-    if "RANK" not in environ or "WORLD_SIZE" not in environ:
-        return World()
-    rank, size = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
-    local_rank = _number(environ, "LOCAL_RANK", rank)
-    local_size = _number(environ, "LOCAL_WORLD_SIZE", size)
+    """The place of this process, or a single process where no launcher has spoken."""
+    for dialect in DIALECTS:
+        if dialect.rank in environ and _first(environ, dialect.size) and not _is_batch_script(dialect, environ):
+            return _read(dialect, environ)
+    return World()
+
+
+def _read(dialect: Dialect, environ: Mapping[str, str]) -> World:
+    rank, size = _number(environ, dialect.rank), _number(environ, _first(environ, dialect.size))
     if not 0 <= rank < size:
-        raise WorldError(f"RANK={rank} is outside WORLD_SIZE={size}; the launcher must number ranks from 0")
-    return World(rank, size, local_rank, local_size, _number(environ, "GROUP_RANK", 0), "torchrun")
+        raise WorldError(f"{dialect.rank}={rank} is outside a world of {size}; the launcher must number ranks from 0")
+    default_rank, default_size = (0, 1) if _is_alone_on_its_machine(environ) else (rank, size)
+    node_rank = _number(environ, _first(environ, dialect.node_rank), -1)
+    local_rank = _number(environ, _first(environ, dialect.local_rank), default_rank)
+    local_size = _local_size(environ, _first(environ, dialect.local_size), max(node_rank, 0), default_size)
+    # Without a word from the launcher: machines are filled one after the other.
+    node_rank = node_rank if node_rank >= 0 else rank // local_size
+    meeting_point = (
+        "env://"
+        if dialect.launcher == "torchrun" or size == 1
+        else _meeting_point(dialect, environ, local_size == size)
+    )
+    return World(rank, size, local_rank, local_size, node_rank, dialect.launcher, meeting_point)
+
+
+def _is_batch_script(dialect: Dialect, environ: Mapping[str, str]) -> bool:
+    """The script given to sbatch has a SLURM_PROCID and all the SLURM_NTASKS, but runs once: srun starts the tasks."""
+    return dialect.launcher == "slurm" and environ.get("ENVIRONMENT") == "BATCH" and "SLURM_STEP_ID" not in environ
+
+
+def _is_alone_on_its_machine(environ: Mapping[str, str]) -> bool:
+    """A launcher that sets no LOCAL_RANK starts one process for each pod or host."""
+    at_home = environ.get("MASTER_ADDR", "127.0.0.1") in ("127.0.0.1", "localhost", "::1")
+    return not at_home or "KUBERNETES_SERVICE_HOST" in environ
+
+
+def _meeting_point(dialect: Dialect, environ: Mapping[str, str], one_machine: bool) -> str:
+    """Where the ranks meet when the launcher names no place: the first host, at a port that follows from the job."""
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
+    host = environ.get("MASTER_ADDR") or ("127.0.0.1" if one_machine else nodes and first_host(nodes))
+    if not host:
+        raise WorldError(
+            f"{dialect.launcher} started this process among several machines and does not say where the first is; "
+            "pass it on, such as with `mpirun -x MASTER_ADDR=node1`"
+        )
+    job = environ.get(_first(environ, dialect.job), "")
+    # Below 32768, where the kernel's own choices begin.
+    port = environ.get("MASTER_PORT") or str(10000 + zlib.crc32(job.encode()) % 20000)
+    return f"tcp://{host}:{port}"
+
+
+def _local_size(environ: Mapping[str, str], name: str, node: int, default: int) -> int:
+    value = environ.get(name)
+    if value is not None and "TASKS_PER_NODE" in name:
+        return tasks_on(node, value)
+    return _number(environ, name, default)
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """The first of these variables that is set; an empty name when none is."""
+    return next((name for name in names if name in environ), "")
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:

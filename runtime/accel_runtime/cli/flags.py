@@ -1,0 +1,124 @@
+"""The settings as flags: one list of keys with their help, from which launch, test and config build theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from accel_runtime.options import choices_of, flag_of, key_types, nearest, plain_type
+
+GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Processes and machines": {
+        "num_processes": "Processes in total, over all machines, on any device. Default: one for each device.",
+        "num_machines": "Machines, or as 1:4 the fewest and the most that may take part.",
+        "processes_per_machine": "Processes on each machine; with num_machines 1:4 the total is not fixed.",
+        "machine_rank": "Which machine this is; 0 is the one at main_process_ip. Default: found by address.",
+        "main_process_ip": "Address of the first machine, the same on every machine.",
+        "main_process_port": "Port where the machines meet; 0 finds a free one on a single machine.",
+        "devices": "Indices of the devices to use, such as 0,2.",
+        "cpu": "Train on the CPU even where there is a GPU.",
+        "threads_per_process": "CPU threads of each process. Default: the cores, shared out evenly.",
+        "max_restarts": "How often to start all processes again after one has failed.",
+        "timeout": "Seconds that a collective may take before the run is given up.",
+    },
+    "Training": {
+        "mixed_precision": "Precision of the forward pass.",
+        "gradient_accumulation_steps": "Batches for each optimizer step.",
+        "split_batches": "The loader's batch size is the total, shared out to the processes.",
+        "dynamo_backend": "Compile the model with this backend of torch.compile, such as inductor.",
+        "strategy": "How the model is spread over the processes.",
+        "gradient_clipping": "Largest gradient norm, for an engine that clips by itself.",
+    },
+    "Settings of fsdp and deepspeed": {
+        "zero_stage": "What DeepSpeed shards: optimizer (1), gradients (2), parameters (3).",
+        "deepspeed_config": "A DeepSpeed JSON file; its auto values are filled in.",
+        "cpu_offload": "Keep parameters and optimizer state in the memory of the CPU.",
+        "wrap_layers": "Class names of the layers to shard one by one, such as Block,Head.",
+        "wrap_min_parameters": "Shard every module with at least so many parameters.",
+        "reshard_after_forward": "Free the gathered parameters between forward and backward.",
+        "activation_checkpointing": "Compute activations again in the backward pass instead of keeping them.",
+    },
+    "Output": {
+        "log_dir": "Keep the output of every rank in this folder; the terminal shows the first rank.",
+        "tee": "Show the output of every rank, each line with its rank.",
+        "debug": "Check collectives for equal shapes and show all tracebacks in full.",
+    },
+}
+
+# Flags of the peer whose name or meaning differs, as (flag, key, value; None takes an argument).
+PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
+    ("--gpu-ids", "devices", None),
+    ("--num-cpu-threads-per-process", "threads_per_process", None),
+    ("--use-fsdp", "strategy", "fsdp"),
+    ("--use-deepspeed", "strategy", "deepspeed"),
+    ("--deepspeed-config-file", "deepspeed_config", None),
+    ("--fsdp-transformer-layer-cls-to-wrap", "wrap_layers", None),
+    ("--fsdp-min-num-params", "wrap_min_parameters", None),
+    ("--fsdp-activation-checkpointing", "activation_checkpointing", None),
+    ("--fsdp-offload-params", "cpu_offload", None),
+    ("--fsdp-reshard-after-forward", "reshard_after_forward", None),
+)
+
+HELP = {key: text for group in GROUPS.values() for key, text in group.items()}
+
+
+def settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one flag for each key; a flag that was not typed arrives as None."""
+    for flag, key, value in reversed(PEER_FLAGS):
+        settings = {"flag_value": value} if value is not None else {}
+        command = click.option(flag, f"peer_{key}", hidden=True, default=None, **settings)(command)
+    for key in reversed(HELP):
+        command = _flag(key)(command)
+    return command
+
+
+def _flag(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    kind = plain_type(key_types()[key])
+    if kind is bool:
+        return click.option(f"{flag_of(key)}/--no-{flag_of(key)[2:]}", key, default=None, help=HELP[key])
+    # Values are checked where all sources are checked, so that a typo reads the same wherever it was made.
+    words = "|".join(str(choice) for choice in choices_of(key_types()[key]))
+    names = {int: "N", float: "SECONDS" if key == "timeout" else "X", tuple: "NAMES"}
+    return click.option(flag_of(key), key, default=None, metavar=words or names.get(kind, "TEXT"), help=HELP[key])
+
+
+def typed_flags(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, by key: the project's spelling before the peer's."""
+    ours = {key: parameters[key] for key in HELP if parameters.get(key) is not None}
+    theirs = {key: parameters.get(f"peer_{key}") for _, key, _ in PEER_FLAGS}
+    return {**{key: value for key, value in theirs.items() if value is not None}, **ours}
+
+
+class GroupedCommand(click.Command):
+    """Help in the groups above; `--num_processes` is `--num-processes`; what follows the script belongs to it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # `click` would print one list of thirty flags and take `--lr` of `train.py --lr 1` for its own.
+        kwargs["context_settings"] = {
+            "help_option_names": ["-h", "--help"],
+            "allow_interspersed_args": False,
+            "token_normalize_func": lambda token: token.replace("_", "-"),
+            **kwargs.get("context_settings", {}),
+        }
+        super().__init__(*args, **kwargs)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [flag for param in self.params if isinstance(param, click.Option) for flag in param.opts]
+            close = nearest(error.option_name, known)
+            raise click.UsageError(f"no such option {error.option_name}{close}", ctx) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            param.name: param.get_help_record(ctx) for param in self.get_params(ctx) if isinstance(param, click.Option)
+        }
+        rest = [record for name, record in records.items() if record and name not in HELP]
+        with formatter.section("Options"):
+            formatter.write_dl(rest)
+        for title, keys in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([record for key in keys if (record := records.get(key))])

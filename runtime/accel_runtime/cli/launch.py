@@ -1,0 +1,71 @@
+"""`accel launch`: start a training script on one or many processes and machines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accel_runtime.cli.flags import GroupedCommand, settings_flags, typed_flags
+from accel_runtime.config_file import VARIABLE, ConfigFile, config_files
+from accel_runtime.launch.agent import run_plan
+from accel_runtime.launch.explain import explanation, shell_line
+from accel_runtime.launch.plan import Target, plan_launch, require_script
+from accel_runtime.launch.submit import SCHEDULERS, submit
+from accel_runtime.launch.surroundings import machines_of
+from accel_runtime.machine import this_machine
+from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle
+
+
+@click.command("launch", cls=GroupedCommand)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+@click.option("--config-file", metavar="PATH", help="Read this file instead of accel.yaml.")
+@click.option("--explain", is_flag=True, help="Print every value with its origin and what would run, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print the command that would run, and stop.")
+@click.option("--submit", "scheduler", metavar="|".join(SCHEDULERS), help="Print the job for a scheduler instead.")
+@click.option("--yes", is_flag=True, help="With --submit slurm: hand the job over to sbatch.")
+@settings_flags
+@click.argument("script", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    script: str | None,
+    arguments: tuple[str, ...],
+    module: bool,
+    config_file: str | None,
+    explain: bool,
+    dry_run: bool,
+    scheduler: str | None,
+    yes: bool,
+    **parameters: Any,
+) -> None:
+    """Start SCRIPT with its ARGUMENTS on the processes and machines that the flags, or the configuration, say."""
+    if script is None and not explain:
+        raise click.UsageError("which script? as in: accel launch --num-processes 2 train.py")
+    settled, files = settled_from(typed_flags(parameters), config_file)
+    target = Target(script or "SCRIPT", arguments, module)
+    if script is not None:
+        require_script(target)
+    if scheduler:
+        click.echo(submit(scheduler, target, settled.settings, yes))
+        return
+    machine = this_machine(os.environ)
+    plan = plan_launch(target, settled, machine, os.environ)
+    if explain:
+        notes = [note for file in files for note in file.notes]
+        click.echo(explanation(plan, settled, machine, notes))
+    elif dry_run:
+        click.echo(shell_line(plan))
+    else:
+        run_plan(plan)
+
+
+def settled_from(flags: dict[str, Any], config_file: str | None = None) -> tuple[Settled, list[ConfigFile]]:
+    """The values of a launch from here: flags, environment, files, and what a scheduler has decided."""
+    if config_file:
+        # The script's own processes look at the same file, wherever they change to.
+        os.environ[VARIABLE] = str(Path(config_file).absolute())
+    files = config_files(os.environ)
+    layers = [flag_layer(flags), environment_layer(os.environ), *(file.layer() for file in files)]
+    return settle([*layers, detection_layer(machines_of(os.environ))]), files

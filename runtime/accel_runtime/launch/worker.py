@@ -1,0 +1,116 @@
+"""What each rank runs first: it ties its life to the launcher's, records how it failed, and then is the user's script.
+
+Nothing of torch is imported here, so the script starts as it would under `python`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+
+LAUNCHER_PID = "ACCEL_LAUNCHER_PID"
+# Set when all ranks share a terminal: there the tracebacks that follow from the first would bury it.
+FOLD = "ACCEL_FOLD_TRACEBACKS"
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    die_with_launcher(int(os.environ.get(LAUNCHER_PID, os.getppid())))
+    sys.excepthook = report_failure
+    _, *command = sys.argv
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        # What `python -m` itself calls: run_module() would clear the module's globals while exit handlers need them.
+        runpy._run_module_as_main(command[1])  # type: ignore[attr-defined]
+    else:
+        run_script(command)
+
+
+def run_script(command: list[str]) -> None:
+    """Run the script as `python script.py` does, in a module of its own that outlives the run."""
+    path = Path(command[0])
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=str(path), __builtins__=__builtins__, __cached__=None)
+    sys.modules["__main__"] = module
+    sys.argv, sys.path[0] = command, str(path.resolve().parent)
+    exec(_compiled(path), module.__dict__)
+
+
+def _compiled(path: Path) -> CodeType:
+    return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+
+
+def die_with_launcher(launcher: int) -> None:
+    """No orphans: a killed launcher takes its ranks along, so that no device stays held."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(launcher,), daemon=True).start()
+    if os.getppid() != launcher:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _watch(launcher: int) -> None:
+    while os.getppid() == launcher:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback, unless another rank failed before and its failure explains this one."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    frames = _frames_of_the_script(trace)
+    folded = FOLD in os.environ and _others_failed()
+    _record(kind, error, frames)
+    if not folded:
+        sys.stderr.write("".join(traceback.format_exception(kind, error, frames)))
+
+
+def _frames_of_the_script(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames that lead from here to the user's first line."""
+    own = (__file__, runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename in own:
+        trace = trace.tb_next
+    return trace
+
+
+def _where(frames: TracebackType | None) -> str:
+    steps = traceback.extract_tb(frames)
+    mine = [step for step in steps if "site-packages" not in step.filename] or steps
+    return f" ({mine[-1].filename}:{mine[-1].lineno})" if mine else ""
+
+
+def _others_failed() -> bool:
+    """Whether another rank of this machine and attempt has already left its error file."""
+    own = os.environ.get(ERROR_FILE)
+    return own is not None and any(path != Path(own) for path in Path(own).parent.parent.glob("*/error.json"))
+
+
+def _record(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    """Leave what torch's agent reads, with the moment in fractions of a second and the place as well."""
+    own = os.environ.get(ERROR_FILE)
+    if own is None:
+        return
+    trace = "".join(traceback.format_exception(kind, error, frames))
+    now = time.time()
+    extra = {"py_callstack": trace, "timestamp": str(int(now)), "moment": now, "where": _where(frames)}
+    message = traceback.format_exception_only(kind, error)[-1].strip()
+    beside = Path(own + ".tmp")
+    beside.write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
+    beside.replace(own)
+
+
+if __name__ == "__main__":
+    main()
