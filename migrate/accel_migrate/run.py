@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accel_migrate import project
 from accel_migrate.catalogue import known_codes
@@ -23,8 +24,11 @@ from accel_migrate.progress import progress
 from accel_migrate.project import Task
 from accel_migrate.selection import selection
 from accel_migrate.undo import Journal, state_folder
-from accel_migrate.work import Ask, Terms, failure, migrate_together, neighbours, parsed, read, work
+from accel_migrate.work import Terms, failure, migrate_together, neighbours, parsed, read, work
 from accel_migrate.write import Rewrite, WriteError, write_together, write_whole
+
+if TYPE_CHECKING:
+    from accel_migrate.interactive import Prompt
 
 FEWEST_FOR_POOL = 8  # files; below that, starting processes costs more than it saves
 
@@ -87,10 +91,12 @@ def _from_disk(options: Options, terms: Terms, presenter: Presenter) -> list[Out
     taken = sorted(path for task in tasks for path in task.sources)
     bystanders = (_bystander(file, terms) for file in found.files if file.path not in set(taken))
     outcomes = [*found.problems, *bystanders]
-    ask = _prompt(options)
-    results = spread(partial(work, terms=terms, ask=ask), tasks, jobs, partial(_lost, terms=terms))
-    results = progress(results, len(tasks), wanted=ask is None and not options.quiet)
+    prompt = _prompt(options, terms)
+    results = spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
+    results = progress(results, len(tasks), wanted=prompt is None and not options.quiet)
     journal = Journal(state_folder())
+    if prompt is not None:
+        results = ([prompt.edited(outcome) for outcome in result] for result in results)
     for outcome in _in_order((_finished(each, options, journal) for each in results), taken):
         presenter.stream(outcome)
         # Only findings wait for the end, so memory stays flat however many files there are.
@@ -110,12 +116,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _prompt(options: Options) -> Ask | None:
+def _prompt(options: Options, terms: Terms) -> Prompt | None:
     if not options.interactive:
         return None
     from accel_migrate.interactive import Prompt
 
-    return Prompt()
+    return Prompt(terms.current)
 
 
 def _bystander(file: Found, terms: Terms) -> Outcome:

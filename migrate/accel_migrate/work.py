@@ -207,10 +207,11 @@ def _touched(before: bytes, after: bytes) -> tuple[int, int]:
 
 def _finding(it: Document, found: Change | Note, safety: Safety, decision: Decision) -> Finding:
     cell, line = it.place(found.line)
-    excerpt = _line(it.source, found.line).strip()
+    excerpt = line_of(it.source, found.line).strip()
     return Finding(found.code, line, found.column, found.message, safety, decision, cell, excerpt)
 
 
-def _line(source: Source, number: int) -> str:
+def line_of(source: Source, number: int) -> str:
+    """The text of a line, empty when there is no such line."""
     starts = [*source.line_starts, len(source.text)]
     return source.text[starts[number - 1] : starts[number]] if 0 < number < len(starts) else ""

@@ -19,7 +19,7 @@ def test_replaces_the_bytes_and_keeps_the_mode(tmp_path: Path) -> None:
     write_together([Rewrite(script, b"old", b"new")])
     assert script.read_bytes() == b"new"
     assert stat.S_IMODE(script.stat().st_mode) == 0o751
-    assert os.listdir(tmp_path) == ["train.py"]
+    assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_creates_a_file_as_the_umask_wants(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_refuses_a_file_that_changed_since_it_was_read_and_leaves_its_companions
     with pytest.raises(WriteError, match="changed on disk"):
         write_together([Rewrite(first, b"old", b"new"), Rewrite(second, b"old", b"new")])
     assert (first.read_bytes(), second.read_bytes()) == (b"old", b"edited meanwhile")
-    assert sorted(os.listdir(tmp_path)) == ["a.py", "b.py"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.py", "b.py"]
 
 
 def test_puts_earlier_files_back_when_a_later_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +87,4 @@ def test_a_write_that_is_cut_short_leaves_the_old_file(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(script)], capture_output=True, text=True, check=True)
     assert "File too large" in done.stdout
     assert script.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["train.py"]
+    assert [each.name for each in tmp_path.iterdir()] == ["train.py"]

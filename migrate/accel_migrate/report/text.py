@@ -26,12 +26,12 @@ NEXT_STEP = {
 
 def concise(report: Report) -> str:
     """The answer, then every finding as `path:line:col: CODE [what became of it] message`."""
-    return "".join(f"{line}\n" for line in (_answer(report), *_concise(report), *_statistics(report)))
+    return "".join(f"{line}\n" for line in (answer(report), *_concise(report), *_statistics(report)))
 
 
 def full(report: Report) -> str:
     """As `concise`, in one block per file, with the code in question and the reason for what was left."""
-    return "".join(f"{line}\n" for line in (_answer(report), *_full(report), *_statistics(report)))
+    return "".join(f"{line}\n" for line in (answer(report), *_full(report), *_statistics(report)))
 
 
 def _concise(report: Report) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _line(outcome: Outcome, finding: Finding, report: Report) -> str:
     return f"{outcome.name}:{finding.place}: {code} [{tag}] {finding.message}"
 
 
-def _answer(report: Report) -> str:
+def answer(report: Report) -> str:
     """One sentence that answers what happened."""
     counts = statistics(report.outcomes)
     done, total = counts.files[Status.MIGRATED], sum(counts.files.values())
