@@ -1,0 +1,133 @@
+"""The command `accel-migrate`. Nothing heavy is imported before there is work to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from accel_migrate.errors import MigrateError
+from accel_migrate.options import COLORS, FORMATS, PRECISIONS, STANDARD_INPUT, TARGETS, Options
+
+SHELLS = ("bash", "zsh", "fish")
+EPILOG = """
+Exit codes: 0 done, or nothing to do; 1 --check or --diff found something to change; 2 a file or the request failed.
+"""
+
+
+def _file(**options: Any) -> Any:
+    return click.Path(path_type=Path, dir_okay=False, **options)
+
+
+def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from accel_migrate.catalogue import rules
+
+    return [
+        CompletionItem(rule.code, help=rule.summary) for rule in rules() if rule.code.startswith(incomplete.upper())
+    ]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--diff", is_flag=True, help="Print the changes as a diff that git can apply; write nothing.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
+@click.option("-i", "--interactive", is_flag=True, help="Ask about each change, as git add -p does.")
+@click.option("-o", "--output", type=_file(), help="Write the one migrated file here and leave the original.")
+@click.option("--stdin-filename", type=_file(), help="The name of the script that comes from standard input (-).")
+@click.option("--target", type=click.Choice(TARGETS), help="The package to migrate to.  [default: accel_runtime]")
+@click.option("--keep-device/--no-keep-device", default=None, help="Leave .to(device) calls where they are.")
+@click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Write this precision into the script.")
+@click.option("--unsafe-fixes/--no-unsafe-fixes", default=None, help="Also apply changes that are marked for review.")
+@click.option("--select", multiple=True, metavar="CODES", shell_complete=_codes, help="Only these rules, as AM101,AM2.")
+@click.option("--ignore", multiple=True, metavar="CODES", shell_complete=_codes, help="Not these rules.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Skip what matches in folders, as .gitignore does.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes to use.  [default: one per core]")
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), help="Seconds per file.  [default: 60]")
+@click.option("--output-format", type=click.Choice(FORMATS), help="The form of the report.  [default: full]")
+@click.option("--html", type=_file(), help="Also write the report as one page for a browser.")
+@click.option("--statistics", is_flag=True, help="Count files, changes, lines and rules.")
+@click.option("--color", type=click.Choice(COLORS), default="auto", help="When to use colours.")
+@click.option("-q", "--quiet", is_flag=True, help="Tell only what failed.")
+@click.option("-v", "--verbose", is_flag=True, help="Also tell about files without torch, and where errors come from.")
+@click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
+@click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
+@click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
+@click.version_option(package_name="accel-migrate", message="%(prog)s %(version)s")
+def command(undo: bool, explain: str | None, completion: str | None, **given: Any) -> int:
+    """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
+    done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input."""
+    options = Options(**given)
+    if completion:
+        return _print_completion(completion)
+    if explain:
+        from accel_migrate import catalogue
+
+        return _print(catalogue.explain(explain))
+    if undo:
+        if options.paths:
+            raise click.UsageError("--undo takes no path: it looks at the current folder and below")
+        return _undo()
+    if not options.paths:
+        raise click.UsageError("name a file, a folder, or - for standard input")
+    if options.reads_stdin and options.interactive:
+        raise click.UsageError("--interactive needs standard input for the answers; name a file")
+    if STANDARD_INPUT in options.paths and not options.reads_stdin:
+        raise click.UsageError("- stands alone; name files and folders in a run of their own")
+    from accel_migrate.configuration import configuration
+
+    first = Path.cwd() / (options.stdin_filename or options.paths[0])
+    options = options.over(configuration(first if first.is_dir() else first.parent))
+    from accel_migrate.run import run
+
+    return run(options)
+
+
+def _print(text: str) -> int:
+    click.echo(text, nl=False)
+    return 0
+
+
+def _print_completion(shell: str) -> int:
+    completion = get_completion_class(shell)
+    assert completion is not None
+    return _print(completion(command, {}, "accel-migrate", "_ACCEL_MIGRATE_COMPLETE").source() + "\n")
+
+
+def _undo() -> int:
+    """0 when everything is back, or there was nothing; 2 when a file had to be left."""
+    from accel_migrate.outcome import shown
+    from accel_migrate.undo import state_folder, undo
+
+    current = Path.cwd()
+    restored = undo(current, state_folder())
+    left = [each for each in restored if each.problem]
+    if not restored:
+        click.echo("Nothing to undo under this folder.")
+    else:
+        click.echo(f"Restored {len(restored) - len(left)} of {len(restored)} files.")
+    for each in restored:
+        if not each.problem:
+            click.echo(shown(each.path, current))
+    for each in left:
+        click.echo(f"accel-migrate: {shown(each.path, current)}: {each.problem}", err=True)
+    return 2 if left else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit."""
+    try:
+        code = command.main(arguments, prog_name="accel-migrate", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except MigrateError as error:
+        print(f"accel-migrate: {error}", file=sys.stderr)
+        code = 2
+    except click.Abort:
+        print("accel-migrate: stopped", file=sys.stderr)
+        code = 130
+    sys.exit(code)

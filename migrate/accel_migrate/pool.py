@@ -1,0 +1,56 @@
+"""Spreads tasks over processes and hands the results back in order; a worker that dies costs one task, not the run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import TypeVar
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+# Tasks that wait per process: enough to keep it busy, few enough that memory does not grow with the run.
+AHEAD = 4
+
+
+def spread(
+    work: Callable[[TaskT], ResultT], tasks: Iterable[TaskT], jobs: int, lost: Callable[[TaskT], ResultT]
+) -> Iterator[ResultT]:
+    """The result of each task, in order. `lost` answers for a task whose process died."""
+    if jobs == 1:
+        yield from map(work, tasks)
+        return
+    queue = iter(tasks)
+    while waiting := deque(islice(queue, AHEAD * jobs)):
+        suspects = yield from _until_broken(work, waiting, queue, jobs)
+        for task in suspects:
+            yield _alone(work, task, lost)
+
+
+def _until_broken(
+    work: Callable[[TaskT], ResultT], waiting: deque[TaskT], queue: Iterator[TaskT], jobs: int
+) -> Generator[ResultT, None, list[TaskT]]:
+    """Work off the queue; the value of the generator is what was under way when a process died."""
+    with ProcessPoolExecutor(jobs) as pool:
+        running: deque[tuple[TaskT, Future[ResultT]]] = deque((task, pool.submit(work, task)) for task in waiting)
+        while running:
+            future = running[0][1]
+            try:
+                result = future.result()
+                running.popleft()
+                running.extend((task, pool.submit(work, task)) for task in islice(queue, 1))
+            except BrokenProcessPool:
+                return [task for task, _ in running]
+            yield result
+    return []
+
+
+def _alone(work: Callable[[TaskT], ResultT], task: TaskT, lost: Callable[[TaskT], ResultT]) -> ResultT:
+    with ProcessPoolExecutor(1) as pool:
+        try:
+            return pool.submit(work, task).result()
+        except BrokenProcessPool:
+            return lost(task)

@@ -1,0 +1,150 @@
+"""Which files belong together: those that import each other are migrated in one piece, or not at all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accel_migrate.discover import Found
+from accel_migrate.document import document
+from accel_migrate.errors import SourceError
+
+MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`import module`, or `from module import names`; `level` counts the leading dots."""
+
+    module: str
+    names: tuple[str, ...] = ()
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a first look at a file tells."""
+
+    path: Path
+    mentions_torch: bool
+    imports: tuple[Import, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Files that are migrated together, and the neighbours that are only read."""
+
+    sources: tuple[Path, ...]
+    siblings: tuple[Path, ...] = ()
+
+
+def scan(path: Path) -> Scan:
+    """Look at a file without judging it: what cannot be read or parsed imports nothing here and fails later."""
+    try:
+        data = path.read_bytes()
+        mentions_torch = b"torch" in data
+        return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)) if mentions_torch else ())
+    except (OSError, SourceError):
+        return unread(path)
+
+
+def unread(path: Path) -> Scan:
+    """A file that tells nothing at a first look and is looked at again on its own."""
+    return Scan(path, mentions_torch=True)
+
+
+def _imports(tree: ast.Module) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(node.module or "", tuple(name.name for name in node.names), node.level)
+
+
+ScanAll = Callable[[Sequence[Path]], Iterable[Scan]]
+
+
+def tasks(files: Sequence[Found], scan_all: ScanAll) -> list[Task]:
+    """The connected pieces of the import graph around the files that mention torch, sorted by their first file."""
+    roots = {found.path: found.root if not found.named else _package_root(found.path) for found in files}
+    graph = _Graph(roots, {each.path: each for each in scan_all(_with_neighbours(files))})
+    torch_files = [path for path in roots if graph.scans[path].mentions_torch]
+    pieces: dict[Path, Task] = {}
+    for path in sorted(torch_files):
+        if path not in pieces:
+            piece = graph.connected(path)
+            task = Task(
+                sources=tuple(sorted(each for each in piece if each in roots)),
+                siblings=tuple(sorted(each for each in piece if each not in roots)),
+            )
+            pieces.update((each, task) for each in task.sources)
+    return list(dict.fromkeys(pieces.values()))
+
+
+def _with_neighbours(files: Sequence[Found]) -> list[Path]:
+    """The files, and for each named one the scripts beside it: one of them may call what it defines."""
+    paths = {found.path: None for found in files}
+    for found in files:
+        if found.named:
+            beside = sorted(each for each in found.path.parent.glob("*.py") if not each.is_symlink())
+            paths.update(dict.fromkeys(beside[:MOST_NEIGHBOURS]))
+    return list(paths)
+
+
+def _package_root(path: Path) -> Path:
+    """The folder that absolute imports of this file's package start from."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+@dataclass
+class _Graph:
+    """Who imports whom, found file by file; a file outside the request is read when an import leads to it."""
+
+    roots: dict[Path, Path]
+    scans: dict[Path, Scan]
+    on_disk: dict[Path, bool] = field(default_factory=dict)
+    importers: dict[Path, set[Path]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for path in list(self.scans):
+            for imported in self._imported(path):
+                self.importers.setdefault(imported, set()).add(path)
+
+    def connected(self, start: Path) -> set[Path]:
+        piece, waiting = {start}, [start]
+        while waiting:
+            path = waiting.pop()
+            linked = self._imported(path) | self.importers.get(path, set())
+            waiting.extend(linked - piece)
+            piece |= linked
+        return piece
+
+    def _imported(self, path: Path) -> set[Path]:
+        if path not in self.scans:
+            self.scans[path] = scan(path)
+        root = self.roots.get(path) or _package_root(path)
+        return {file for each in self.scans[path].imports for file in self._files(each, path, root)} - {path}
+
+    def _files(self, imported: Import, importer: Path, root: Path) -> Iterator[Path]:
+        """Files that an import may mean; one too many only makes a piece larger."""
+        if imported.level:
+            folders = [importer.parents[min(imported.level, len(importer.parents)) - 1]]
+        else:
+            above = [folder for folder in importer.parents if folder.is_relative_to(root)]
+            folders = [*above, root / "src"]
+        for folder in folders:
+            module = folder.joinpath(*imported.module.split(".")) if imported.module else folder
+            for name in ("", *imported.names):
+                base = module / name if name else module
+                candidates = (base.parent / f"{base.name}.py", base / "__init__.py")
+                yield from (file for file in candidates if self._exists(file))
+
+    def _exists(self, file: Path) -> bool:
+        if file not in self.on_disk:
+            self.on_disk[file] = file in self.roots or (file.is_file() and not file.is_symlink())
+        return self.on_disk[file]

@@ -1,0 +1,119 @@
+"""The report for a person at a terminal: the answer first, then one finding per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
+from accel_migrate.plan import Status
+from accel_migrate.report import Report
+from accel_migrate.report.statistics import Statistics, statistics
+
+COLORS = {
+    Decision.APPLIED: "32",
+    Decision.REVIEW: "33",
+    Decision.LEFT: "33",
+    Decision.NOTE: "36",
+}
+NEXT_STEP = {
+    Decision.REVIEW: "--unsafe-fixes applies it",
+    Decision.LEFT: "not applied: its training loop was left as it is",
+    Decision.DESELECTED: "not applied: turned off by --select or --ignore",
+    Decision.SUPPRESSED: "not applied: the comment on this line asks for it",
+    Decision.DECLINED: "not applied: declined",
+}
+
+
+def concise(report: Report) -> str:
+    """The answer, then every finding as `path:line:col: CODE [what became of it] message`."""
+    return "".join(f"{line}\n" for line in (answer(report), *_concise(report), *_statistics(report)))
+
+
+def full(report: Report) -> str:
+    """As `concise`, in one block per file, with the code in question and the reason for what was left."""
+    return "".join(f"{line}\n" for line in (answer(report), *_full(report), *_statistics(report)))
+
+
+def _concise(report: Report) -> Iterator[str]:
+    for outcome in report.outcomes:
+        for finding in outcome.findings:
+            yield _line(outcome, finding, report)
+
+
+def _full(report: Report) -> Iterator[str]:
+    for outcome in report.outcomes:
+        if outcome.status is Status.FAILED or not (report.verbose or _is_news(outcome)):
+            continue  # failures are told on standard error, one line each
+        yield ""
+        status = "would be migrated" if outcome.status is Status.MIGRATED and not report.written else outcome.status
+        yield _paint(f"{outcome.name}: {status}", "1", report) + (f" ({outcome.reason})" if outcome.reason else "")
+        for finding in outcome.findings:
+            yield _line(outcome, finding, report)
+            if finding.decision is not Decision.APPLIED:
+                if finding.excerpt:
+                    yield f"    {finding.excerpt}"
+                if finding.decision in NEXT_STEP:
+                    yield f"    ({NEXT_STEP[finding.decision]})"
+
+
+def _is_news(outcome: Outcome) -> bool:
+    return bool(outcome.findings) or outcome.reason != NOT_TORCH
+
+
+def _line(outcome: Outcome, finding: Finding, report: Report) -> str:
+    would = finding.decision is Decision.APPLIED and not report.written
+    tag = "would apply" if would else str(finding.decision)
+    code = _paint(finding.code, COLORS.get(finding.decision, "0"), report)
+    return f"{outcome.name}:{finding.place}: {code} [{tag}] {finding.message}"
+
+
+def answer(report: Report) -> str:
+    """One sentence that answers what happened."""
+    counts = statistics(report.outcomes)
+    done, total = counts.files[Status.MIGRATED], sum(counts.files.values())
+    if not done:
+        verb = "Nothing to change" if not report.written else "Nothing changed"
+        sentence = f"{verb} in {_many(total, 'file')}"
+    else:
+        verb = "Migrated" if report.written else "Would migrate"
+        sentence = f"{verb} {done} of {_many(total, 'file')} with {_many(counts.applied, 'change')}"
+    return "; ".join([sentence, *_rest(counts)]) + "."
+
+
+def _rest(counts: Statistics) -> Iterator[str]:
+    if review := counts.findings[Decision.REVIEW]:
+        yield f"{_many(review, 'change')} for review (--unsafe-fixes)"
+    if left := counts.not_applied - counts.findings[Decision.REVIEW]:
+        yield f"{_many(left, 'change')} left"
+    if notes := counts.findings[Decision.NOTE]:
+        yield f"{_many(notes, 'note')} to read"
+    for status in (Status.SKIPPED, Status.FAILED):
+        if counts.files[status]:
+            yield f"{counts.files[status]} {status}"
+
+
+def _statistics(report: Report) -> Iterator[str]:
+    if not report.statistics:
+        return
+    counts = statistics(report.outcomes)
+    found = counts.applied + counts.not_applied
+    yield ""
+    yield "Statistics"
+    yield "  files    " + ", ".join(f"{counts.files[status]} {status}" for status in Status)
+    yield f"  changes  {counts.applied} applied of {found} found{_percent(counts.applied, found)}"
+    touched = _percent(counts.lines_removed, counts.lines)
+    yield f"  lines    {counts.lines_removed} removed and {counts.lines_added} added, of {counts.lines}{touched}"
+    for code, decisions in counts.rules.items():
+        yield f"  {code}    " + ", ".join(f"{number} {decision}" for decision, number in sorted(decisions.items()))
+
+
+def _percent(part: int, whole: int) -> str:
+    return f" ({100 * part / whole:.1f} %)" if whole else ""
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _paint(text: str, color: str, report: Report) -> str:
+    return f"\x1b[{color}m{text}\x1b[0m" if report.color else text

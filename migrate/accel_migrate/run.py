@@ -1,0 +1,174 @@
+"""A run from paths to exit code: find, migrate, write what is asked, and report every file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accel_migrate import project
+from accel_migrate.catalogue import known_codes
+from accel_migrate.discover import Found, discover
+from accel_migrate.errors import MigrateError, SourceError
+from accel_migrate.limits import SECONDS_PER_FILE
+from accel_migrate.options import Options
+from accel_migrate.outcome import NOT_TORCH, Outcome, shown
+from accel_migrate.plan import Status
+from accel_migrate.pool import spread
+from accel_migrate.present import Presenter
+from accel_migrate.progress import progress
+from accel_migrate.project import Task
+from accel_migrate.selection import selection
+from accel_migrate.undo import Journal, state_folder
+from accel_migrate.work import Terms, failure, migrate_together, neighbours, parsed, read, work
+from accel_migrate.write import Rewrite, WriteError, write_together, write_whole
+
+if TYPE_CHECKING:
+    from accel_migrate.interactive import Prompt
+
+FEWEST_FOR_POOL = 8  # files; below that, starting processes costs more than it saves
+
+
+def run(options: Options) -> int:
+    """Do what was asked. 0: done or nothing to do; 1: --check or --diff found a change; 2: something failed."""
+    current = Path.cwd()
+    terms = Terms(
+        settings=options.settings(),
+        selection=selection(options.select, options.ignore, known_codes()),
+        current=current,
+        seconds=None if options.interactive else options.time_limit or SECONDS_PER_FILE,
+        keep_traceback=options.verbose,
+    )
+    presenter = Presenter(options)
+    if options.reads_stdin:
+        outcomes = [_from_stdin(options, terms)]
+        presenter.stream(outcomes[0])
+    else:
+        outcomes = _from_disk(options, terms, presenter)
+    presenter.finish(outcomes)
+    return _exit_code(outcomes, options)
+
+
+def _exit_code(outcomes: Sequence[Outcome], options: Options) -> int:
+    statuses = {outcome.status for outcome in outcomes}
+    if Status.FAILED in statuses:
+        return 2
+    return 1 if Status.MIGRATED in statuses and not options.writes else 0
+
+
+def _from_stdin(options: Options, terms: Terms) -> Outcome:
+    """Migrate standard input; the script itself, rewritten or not, goes to standard output or to --output."""
+    data = sys.stdin.buffer.read()
+    path = terms.current / (options.stdin_filename or "-")
+    try:
+        it = parsed(path, data)
+    except SourceError as error:
+        return failure(path, terms, str(error), error.line)
+    task = project.tasks([Found(path, path.parent, named=True)], partial(map, project.scan))
+    outcome = migrate_together([it], neighbours(task[0].siblings) if task else [], terms)[0]
+    if options.writes and outcome.status is not Status.FAILED:
+        _deliver(outcome.after or data, options)
+    return outcome
+
+
+def _deliver(data: bytes, options: Options) -> None:
+    if options.output is not None:
+        write_whole(options.output, data)
+    else:
+        sys.stdout.buffer.write(data)
+
+
+def _from_disk(options: Options, terms: Terms, presenter: Presenter) -> list[Outcome]:
+    found = discover(options.paths, options.exclude, terms.current)
+    if options.output is not None and len(found.files) != 1:
+        raise MigrateError(f"--output takes one file, and {len(found.files)} were given")
+    jobs = _jobs(options, len(found.files))
+    tasks = project.tasks(found.files, lambda paths: spread(project.scan, paths, jobs, project.unread))
+    taken = sorted(path for task in tasks for path in task.sources)
+    bystanders = (_bystander(file, terms) for file in found.files if file.path not in set(taken))
+    outcomes = [*found.problems, *bystanders]
+    prompt = _prompt(options, terms)
+    results = spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
+    results = progress(results, len(tasks), wanted=prompt is None and not options.quiet)
+    journal = Journal(state_folder())
+    if prompt is not None:
+        results = ([prompt.edited(outcome) for outcome in result] for result in results)
+    for outcome in _in_order((_finished(each, options, journal) for each in results), taken):
+        presenter.stream(outcome)
+        # Only findings wait for the end, so memory stays flat however many files there are.
+        outcomes.append(outcome if presenter.needs_texts else outcome.without_texts())
+    journal.close()
+    return sorted(outcomes, key=lambda outcome: outcome.path)
+
+
+def _jobs(options: Options, files: int) -> int:
+    if options.interactive or files < FEWEST_FOR_POOL:
+        return 1
+    return options.jobs or _cores()
+
+
+def _cores() -> int:
+    """The cores that this process may use; in a container that is fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _prompt(options: Options, terms: Terms) -> Prompt | None:
+    if not options.interactive:
+        return None
+    from accel_migrate.interactive import Prompt
+
+    return Prompt(terms.current)
+
+
+def _bystander(file: Found, terms: Terms) -> Outcome:
+    """A file without the word torch: nothing to migrate. One that was named is at least checked to be Python."""
+    if file.named:
+        try:
+            read(file.path)
+        except SourceError as error:
+            return failure(file.path, terms, str(error), error.line)
+    return Outcome(file.path, shown(file.path, terms.current), Status.UNCHANGED, NOT_TORCH)
+
+
+def _lost(task: Task, terms: Terms) -> list[Outcome]:
+    reason = "made its process die, out of memory or by a bug; it is left as it was, please report it"
+    return [failure(path, terms, reason) for path in task.sources]
+
+
+def _finished(outcomes: list[Outcome], options: Options, journal: Journal) -> list[Outcome]:
+    """The outcomes of one task, written where that is asked: all of its files, or none."""
+    if not options.writes:
+        return outcomes
+    if options.output is not None:
+        for outcome in outcomes:
+            write_whole(options.output, outcome.after or outcome.path.read_bytes())
+        return outcomes
+    rewrites = [Rewrite(each.path, each.before, each.after) for each in outcomes if each.status is Status.MIGRATED]
+    try:
+        if rewrites:
+            journal.record(rewrites)
+            write_together(rewrites)
+    except WriteError as error:
+        return [_unwritten(each, error) if each.status is Status.MIGRATED else each for each in outcomes]
+    return outcomes
+
+
+def _unwritten(outcome: Outcome, error: WriteError) -> Outcome:
+    reason = str(error) if outcome.path == error.path else f"left as it was, because {error.path.name} {error}"
+    return replace(outcome.without_texts(), status=Status.FAILED, reason=reason, findings=())
+
+
+def _in_order(results: Iterable[list[Outcome]], paths: Sequence[Path]) -> Iterator[Outcome]:
+    """Outcomes by path, each as soon as all before it are known."""
+    waiting: dict[Path, Outcome] = {}
+    expected = iter(paths)
+    following = next(expected, None)
+    for result in results:
+        waiting.update((outcome.path, outcome) for outcome in result)
+        while following in waiting:
+            yield waiting.pop(following)
+            following = next(expected, None)

@@ -1,0 +1,182 @@
+"""The command as a person meets it: what it prints where, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from accel_migrate import pipeline
+from accel_migrate.cli import main
+
+from tests.migrate import fake_codemod
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in an empty folder, with the small codemod in the place of the real one."""
+    monkeypatch.setattr(pipeline, "migrate", fake_codemod.migrate)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as exit:
+            main(arguments)
+        sys.stdout.flush()
+        captured = capfd.readouterr()
+        assert isinstance(exit.value.code, int)
+        return Done(exit.value.code, captured.out, captured.err)
+
+    return run
+
+
+TRAIN = "import torch\nmodel = Net().cuda()\n"
+
+
+def test_rewrites_in_place_and_answers_first(run: Run) -> None:
+    Path("train.py").write_text(TRAIN)
+    done = run("train.py")
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "Migrated 1 of 1 file with 1 change."
+    assert "train.py:2:14: AM101 [applied] prepare() moves this" in done.out
+    assert Path("train.py").read_text() == "import torch\nmodel = Net()\n"
+
+
+def test_check_writes_nothing_and_exits_with_one(run: Run) -> None:
+    Path("train.py").write_text(TRAIN)
+    done = run("--check", "train.py")
+    assert done.code == 1
+    assert "Would migrate 1 of 1 file" in done.out
+    assert Path("train.py").read_text() == TRAIN
+
+
+def test_check_is_content_with_notes_and_with_what_only_unsafe_fixes_would_do(run: Run) -> None:
+    Path("train.py").write_text("import torch\nmodel.half()\nmodel.xpu()\n")
+    done = run("--check", "train.py")
+    assert done.code == 0
+    assert "AM301 [note]" in done.out and "AM201 [review]" in done.out
+
+
+def test_diff_goes_to_standard_output_alone(run: Run) -> None:
+    Path("train.py").write_text(TRAIN)
+    done = run("--diff", "train.py")
+    assert done.code == 1
+    assert done.out.startswith("--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n")
+    assert "AM101" in done.err
+    assert Path("train.py").read_text() == TRAIN
+
+
+def test_a_failed_file_beats_a_change_and_the_others_are_still_handled(run: Run) -> None:
+    Path("bad.py").write_text("import torch\nx = (\n")
+    Path("train.py").write_text(TRAIN)
+    done = run("--check", "train.py", "bad.py")
+    assert done.code == 2
+    assert done.err == "accel-migrate: bad.py:2: does not parse: '(' was never closed\n"
+    assert "train.py:2:14: AM101 [would apply]" in done.out
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "message"),
+    [
+        ("missing.py", None, "missing.py: does not exist; check the path"),
+        ("data.py", b"torch\0\1", "data.py: is a binary file, not Python source"),
+        ("latin.py", b"# torch\n\nx = '\xe9'\n", "latin.py:3: is not text in its declared encoding (utf-8)"),
+        ("book.ipynb", b'{"cells": [torch]}', "book.ipynb:1: is not a notebook: Expecting value"),
+    ],
+)
+def test_a_bad_input_is_one_line_on_standard_error(run: Run, path: str, data: bytes | None, message: str) -> None:
+    if data is not None:
+        Path(path).write_bytes(data)
+    done = run(path)
+    assert (done.code, done.err) == (2, f"accel-migrate: {message}\n")
+
+
+def test_a_folder_without_python_is_a_bad_input(run: Run) -> None:
+    Path("docs").mkdir()
+    done = run("docs")
+    assert done.code == 2
+    assert done.err.count("\n") == 1 and "docs: holds no Python file" in done.err
+
+
+def test_a_crash_costs_one_file_and_says_how_to_report_it(run: Run) -> None:
+    Path("a.py").write_text("import torch  # crash\n")
+    Path("b.py").write_text(TRAIN)
+    done = run("-v", ".")
+    assert done.code == 2
+    assert "a.py: internal error, ZeroDivisionError at fake_codemod.py" in done.err
+    assert "please report it" in done.err and "Traceback" in done.err
+    assert Path("b.py").read_text() == "import torch\nmodel = Net()\n"
+
+
+def test_a_file_that_takes_too_long_is_left_and_named(run: Run) -> None:
+    Path("a.py").write_text("import torch  # forever\n")
+    Path("b.py").write_text(TRAIN)
+    done = run("--time-limit", "0.2", ".")
+    assert done.code == 2
+    assert "a.py: took longer than 0.2 s per file" in done.err
+    assert "AM101 [applied]" in done.out
+
+
+def test_standard_input_comes_back_rewritten_and_the_report_goes_to_standard_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "accel_migrate", "-"], input=b"import torch\r\nx = 1", capture_output=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (0, b"import torch\r\nx = 1")
+    assert b"Nothing changed in 1 file" in done.stderr
+
+
+def test_output_leaves_the_original(run: Run) -> None:
+    Path("train.py").write_text(TRAIN)
+    assert run("train.py", "-o", "new.py").code == 0
+    assert Path("train.py").read_text() == TRAIN
+    assert Path("new.py").read_text() == "import torch\nmodel = Net()\n"
+
+
+def test_output_takes_one_file(run: Run) -> None:
+    for name in ("a.py", "b.py"):
+        Path(name).write_text(TRAIN)
+    done = run(".", "-o", "new.py")
+    assert (done.code, done.err) == (2, "accel-migrate: --output takes one file, and 2 were given\n")
+
+
+def test_json_tells_every_file(run: Run) -> None:
+    Path("train.py").write_text(TRAIN + "model.half()\n")
+    Path("plain.py").write_text("print(1)\n")
+    report = json.loads(run("--check", "--output-format", "json", ".").out)
+    assert report["version"] == 1
+    assert [(file["path"], file["status"]) for file in report["files"]] == [
+        ("plain.py", "unchanged"),
+        ("train.py", "migrated"),
+    ]
+    change = {"code": "AM101", "line": 2, "column": 14, "message": "prepare() moves this", "safety": "safe"}
+    assert report["files"][1]["changes"] == [{**change, "applied": True, "decision": "applied"}]
+    note = {"code": "AM301", "line": 3, "column": 6, "message": "half precision is left alone"}
+    assert report["files"][1]["notes"] == [note]
+
+
+def test_an_unknown_option_names_the_nearest(run: Run) -> None:
+    done = run("--dif", ".")
+    assert done.code == 2
+    assert "Did you mean '--diff'?" in done.err
+
+
+def test_loads_neither_torch_nor_libcst_to_answer_help() -> None:
+    program = "import sys, accel_migrate.cli; print([m for m in ('torch', 'libcst', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
