@@ -1,0 +1,142 @@
+"""Runs whole scripts in forked processes, so that torch is imported once, and records what they train."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one process of a script did."""
+
+    losses: tuple[str, ...]  # every value that reached a backward pass, to the bit
+    output: str
+    error: str
+
+
+class CudaIsCpu(TorchFunctionMode):
+    """Scripts that name `cuda` run on this machine: every device they ask for is the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if "device" in kwargs:
+            kwargs["device"] = _on_cpu(kwargs["device"])
+        if func is torch.Tensor.to:
+            args = (args[0], *[_on_cpu(argument) for argument in args[1:]])
+        return func(*args, **kwargs)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    if isinstance(value, str) and value.startswith("cuda"):
+        return "cpu"
+    return "cpu" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def run(script: Path, arguments: tuple[str, ...], folder: Path, processes: int = 1, frozen: bool = False) -> list[Run]:
+    """Run a script in `folder` on one or more processes; `frozen` keeps every weight as it was built."""
+    port = _free_port()
+    children = []
+    for rank in range(processes):
+        world = _world(rank, processes, port) if processes > 1 else {}
+        children.append(_fork(script, arguments, folder, world, frozen))
+    return [_collect(child) for child in children]
+
+
+def _fork(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool) -> tuple[int, int]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    try:
+        os.close(reading)
+        result = _child(script, arguments, folder, world, frozen)
+        with os.fdopen(writing, "wb") as pipe:
+            pickle.dump(result, pipe)
+    finally:
+        os._exit(0)  # never back into the test runner
+
+
+def _collect(child: tuple[int, int]) -> Run:
+    process, reading = child
+    with os.fdopen(reading, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(process, 0)
+    return pickle.loads(data) if data else Run((), "", "the process died")
+
+
+def _child(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool) -> Run:
+    losses: list[str] = []
+    os.environ.update(world)
+    os.chdir(folder)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    # Scripts may change what the test runner set up; this process ends with them.
+    output = Path(folder, f"output-{world.get('RANK', '0')}")
+    error = ""
+    with _recorded(losses), output.open("w") as stream, contextlib.redirect_stdout(stream):
+        if frozen:
+            register_optimizer_step_pre_hook(_forget_gradients)
+        try:
+            with CudaIsCpu():
+                runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as ended:
+            error = "" if ended.code in (None, 0) else f"exit {ended.code}"
+        except BaseException:
+            error = traceback.format_exc()
+    return Run(tuple(losses), output.read_text(), error)
+
+
+def _forget_gradients(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+@contextlib.contextmanager
+def _recorded(losses: list[str]) -> Iterator[None]:
+    plain = torch.Tensor.backward
+
+    def backward(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        losses.append(self.detach().double().sum().item().hex())
+        plain(self, *args, **kwargs)
+
+    torch.Tensor.backward = backward  # type: ignore[method-assign]
+    yield
+
+
+def _world(rank: int, size: int, port: int) -> dict[str, str]:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

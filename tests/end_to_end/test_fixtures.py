@@ -1,0 +1,46 @@
+"""The promise, case by case: the migrated script trains as the original did, and evaluates the same on two processes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cases import Case, all_cases
+from tests.end_to_end.runs import Run, run
+
+RUNNABLE = [case for case in all_cases() if case.runs]
+
+
+def in_folder(base: Path, name: str) -> Path:
+    folder = base / name
+    folder.mkdir()
+    return folder
+
+
+def ended_well(runs: list[Run]) -> list[Run]:
+    for result in runs:
+        assert not result.error, result.error
+    return runs
+
+
+@pytest.mark.parametrize("case", [case for case in RUNNABLE if case.losses == "equal"], ids=lambda case: case.name)
+def test_losses_are_equal_to_the_bit_on_one_process(case: Case, tmp_path: Path) -> None:
+    (before,) = ended_well(run(case.script("before"), case.arguments, in_folder(tmp_path, "before")))
+    (after,) = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "after")))
+    assert before.losses, "the original trains nothing"
+    assert after.losses == before.losses
+    assert after.output == before.output
+
+
+@pytest.mark.parametrize("case", [case for case in RUNNABLE if case.two], ids=lambda case: case.name)
+def test_two_processes_train_and_evaluate_as_one(case: Case, tmp_path: Path) -> None:
+    ranks = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "two"), processes=2, frozen=True))
+    assert all(rank.losses for rank in ranks), "a process trained nothing"
+    assert not ranks[1].output.strip(), "what is printed is printed once"
+    if case.figures:
+        (before,) = ended_well(run(case.script("before"), case.arguments, in_folder(tmp_path, "one"), frozen=True))
+        expected = re.findall(case.figures, before.output)
+        assert expected, "the original prints no figure of the kind that is looked for"
+        assert re.findall(case.figures, ranks[0].output) == expected
