@@ -13,7 +13,7 @@ import libcst as cst
 
 from accel_migrate.errors import SourceError
 from accel_migrate.layout import edited, header
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Uncomment, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
 KEPT_COMMENT = "# %%accel:"  # marks the cells of a notebook; never lost
@@ -167,7 +167,7 @@ class _Applier:
         if before and kept and inserts and inserts[0].above_comments:
             # The new statements take the blank lines; the comments stay with the statement they speak of.
             lines = _leading(kept[0])
-            blank = [line for line in _leading_blank(lines)]
+            blank = _leading_blank(lines)
             before[0] = _with_leading(before[0], blank)
             rest = lines[len(blank) :]
             if inserts[0].blank_after or (blank and rest and rest[0].comment is not None):
@@ -197,7 +197,7 @@ class _Applier:
         if not edits:
             return node
         start = self.source.start(statement)
-        line = self._parse(edited(self.source.code(statement), start, edits), indent)
+        line = self._parse(edited(self.source.code(statement), start, edits, statement.col_offset), indent)
         assert isinstance(line, cst.SimpleStatementLine)
         return line.body[0].with_changes(semicolon=node.semicolon)
 
@@ -236,7 +236,7 @@ class _Applier:
         if not edits:
             return node
         start = self.source.start(statement)
-        text = edited(header(self.source.code(statement)), start, edits)
+        text = edited(header(self.source.code(statement)), start, edits, statement.col_offset)
         new: Any = self._parse(text.removeprefix("el") + " pass", indent)
         kept = ("leading_lines", "body", "orelse", "decorators", "lines_after_decorators")
         return new.with_changes(**{name: getattr(node, name) for name in kept if hasattr(node, name)})
@@ -253,9 +253,10 @@ class _Applier:
         if any(child in self.touched for child in statement.body):
             changes["body"] = self._suite(statement.body, node.body, indent)
         if isinstance(node, cst.Try | cst.TryStar):
+            handlers: list[Any] = list(node.handlers)
             changes["handlers"] = [
                 handler.with_changes(body=self._suite(inner.body, handler.body, indent))
-                for inner, handler in zip(statement.handlers, node.handlers)
+                for inner, handler in zip(statement.handlers, handlers)
             ]
             if node.finalbody is not None:
                 changes["finalbody"] = node.finalbody.with_changes(
@@ -360,7 +361,7 @@ class _StatementIndex:
                 child
                 for name in ("body", "orelse", "finalbody", "handlers", "cases")
                 for part in getattr(inner, name, ())
-                for child in (part.body if isinstance(part, ast.excepthandler | ast.match_case) else [part])
+                for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
             ]
 
 

@@ -25,11 +25,14 @@ def splice(text: str, base: int, edits: Sequence[Replace]) -> str:
     return "".join(pieces)
 
 
-def edited(text: str, base: int, edits: Sequence[Replace]) -> str:
-    """`splice`, and the lines that were aligned under an opening bracket are aligned again."""
+def edited(text: str, base: int, edits: Sequence[Replace], column: int = 0) -> str:
+    """`splice`, and the lines that were aligned under an opening bracket are aligned again.
+
+    The text begins at `column` of its line.
+    """
     if "\n" not in text or any("\n" in edit.text for edit in edits):
         return splice(text, base, edits)
-    alignments = _alignments(text)
+    alignments = _alignments(text, column)
     if not alignments:
         return splice(text, base, edits)
     starts = _line_starts(text)
@@ -57,7 +60,7 @@ def edited(text: str, base: int, edits: Sequence[Replace]) -> str:
         return splice(text, base, edits)
 
 
-def _alignments(text: str) -> dict[int, tuple[int, int]]:
+def _alignments(text: str, indent: int) -> dict[int, tuple[int, int]]:
     """For each continuation line that is aligned under an opening bracket: the row and column of that bracket."""
     rows: dict[int, tuple[int, int]] = {}
     brackets: list[tuple[int, int, bool]] = []
@@ -75,7 +78,7 @@ def _alignments(text: str) -> dict[int, tuple[int, int]]:
                 first = False
             if first and brackets:
                 opened_row, opened_column, hugging = brackets[-1]
-                if hugging and column == opened_column + 1:
+                if hugging and column == opened_column + 1 + (indent if opened_row == 0 else 0):
                     rows[row] = (opened_row, opened_column)
             last_row = max(last_row, token.end[0] - 1)
             if token.type == tokenize.OP and token.string in _OPEN:

@@ -62,7 +62,9 @@ def run(script: Path, arguments: tuple[str, ...], folder: Path, processes: int =
     return [_collect(child) for child in children]
 
 
-def _fork(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool) -> tuple[int, int]:
+def _fork(
+    script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool
+) -> tuple[int, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if child:

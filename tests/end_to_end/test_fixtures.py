@@ -1,4 +1,4 @@
-"""The promise, case by case: the migrated script trains as the original did, and evaluates the same on two processes."""
+"""The promise, case by case: the migrated script trains as the original did, and evaluates the same on two."""
 
 from __future__ import annotations
 

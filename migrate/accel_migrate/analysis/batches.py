@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.loops import iterated_loader
+from accel_migrate.analysis.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
-from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.scopes import Binding, Module, Variable
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 
@@ -16,9 +16,9 @@ _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 class Batches:
     """Follows a value back to the loaders it was read from, through names, parts, methods and calls."""
 
-    def __init__(self, roles: Roles, sites: dict[ast.AST, list[tuple[Module, ast.Call]]]) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph) -> None:
         self.roles = roles
-        self.sites = sites
+        self.graph = graph
 
     def loaders(self, module: Module, node: ast.expr, depth: int = 0) -> set[Variable] | None:
         """The loaders a value may come from; None if it may come from anything else as well."""
@@ -81,10 +81,7 @@ class Batches:
         for binding in reaching(module, node, variable):
             if binding.kind == "parameter":
                 sources.append(self._parameter(variable, depth))
-            elif binding.kind == "for":
-                assert binding.value is not None
-                sources.append(self._looped(module, binding.value, binding.path, depth))
-            elif binding.kind == "comprehension":
+            elif binding.kind in ("for", "comprehension"):
                 assert binding.value is not None
                 sources.append(self._looped(module, binding.value, binding.path, depth))
             elif binding.kind == "assign" and binding.value is not None:
@@ -124,7 +121,7 @@ class Batches:
     def _parameter(self, variable: Variable, depth: int) -> set[Variable] | None:
         function = variable.scope.node
         found: list[set[Variable] | None] = []
-        for caller, call in self.sites.get(function, ()):
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
             passed = dict(arguments_of(call, Definition(variable.scope.module, function)))  # type: ignore[arg-type]
             if variable.name not in passed:
                 return None
@@ -132,9 +129,7 @@ class Batches:
         return _all(found) if found else None
 
 
-def _all(
-    sources: Iterator[set[Variable] | None] | tuple[set[Variable] | None, ...] | list[set[Variable] | None],
-) -> set[Variable] | None:
+def _all(sources: Iterable[set[Variable] | None]) -> set[Variable] | None:
     joined: set[Variable] = set()
     for source in sources:
         if source is None:
@@ -143,13 +138,13 @@ def _all(
     return joined or None
 
 
-def reaching(module: Module, node: ast.Name, variable: Variable) -> list:  # type: ignore[type-arg]
+def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
     """The bindings whose value the name may hold here: the nearest one above in the text, or those of the branches."""
     bindings = [b for b in variable.scope.bindings.get(variable.name, []) if b.kind != "delete"]
     if variable.scope is not module.scope(node):
         return bindings
     here = module.statement(node)
-    found = []
+    found: list[Binding] = []
     position: ast.AST = here
     inclusive_for = isinstance(here, ast.For) and node not in ast.walk(here.iter)
     for parent in (here, *module.ancestors(here)):
@@ -191,7 +186,9 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list:  # typ
     return found or bindings
 
 
-def _scan(module: Module, block: list[ast.stmt], position: ast.AST, bindings: list, found: list) -> bool:  # type: ignore[type-arg]
+def _scan(
+    module: Module, block: list[ast.stmt], position: ast.AST, bindings: list[Binding], found: list[Binding]
+) -> bool:
     """Collect bindings above `position` in a block; True once one of them always holds."""
     index = next((i for i, item in enumerate(block) if item is position), len(block))
     for statement in reversed(block[:index]):

@@ -146,7 +146,7 @@ def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     """The condition under which the script asked for the CPU although a GPU is there; None if it never did."""
     statement = definition.statement
     if isinstance(statement, ast.If):
-        (first,) = [s for s in statement.body[-1:]]
+        first = statement.body[-1]
         chosen = first.value if isinstance(first, ast.Assign) else None
         test: ast.expr | None = statement.test
         other = statement.orelse[-1].value if isinstance(statement.orelse[-1], ast.Assign) else None
@@ -159,8 +159,9 @@ def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
         and test is None
     ):
         chosen = chosen.args[0]
-    if isinstance(chosen, ast.IfExp):
-        chosen, test, other = chosen.body, chosen.test, chosen.orelse
+    choice = chosen
+    if isinstance(choice, ast.IfExp):
+        chosen, test, other = choice.body, choice.test, choice.orelse
     if _is_cpu(chosen) and test is None:
         return "True"
     asked = _asked_by_name(module, chosen)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
-from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.scopes import Binding, Function, Module, Scope, Variable
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Place:
 
 _AFFECTS = {
     "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",
-    "reset_parameters", "register_buffer", "gradient_checkpointing_enable", "resize_token_embeddings", "add_param_group",
-    "share_memory", "compile", "add_module", "load_pretrained", "freeze",
+    "reset_parameters", "register_buffer", "gradient_checkpointing_enable", "resize_token_embeddings",
+    "add_param_group", "share_memory", "compile", "add_module", "load_pretrained", "freeze",
 }  # fmt: skip
 _READS = {
     "len",
@@ -151,8 +151,8 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
     )
     order = {id(statement): index for index, statement in enumerate(block)}
     built = [order[id(top)] for s in statements if (top := _top(module, s, block)) is not None]
-    used = [order[id(top)] for s in uses if (top := _top(module, s, block)) is not None and top not in ()]
-    first = min(used, default=None)  # type: ignore[type-var]
+    used = [order[id(top)] for s in uses if (top := _top(module, s, block)) is not None]
+    first = min(used, default=None)
     last = max(built, default=-1)
     if first is not None and last >= first:
         late = [i for i in built if i >= first]
@@ -171,7 +171,21 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
         if function is None:
             raise NoHome("nothing of the training loop is built in sight", body[0].lineno)
         last = _after_docstring(block)
+    last = _end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], block[first] if first is not None else None)
+
+
+def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: int, variables: set[Variable]) -> int:
+    """Lines that belong together stay together: go on to the next blank line or use of the objects."""
+    while last + 1 < limit:
+        here, following = block[last], block[last + 1]
+        simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.Expr)
+        if not simple or following.lineno != (here.end_lineno or here.lineno) + 1:
+            break
+        if any(module.variable(n) in variables for n in ast.walk(following) if isinstance(n, ast.Name | ast.Attribute)):
+            break
+        last += 1
+    return last
 
 
 def _after_docstring(block: list[ast.stmt]) -> int:
@@ -203,10 +217,14 @@ def _all_built(
 
 
 def _place_in_class(home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable]) -> Place:
-    methods = {module.scope(statement).function for statement in statements}
-    if len(methods) != 1 or None in methods:
-        raise NoHome("the trainer's objects are set in several methods", home.node.lineno)  # type: ignore[attr-defined]
-    (method,) = methods
+    methods = {function for s in statements if (function := module.scope(s).function) is not None}
+    if len(methods) > 1:
+        method = next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
+        statements = [_set_up_in(module, method, statement) for statement in statements]
+    elif methods:
+        (method,) = methods
+    else:
+        raise NoHome("the trainer's objects are not set by its methods", home.node.lineno)  # type: ignore[attr-defined]
     assert method is not None
     block = _common_block(module, method.body, statements)
     order = {id(statement): index for index, statement in enumerate(block)}
@@ -215,7 +233,25 @@ def _place_in_class(home: Scope, module: Module, statements: list[ast.stmt], var
         statement = block[index]
         if _affects(module, statement, variables) or _reads_loader(module, statement, variables):
             last = index
+    last = _end_of_paragraph(module, block, last, len(block), variables)
     return Place(module, block, block[last], None)
+
+
+def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt:
+    """The statement of `__init__` that runs a binding: itself, or the call of the method that holds it."""
+    method = module.scope(statement).function
+    if constructor is not None and method is constructor:
+        return statement
+    for node in ast.walk(constructor) if constructor is not None else ():
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and method is not None
+            and node.func.attr == method.name
+            and isinstance(node.func.value, ast.Name)
+        ):
+            return module.statement(node)
+    raise NoHome("the trainer's objects are set in methods that __init__ does not call", statement.lineno)
 
 
 def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:

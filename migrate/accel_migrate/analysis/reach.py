@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from accel_migrate.analysis.homes import NoHome
@@ -52,32 +53,44 @@ def find_reach(
     creation: Scope,
     by_class: Scope | None,
     needs: list[tuple[Module, ast.AST]],
+    wishes: list[tuple[Module, ast.AST]],
     guarded: bool,
     keep_device: bool = False,
 ) -> Reach:
-    """Hand the Accelerator down from where it is made to all that need it."""
+    """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
     reach = Reach(creation, by_class, {}, everywhere)
-    pending = list(needs)
+    for module, node in needs:
+        reach = _extended(roles, graph, reach, module, node, keep_device)
+    for module, node in wishes:
+        with suppress(NoHome):
+            reach = _extended(roles, graph, reach, module, node, keep_device)
+    return reach
+
+
+def _extended(roles: Roles, graph: CallGraph, reach: Reach, module: Module, node: ast.AST, keep_device: bool) -> Reach:
+    """The reach with one more place, and with all callers on the way to it."""
+    parameters = dict(reach.parameters)
+    extended = Reach(reach.creation, reach.by_class, parameters, reach.everywhere)
+    pending = [(module, node)]
     while pending:
         module, node = pending.pop()
         function = module.scope(node).function
         device = _device_parameter(roles, module, function) if function is not None and not keep_device else None
-        if reach.spelled(module, node) is not None and (device is None or function in reach.parameters or by_class):
+        in_sight = extended.spelled(module, node) is not None
+        if in_sight and (device is None or function in parameters or extended.by_class is not None):
+            continue
+        if function is extended.creation.node:
             continue
         if function is None:
             raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1))
-        if device is None and reach.spelled(module, node) is not None:
-            continue
-        if function is creation.node:
-            continue
         sites = graph.sites.get(function, [])
         if not sites:
             raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno)
         _check_references(roles, module, function, sites)
-        reach.parameters[function] = NewParameter(module, function, device)
-        pending += [(caller, call) for caller, call in sites]
-    return reach
+        parameters[function] = NewParameter(module, function, device)
+        pending += sites
+    return extended
 
 
 def _device_parameter(roles: Roles, module: Module, function: Function) -> str | None:
@@ -104,7 +117,7 @@ def _check_references(roles: Roles, module: Module, function: Function, sites: l
                 target = roles.project.definition(other, node)
                 if target is not None and target.node is function:
                     raise NoHome(f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno)
-    for caller, call in sites:
+    for _, call in sites:
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             raise NoHome(f"{function.name}() is called with unpacked arguments", call.lineno)
 

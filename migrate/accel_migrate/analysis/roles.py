@@ -1,4 +1,4 @@
-"""What each variable of a project is to training: found by what it is built from, what it is passed as, and how it is used."""
+"""What each variable is to training: found by what it is built from, what it is passed as, and how it is used."""
 
 from __future__ import annotations
 
@@ -264,8 +264,8 @@ class Roles:
             return self._call(module, node, depth + 1)
         if isinstance(node, ast.Attribute):
             variable = module.variable(node)
-            if variable in self.known:
-                return self.known[variable]  # type: ignore[index]
+            if variable is not None and variable in self.known:
+                return self.known[variable]
             base = self._evaluate(module, node.value, depth + 1)
             if base.role & Role.MODEL and node.attr == "module":
                 return base
@@ -453,7 +453,7 @@ class Roles:
         ):
             return last[:1].isupper()
         if re.search(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Ranger|RAdam|AdamW)\w*$", last):
-            text = [a for a in (*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"])]
+            text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
             return bool(text) and "param" in ast.unparse(text[0])
         return False
 

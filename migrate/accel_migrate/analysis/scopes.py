@@ -114,8 +114,7 @@ class Module:
         """The scope in which a node is evaluated."""
         while node not in self.scope_of:
             node = self.parents[node]
-        found = self.scope_of[node]
-        return found
+        return self.scope_of[node]
 
     def statement(self, node: ast.AST) -> ast.stmt:
         while not isinstance(node, ast.stmt):
@@ -210,7 +209,7 @@ class Module:
         if handler is not None:
             handler(node, scope, statement)
         inner = scope
-        if isinstance(node, _NEW_SCOPE) or isinstance(node, _COMPREHENSION):
+        if isinstance(node, (*_NEW_SCOPE, *_COMPREHENSION)):
             inner = Scope(node, scope, self)
             self._open(node, inner, scope, statement)
             return
@@ -257,10 +256,10 @@ class Module:
                     self._visit(condition, generator, inner, statement)
                     self.scope_of[condition] = inner
             for part in ("elt", "key", "value"):
-                child = getattr(node, part, None)
-                if child is not None:
-                    self._visit(child, node, inner, statement)
-                    self.scope_of[child] = inner
+                made = getattr(node, part, None)
+                if made is not None:
+                    self._visit(made, node, inner, statement)
+                    self.scope_of[made] = inner
 
     def _parameters(self, arguments: ast.arguments, scope: Scope, statement: ast.stmt) -> None:
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

@@ -1,10 +1,10 @@
-"""The facts that rules read: each training of a project, with everything decided that more than one rule must agree on."""
+"""The facts that rules read: each training of a project, and all that more than one rule must agree on."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
@@ -12,10 +12,10 @@ from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.project import Project
-from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
 from accel_migrate.analysis.reach import NAME, Reach, find_reach
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    makes_accelerator: bool = True  # another training in the same scope may have made it
 
     def accelerator(self, module: Module, node: ast.AST) -> str | None:
         """How to write the Accelerator at a node."""
@@ -82,7 +83,18 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
             trainings.append(_Reader(roles, graph, group, loops, index, keep_device).training())
         except NoHome as trouble:
             refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
-    return Script(project, roles, graph, tuple(trainings), tuple(refusals), tuple(backwards))
+    return Script(project, roles, graph, _made_once(trainings), tuple(refusals), tuple(backwards))
+
+
+def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
+    """Trainings in one scope share the Accelerator that the first of them makes."""
+    made: dict[Scope, Training] = {}
+    for training in sorted(trainings, key=lambda t: t.start.statement.lineno):
+        made.setdefault(training.creation, training)
+    return tuple(
+        training if made[training.creation] is training else replace(training, makes_accelerator=False)
+        for training in trainings
+    )
 
 
 def trouble_module(trouble: NoHome, first: Backward) -> Module:
@@ -216,7 +228,9 @@ class _Reader:
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
         needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
-        reach = find_reach(self.roles, self.graph, creation, by_class, needs, guarded, self.keep_device)
+        reach = find_reach(
+            self.roles, self.graph, creation, by_class, needs, self._wishes(evaluations), guarded, self.keep_device
+        )
         self._check_names(modules, reach)
         start = find_start(self.roles, self.graph, creation, place, device, kept, uses)
         prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
@@ -382,12 +396,21 @@ class _Reader:
             for parent in creation.module.ancestors(statement)
         )
 
+    def _wishes(self, evaluations: list[Gather | Whole]) -> list[tuple[Module, ast.AST]]:
+        """Evaluation functions that print: once is enough."""
+        return [
+            (e.loop.module, e.loop.statement)
+            for e in evaluations
+            if e.loop.function is not None
+            and any(isinstance(n, ast.Name) and n.id == "print" for n in ast.walk(e.loop.function))
+        ]
+
     # ---- moves
 
     def _moves(
         self, modules: tuple[Module, ...], aliases: frozenset[Variable], loaders: list[Variable]
     ) -> tuple[list[Move], list[Move]]:
-        batches = Batches(self.roles, dict(self.graph.sites))
+        batches = Batches(self.roles, self.graph)
         shared = {link for loader in loaders for link in chain(self.roles, self.graph, loader)}
         dropped: list[Move] = []
         kept: list[Move] = []

@@ -1,4 +1,4 @@
-"""Where the Accelerator is made: before the first statement that uses it, with what its arguments need already there."""
+"""Where the Accelerator is made: before the first statement that uses it, and after what its arguments need."""
 
 from __future__ import annotations
 

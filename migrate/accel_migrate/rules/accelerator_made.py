@@ -17,7 +17,7 @@ CODE = "AM101"
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     start = training.start
-    if start.module is not module:
+    if start.module is not module or not training.makes_accelerator:
         return
     edits: list[Edit] = [_import(module, context.settings.target)]
     made = accelerator_statement(context)
@@ -43,9 +43,9 @@ def _import(module: Module, target: str) -> Edit:
     line = f"from {target} import Accelerator"
     outside = [s for s in imports if not _is_future(s)]
     packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]
-    anchor = (packages or outside or imports or [None])[-1]
-    if anchor is None:
+    if not imports:
         return Insert(_first_statement(module), (line,), "before", blank_after=True)
+    anchor = (packages or outside or imports)[-1]
     first, last = outside[0] if outside else anchor, anchor
     between = module.source.text[module.source.start(first) : module.source.start(last)]
     grouped = "\n\n" in between.replace("\r\n", "\n").replace(" ", "") or _is_future(anchor)
@@ -72,8 +72,8 @@ RULE = Rule(
     code=CODE,
     name="accelerator_made",
     summary="import and make the Accelerator where the script chose its device",
-    why="The Accelerator knows how the script was launched and gives each process its own device, so a device that is "
-    "chosen by hand puts every process on the same one. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`.",
+    why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
+    "by hand puts every process on the same. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`.",
     example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     example_after="accelerator = Accelerator()",
     find=find,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.reach import NAME, NewParameter
 from accel_migrate.analysis.roles import arguments_of
 from accel_migrate.analysis.scopes import Function, Module
@@ -102,9 +103,7 @@ def _call(context: Context, caller: Module, call: ast.Call, function: Function, 
     return [Replace(end, end, f", {NAME}={spelled}")]
 
 
-def _target(parameter: NewParameter):  # type: ignore[no-untyped-def]
-    from accel_migrate.analysis.project import Definition
-
+def _target(parameter: NewParameter) -> Definition:
     return Definition(parameter.module, parameter.function)
 
 
@@ -112,8 +111,8 @@ RULE = Rule(
     code=CODE,
     name="accelerator_parameter",
     summary="hand the Accelerator to the functions that need it",
-    why="A training function that was given the device is given the Accelerator instead, in its definition and in every call; "
-    "the device is one of its attributes.",
+    why="A training function that was given the device is given the Accelerator instead, in its definition and in "
+    "every call; the device is one of its attributes.",
     example_before="def train(model, device, loader, optimizer): ...",
     example_after="def train(model, accelerator, loader, optimizer): ...",
     find=find,

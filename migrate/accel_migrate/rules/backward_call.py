@@ -45,8 +45,8 @@ RULE = Rule(
     code=CODE,
     name="backward_call",
     summary="`loss.backward()` becomes `accelerator.backward(loss)`",
-    why="The Accelerator scales the loss under fp16, averages gradients over processes, and hands over to engines that run "
-    "the backward pass themselves. Keyword arguments are passed on.",
+    why="The Accelerator scales the loss under fp16, averages gradients over processes, and hands over to engines that "
+    "run the backward pass themselves. Keyword arguments are passed on.",
     example_before="loss.backward(retain_graph=True)",
     example_after="accelerator.backward(loss, retain_graph=True)",
     find=find,

@@ -87,7 +87,7 @@ def _reduced(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
 
 
 def _is_identity(node: ast.ListComp | ast.GeneratorExp | ast.DictComp, dropped: dict[ast.Call, ast.expr]) -> bool:
-    """`{k: v.to(device) for k, v in batch.items()}`, also with `if isinstance(v, Tensor) else v`; no filter, no change."""
+    """`{k: v.to(device) for k, v in batch.items()}`, also with `... if is_tensor(v) else v`; without a filter."""
     if len(node.generators) != 1 or node.generators[0].ifs or node.generators[0].is_async:
         return False
     generator = node.generators[0]
@@ -125,8 +125,8 @@ RULE = Rule(
     code=CODE,
     name="device_move",
     summary="drop moves of batches and prepared models",
-    why="A prepared loader hands out batches that are on this process's device, and `prepare` places the model. A dtype in "
-    "`.to(device, dtype)` stays. Tensors that the loop makes itself keep their move.",
+    why="A prepared loader hands out batches that are on this process's device, and `prepare` places the model. A type "
+    "in `.to(device, dtype)` stays. Tensors that the loop makes itself keep their move.",
     example_before="inputs, targets = inputs.to(device), targets.to(device)",
     example_after="",
     find=find,

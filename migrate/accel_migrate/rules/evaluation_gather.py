@@ -31,8 +31,8 @@ RULE = Rule(
     code=CODE,
     name="evaluation_gather",
     summary="gather outputs and targets after the forward of an evaluation",
-    why="On N processes each sees a part of the data, filled up so that all get the same number of batches. Gathering drops "
-    "what was filled up; counts and summed losses below it stay as they were and are the original's.",
+    why="On N processes each sees a part of the data, filled up so that all get the same number of batches. Gathering "
+    "drops what was filled up; counts and summed losses below it stay as they were and are the original's.",
     example_before="outputs = model(inputs)\ncorrect += (outputs.argmax(1) == targets).sum().item()",
     example_after="outputs = model(inputs)\noutputs, targets = accelerator.gather_for_metrics((outputs, targets))\n"
     "correct += (outputs.argmax(1) == targets).sum().item()",

@@ -19,7 +19,8 @@ RULE = Rule(
     code=CODE,
     name="loop_left",
     summary="a training loop is left as it was",
-    why="A loop is migrated whole or not at all: half a migration is worse than none. The note says what stood in the way.",
+    why="A loop is migrated whole or not at all: half a migration is worse than none. "
+    "The note says what stood in the way.",
     example_before="loss.backward()  # no optimizer in sight",
     example_after="loss.backward()  # no optimizer in sight",
     find=find,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.plan import Change, Edit
 from accel_migrate.rule import Context, Rule
@@ -34,8 +35,6 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _is_model(context: Context, node: ast.expr) -> bool:
-    from accel_migrate.analysis.roles import Role
-
     return bool(context.script.roles.role(context.module, node) & Role.MODEL)
 
 
@@ -43,8 +42,8 @@ RULE = Rule(
     code=CODE,
     name="model_saved",
     summary="save through the Accelerator",
-    why="Every process runs the script, and only one may write a file. `get_state_dict` is called by all, because under FSDP "
-    "and ZeRO the weights are collected from all; its keys have no `module.` in front.",
+    why="Every process runs the script, and only one may write a file. `get_state_dict` is called by all: under "
+    "FSDP and ZeRO the weights are collected from all; its keys have no `module.` in front.",
     example_before='torch.save(model.state_dict(), "model.pt")',
     example_after='accelerator.save(accelerator.get_state_dict(model), "model.pt")',
     find=find,

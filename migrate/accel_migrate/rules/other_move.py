@@ -1,4 +1,4 @@
-"""AM202: what nobody else moves (helper models, tensors made in the loop) keeps its move, to the Accelerator's device."""
+"""AM202: what nobody else moves (helper models, tensors made in the loop) still is moved, to the right device."""
 
 from __future__ import annotations
 

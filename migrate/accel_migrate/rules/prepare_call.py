@@ -21,7 +21,9 @@ def find(context: Context) -> Iterator[Change]:
     spelled = training.accelerator(module, place.after)
     names = [built.text for built in training.prepared]
     text = _call(names, f"{spelled}.prepare", _width(context), _indent(context))
-    statements = (accelerator_statement(context), text) if training.start.at_prepare else (text,)
+    statements = (
+        (accelerator_statement(context), text) if training.start.at_prepare and training.makes_accelerator else (text,)
+    )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
     yield change(CODE, place.after, f"prepares {', '.join(names)}", [edit], loop=training.index)
@@ -49,8 +51,8 @@ RULE = Rule(
     code=CODE,
     name="prepare_call",
     summary="hand models, optimizers, per-batch schedulers and loaders to one `prepare` call",
-    why="`prepare` shares the batches out among processes, averages gradients and places everything on the device. It comes "
-    "after all that builds or changes the objects (weights loaded, layers frozen, copies made) and before the first loop. "
+    why="`prepare` shares the batches out among processes, averages gradients and places everything on the device. It "
+    "comes after all that builds or changes the objects (weights loaded, layers frozen) and before the first loop. "
     "A scheduler that steps once per epoch, or with a metric, stays out: it counts epochs, not batches.",
     example_before="optimizer = SGD(model.parameters(), lr=0.1)",
     example_after="optimizer = SGD(model.parameters(), lr=0.1)\n"
