@@ -74,7 +74,7 @@ def shard_order(order: Tensor | range, sharding: Sharding) -> Iterator[tuple[lis
 def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
     """How many batches one process gets out of `batches`, the last of which holds `tail` samples."""
     if sharding.split:
-        reached = sharding.even or tail > sharding.rank * sharding.part
+        reached = sharding.even or not batches or tail > sharding.rank * sharding.part
         return batches if reached else batches - 1
     rounds, left = divmod(batches, sharding.size)
     if not left or sharding.drop_last:

@@ -12,6 +12,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
+from accel_runtime.handlers import AutocastKwargs
 from accel_runtime.optimizer import PreparedOptimizer
 
 
@@ -24,7 +25,7 @@ class Precision(ABC):
     backward: Callable[..., None] = staticmethod(Tensor.backward)
 
     @abstractmethod
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self, settings: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
         """The region in which operations run in this precision."""
 
     def wrap_forward(self, model: Module) -> None:  # noqa: B027 full precision adds nothing

@@ -14,7 +14,7 @@ from accel_runtime.handlers import AutocastKwargs
 from accel_runtime.precision import Precision
 from accel_runtime.tree import Leaf, Tree, map_leaves
 
-Region = Callable[[], torch.autocast]
+Region = Callable[..., torch.autocast]
 
 
 class Autocast(Precision):
@@ -26,8 +26,8 @@ class Autocast(Precision):
         # A partial and not a method: it is entered at every forward pass.
         self.region: Region = functools.partial(torch.autocast, device_type, self.dtype, **vars(autocast))
 
-    def autocast(self) -> torch.autocast:
-        return self.region()
+    def autocast(self, settings: AutocastKwargs | None = None) -> torch.autocast:
+        return self.region() if settings is None else self.region(**vars(settings))
 
     def wrap_forward(self, model: Module) -> None:
         wrap_forward(model, self.region)

@@ -51,6 +51,9 @@ class Strategy(ABC):
         """The whole state on every process, with the keys of the model that the user wrote."""
         return self.unwrap(model).state_dict()
 
+    def sync_next_backward(self, model: Module) -> None:  # noqa: B027 as above
+        """Makes the next backward exchange gradients though the forward ran under `no_sync`."""
+
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         """A region in which processes may run out of data at different times."""
         return nullcontext()
@@ -66,4 +69,5 @@ class Strategy(ABC):
 
 def bare(model: Module) -> Module:
     """The model inside a compiled one."""
-    return getattr(model, "_orig_mod", model)
+    inner = model.__dict__.get("_modules", {}).get("_orig_mod")
+    return model if inner is None else inner

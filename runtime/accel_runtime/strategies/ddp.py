@@ -41,10 +41,11 @@ class Ddp(Strategy):
         return Bundle(models, bundle.optimizers, bundle.loaders)
 
     def unwrap(self, model: Module) -> Module:
-        return bare(model.module if isinstance(model, DistributedDataParallel) else model)
+        model = bare(model)
+        return bare(model.module) if isinstance(model, DistributedDataParallel) else model
 
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
-        for model in models:
+        for model in map(bare, models):
             if not isinstance(model, DistributedDataParallel):
                 if _trains(model):
                     raise UsageError(
@@ -54,8 +55,15 @@ class Ddp(Strategy):
                 continue
             model.require_backward_grad_sync = not deferred
 
+    def sync_next_backward(self, model: Module) -> None:
+        wrapped = bare(model)
+        if isinstance(wrapped, DistributedDataParallel):
+            wrapped.require_backward_grad_sync = True
+            # The reducer arms itself in forward, which has already run; every parameter counts as used.
+            wrapped.reducer.prepare_for_backward([])
+
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
-        return Join([model for model in models if isinstance(model, DistributedDataParallel)])
+        return Join([one for one in map(bare, models) if isinstance(one, DistributedDataParallel)])
 
     def _wrap(self, model: Module, evaluation: bool) -> Module:
         if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
