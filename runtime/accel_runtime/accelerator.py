@@ -109,7 +109,7 @@ class Accelerator(Processes):
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
         # Looked up once: it is called at every step.
-        self._run_backward = self._session.precision.backward
+        self._run_backward = self._session.strategy.backward(self._session.precision.backward)
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
@@ -215,7 +215,7 @@ class Accelerator(Processes):
     def free_memory(self, *objects: Any) -> list[None]:
         """Forgets what was prepared; assign the result to the objects' names, and their memory can go."""
         self._prepared.forget()
-        self._accumulation.clear()
+        self._accumulation.blocks.clear()
         return release_memory(*objects)
 
     clear = free_memory
@@ -229,7 +229,7 @@ class Accelerator(Processes):
 
     def accumulate(self, *models: Module) -> Block:
         """One micro-step: optimizers and schedulers inside it step only when the window is complete."""
-        return self._accumulation.block(models)
+        return self._accumulation.blocks[models]
 
     def no_sync(self, model: Module) -> AbstractContextManager[None]:
         """A region whose gradients stay on this process."""
@@ -265,7 +265,8 @@ class Accelerator(Processes):
 
     def clip_grad_norm_(self, parameters: Parameters, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scales the gradients down to a norm; returns the norm they had."""
-        self.unscale_gradients()
+        if self._session.precision.scales:
+            self.unscale_gradients()
         return self._session.strategy.clip_norm(parameters, max_norm, norm_type)
 
     def clip_grad_value_(self, parameters: Parameters, clip_value: float) -> None:

@@ -20,6 +20,7 @@ class Precision(ABC):
     """One way to compute."""
 
     name: str
+    scales = False  # whether gradients are larger than they are until `unscale`
 
     # How a loss goes backward. Called at every step, so variants that add nothing name torch's own method.
     backward: Callable[..., None] = staticmethod(Tensor.backward)

@@ -15,6 +15,7 @@ from accel_runtime.precision import Precision
 from accel_runtime.tree import Leaf, Tree, map_leaves
 
 Region = Callable[..., torch.autocast]
+NARROW = (torch.bfloat16, torch.float16)
 
 
 class Autocast(Precision):
@@ -57,6 +58,8 @@ class AutocastForward(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with self._region():
             outputs = super().forward(*args, **kwargs)
+        if outputs.__class__ is Tensor:  # the common case, without a call
+            return outputs.float() if outputs.dtype in NARROW else outputs
         return full_precision(outputs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -66,15 +69,11 @@ class AutocastForward(Module):
 
 def full_precision(outputs: Tree) -> Tree:
     """Half-precision tensors as float32; losses and metrics are then computed as people expect."""
-    if outputs.__class__ is Tensor:
-        return _widened(outputs)
     return map_leaves(_widened, outputs)
 
 
 def _widened(leaf: Leaf) -> Leaf:
-    if leaf.__class__ is Tensor or isinstance(leaf, Tensor):
-        return leaf.float() if leaf.dtype is torch.bfloat16 or leaf.dtype is torch.float16 else leaf
-    return leaf
+    return leaf.float() if isinstance(leaf, Tensor) and leaf.dtype in NARROW else leaf
 
 
 @functools.cache
