@@ -7,10 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
+    from accel_runtime.accumulation import GradientAccumulationPlugin as GradientAccumulationPlugin
+    from accel_runtime.configuration import DataLoaderConfiguration as DataLoaderConfiguration
+    from accel_runtime.configuration import ProjectConfiguration as ProjectConfiguration
+    from accel_runtime.data.skipping import skip_first_batches as skip_first_batches
+    from accel_runtime.handlers import AutocastKwargs as AutocastKwargs
+    from accel_runtime.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
+    from accel_runtime.handlers import GradScalerKwargs as GradScalerKwargs
+    from accel_runtime.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
+    from accel_runtime.local_sgd import LocalSGD as LocalSGD
+    from accel_runtime.memory import find_executable_batch_size as find_executable_batch_size
+    from accel_runtime.processes import DistributedType as DistributedType
+    from accel_runtime.profiling import ProfileKwargs as ProfileKwargs
+    from accel_runtime.seeding import set_seed as set_seed
+    from accel_runtime.state import PartialState as PartialState
 
 # Imported at first use, so that the command line answers without torch.
 _PLACES = {
-    "Accelerator": "accel_runtime.accelerator",
+    "Accelerator": "accelerator",
+    "AutocastKwargs": "handlers",
+    "DataLoaderConfiguration": "configuration",
+    "DistributedDataParallelKwargs": "handlers",
+    "DistributedType": "processes",
+    "GradScalerKwargs": "handlers",
+    "GradientAccumulationPlugin": "accumulation",
+    "InitProcessGroupKwargs": "handlers",
+    "LocalSGD": "local_sgd",
+    "PartialState": "state",
+    "ProfileKwargs": "profiling",
+    "ProjectConfiguration": "configuration",
+    "find_executable_batch_size": "memory",
+    "set_seed": "seeding",
+    "skip_first_batches": "data.skipping",
 }
 
 __all__ = sorted(_PLACES)
@@ -19,7 +47,7 @@ __all__ = sorted(_PLACES)
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

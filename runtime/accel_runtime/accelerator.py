@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,25 +18,33 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
-from accel_runtime.bundle import Prepared
-from accel_runtime.collectives import Reduction
+from accel_runtime.arguments import refuse_unsupported
+from accel_runtime.bundle import Choices, Prepared
+from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
+from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError
-from accel_runtime.handlers import Handler, check_handlers
+from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
+from accel_runtime.memory import release_memory
 from accel_runtime.metrics import gather_samples
 from accel_runtime.optimizer import PreparedOptimizer
-from accel_runtime.options import options_from
+from accel_runtime.options import Options, options_from
+from accel_runtime.precision.autocast import unwrap_forward
+from accel_runtime.processes import Processes
+from accel_runtime.profiling import ProfileKwargs, profiled
+from accel_runtime.registry import Hook, Registry, Removable
 from accel_runtime.resolve import session_from
 from accel_runtime.saving import save_atomically
 from accel_runtime.scheduler import PreparedScheduler
+from accel_runtime.tracking import Choice, GeneralTracker, Trackers
 from accel_runtime.tree import Tree, place
+from accel_runtime.weights import save_weights
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Parameters = Iterable[Tensor] | Tensor
 
 
-class Accelerator:
+class Accelerator(Processes):
     """Runs one training script on one process or on many.
 
     >>> accelerator = Accelerator(cpu=True)
@@ -56,83 +63,103 @@ class Accelerator:
         mixed_precision: str | None = None,
         gradient_accumulation_steps: int | None = None,
         cpu: bool | None = None,
-        *,
+        dataloader_config: DataLoaderConfiguration | None = None,
+        log_with: Choice | Iterable[Choice] | None = None,
+        project_dir: str | Path | None = None,
+        project_config: ProjectConfiguration | None = None,
         gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
         step_scheduler_with_optimizer: bool = True,
         kwargs_handlers: Iterable[Handler] | None = None,
+        dynamo_backend: str | None = None,
+        dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
+        **unsupported: Any,
     ) -> None:
+        refuse_unsupported(unsupported)
+        self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         options = options_from(
             os.environ,
             {
-                "split_batches": split_batches,
+                "split_batches": _one_of("split_batches", split_batches, self.dataloader_config.split_batches),
                 "mixed_precision": mixed_precision,
                 "gradient_accumulation_steps": gradient_accumulation_steps,
-                "cpu": cpu,
+                "cpu": cpu or None,
+                "dynamo_backend": dynamo_backend,
             },
         )
-        if gradient_accumulation_plugin is not None and gradient_accumulation_steps not in (None, 1):
-            raise ConfigError("pass gradient_accumulation_steps or gradient_accumulation_plugin, not both")
-        plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(options.gradient_accumulation_steps)
-        self._session = session_from(options, check_handlers(kwargs_handlers or ()))
-        self._device_placement = device_placement
+        self._handlers = check_handlers(kwargs_handlers or ())
+        self._session = session_from(options, self._handlers)
+        super().__init__(self._session.world, self._session.device, self._session.collectives)
+        self.device_placement = device_placement
         self._iterations = Iterations()
-        strategy = self._session.strategy
         self._accumulation = Accumulation(
-            plugin, self._iterations, strategy.defer if strategy.exchanges_gradients else None
+            _accumulation_plugin(options, gradient_accumulation_steps, gradient_accumulation_plugin),
+            self._iterations,
+            self._session.strategy.defer if self._session.strategy.exchanges_gradients else None,
         )
         self._prepared = Prepared(
             self._session,
             self._accumulation,
-            LoaderSettings(
-                self._session.collectives, self._iterations, split=options.split_batches, place=self._placement()
-            ),
-            autocast_forward=autocast_forward,
-            step_scheduler_with_optimizer=step_scheduler_with_optimizer,
+            self._loader_settings(options),
+            Choices(autocast_forward, step_scheduler_with_optimizer, _dynamo(options, dynamo_plugin)),
         )
-        # Looked up once: this is called at every step.
-        self._run_backward = self._session.precision.backward
+        self.project_configuration = project_config or ProjectConfiguration()
+        if project_dir is not None and self.project_dir is None:
+            self.project_configuration.set_directories(project_dir)
+        self._trackers = Trackers(log_with, active=self.is_main_process)
+        self._registry = Registry()
+        # Looked up once: it is called at every step.
+        self._run_backward = self._session.strategy.backward(self._session.precision.backward)
 
-    def _placement(self) -> Callable[[Tree], Tree] | None:
-        if self.device.type == "cpu" or not self._device_placement:
-            return None
-        return functools.partial(place, device=self.device)
+    def _loader_settings(self, options: Options) -> LoaderSettings:
+        config = self.dataloader_config
+        moves = self.device_placement and self.device.type != "cpu"
+        return LoaderSettings(
+            collectives=self._session.collectives,
+            iterations=self._iterations,
+            split=options.split_batches,
+            even=config.even_batches,
+            dispatch=config.dispatch_batches,
+            seedable=config.use_seedable_sampler,
+            seed=config.data_seed,
+            place=functools.partial(place, device=self.device, non_blocking=config.non_blocking) if moves else None,
+        )
 
-    @property
-    def device(self) -> torch.device:
-        return self._session.device
-
-    @property
-    def num_processes(self) -> int:
-        return self._session.world.size
-
-    @property
-    def process_index(self) -> int:
-        return self._session.world.rank
-
-    @property
-    def local_process_index(self) -> int:
-        return self._session.world.local_rank
-
-    @property
-    def is_main_process(self) -> bool:
-        return self._session.world.is_main
-
-    @property
-    def is_local_main_process(self) -> bool:
-        return self._session.world.is_local_main
-
-    @property
-    def is_last_process(self) -> bool:
-        return self._session.world.is_last
-
-    @property
-    def use_distributed(self) -> bool:
-        return self.num_processes > 1
+    # What this run is
 
     @property
     def mixed_precision(self) -> str:
         return self._session.precision.name
+
+    @property
+    def native_amp(self) -> bool:
+        return self.mixed_precision in ("fp16", "bf16")
+
+    @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """The loss scaler of fp16."""
+        return getattr(self._session.precision, "scaler", None)
+
+    @property
+    def split_batches(self) -> bool:
+        return self._session.options.split_batches
+
+    @property
+    def project_dir(self) -> str | Path | None:
+        return self.project_configuration.project_dir
+
+    @property
+    def logging_dir(self) -> str | Path | None:
+        return self.project_configuration.logging_dir
+
+    @property
+    def state(self) -> Accelerator:
+        """Scripts ask `accelerator.state` for the processes and the precision; both are known here."""
+        return self
+
+    @property
+    def gradient_state(self) -> Accumulation:
+        return self._accumulation
 
     @property
     def sync_gradients(self) -> bool:
@@ -156,28 +183,44 @@ class Accelerator:
         """Whether the latest step of any prepared optimizer was left out because of an overflow."""
         return any(optimizer.step_was_skipped for optimizer in self._prepared.optimizers)
 
+    # Preparing
+
     def prepare(self, *objects: Any, device_placement: list[bool] | None = None) -> Any:
         """Models, optimizers, loaders and schedulers made ready for this run, in the order given."""
-        placed = device_placement or [self._device_placement] * len(objects)
-        prepared = self._prepared.prepare(objects, placed)
+        prepared = self._prepared.prepare(objects, device_placement or [self.device_placement] * len(objects))
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def prepare_model(
         self, model: Module, device_placement: bool | None = None, evaluation_mode: bool = False
     ) -> Module:
         """One model; in `evaluation_mode` its gradients are never exchanged."""
-        placed = self._device_placement if device_placement is None else device_placement
+        placed = self.device_placement if device_placement is None else device_placement
         (prepared,) = self._prepared.prepare([model], [placed], evaluation_mode)
         return prepared  # type: ignore[no-any-return]
 
-    def prepare_data_loader(self, data_loader: DataLoader[Any]) -> DataLoader[Any]:
-        return self.prepare(data_loader)  # type: ignore[no-any-return]
+    def prepare_data_loader(self, data_loader: DataLoader[Any], device_placement: bool | None = None) -> Any:
+        placed = self.device_placement if device_placement is None else device_placement
+        return self.prepare(data_loader, device_placement=[placed])
 
-    def prepare_optimizer(self, optimizer: Optimizer) -> PreparedOptimizer:
+    def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> PreparedOptimizer:
         return self.prepare(optimizer)  # type: ignore[no-any-return]
 
     def prepare_scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
         return self.prepare(scheduler)  # type: ignore[no-any-return]
+
+    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
+        """The loader without its first batches, for one epoch that goes on where another stopped."""
+        return skip_first_batches(dataloader, num_batches)
+
+    def free_memory(self, *objects: Any) -> list[None]:
+        """Forgets what was prepared; assign the result to the objects' names, and their memory can go."""
+        self._prepared.forget()
+        self._accumulation.blocks.clear()
+        return release_memory(*objects)
+
+    clear = free_memory
+
+    # Training
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Gradients of the loss, weighed by its share in the accumulation window."""
@@ -186,64 +229,169 @@ class Accelerator:
 
     def accumulate(self, *models: Module) -> Block:
         """One micro-step: optimizers and schedulers inside it step only when the window is complete."""
-        return self._accumulation.block(models or tuple(self._prepared.models))
+        return self._accumulation.blocks[models]
 
     def no_sync(self, model: Module) -> AbstractContextManager[None]:
         """A region whose gradients stay on this process."""
         return self._session.strategy.no_sync(model)
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def trigger_sync_in_backward(self, model: Module) -> Iterator[None]:
+        """The next backward exchanges gradients, though its forward ran under `no_sync`."""
+        self._session.strategy.sync_next_backward(model)
+        yield
+
+    @contextmanager
+    def join_uneven_inputs(self, joinables: list[Any], even_batches: bool | None = None) -> Iterator[None]:
+        """A region in which processes may run out of batches at different times."""
+        before = [(loader, loader.source) for loader in self._prepared.loaders]
+        if even_batches is not None:
+            for loader, _ in before:
+                loader.__dict__["source"] = loader.with_even_batches(even_batches)
+        try:
+            with self._session.strategy.join([one for one in joinables if isinstance(one, Module)]):
+                yield
+        finally:
+            for loader, source in before:
+                loader.__dict__["source"] = source
+
+    def autocast(self, autocast_handler: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
         """The region in which operations run in this run's precision."""
-        return self._session.precision.autocast()
+        return self._session.precision.autocast(autocast_handler)
 
     def unscale_gradients(self, optimizer: PreparedOptimizer | None = None) -> None:
+        """Brings fp16 gradients to their true size before the step does."""
         self._session.precision.unscale((optimizer,) if optimizer else tuple(self._prepared.optimizers))
 
-    def clip_grad_norm_(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    def clip_grad_norm_(self, parameters: Parameters, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scales the gradients down to a norm; returns the norm they had."""
-        self._session.precision.unscale(tuple(self._prepared.optimizers))
+        if self._session.precision.scales:
+            self.unscale_gradients()
         return self._session.strategy.clip_norm(parameters, max_norm, norm_type)
 
-    def clip_grad_value_(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
-        self._session.precision.unscale(tuple(self._prepared.optimizers))
+    def clip_grad_value_(self, parameters: Parameters, clip_value: float) -> None:
+        """Cuts every gradient off at a value."""
+        self.unscale_gradients()
         self._session.strategy.clip_value(parameters, clip_value)
-
-    def gather(self, tensor: Tree) -> Tree:
-        """The tensors of all processes, joined in their first dimension."""
-        return self._session.collectives.gather(tensor)
 
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""
         return gather_samples(input_data, self._session.collectives, self._iterations.current, use_gather_object)
 
-    def reduce(self, tensor: Tree, reduction: Reduction = "sum", scale: float = 1.0) -> Tree:
-        return self._session.collectives.reduce(tensor, reduction, scale)
+    @contextmanager
+    def profile(self, profile_handler: ProfileKwargs | None = None) -> Iterator[torch.profiler.profile]:
+        """Torch's profiler over the body; with an `output_trace_dir`, one trace for each process."""
+        settings = profile_handler or pick(self._handlers, ProfileKwargs, ProfileKwargs())
+        with profiled(settings, self.process_index) as profiler:
+            yield profiler
 
-    def pad_across_processes(self, tensor: Tree, dim: int = 0, pad_index: float = 0, pad_first: bool = False) -> Tree:
-        return self._session.collectives.pad(tensor, dim, pad_index, pad_first)
+    # Models and files
 
-    def wait_for_everyone(self) -> None:
-        self._session.collectives.barrier()
+    def unwrap_model(self, model: Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True) -> Module:
+        """The model that the user wrote; without the `fp32_wrapper` its forward no longer runs in this precision."""
+        inner = self._session.strategy.unwrap(model)
+        if not keep_fp32_wrapper:
+            unwrap_forward(inner)
+        return inner
 
-    def unwrap_model(self, model: Module) -> Module:
-        """The model that the user wrote."""
-        return self._session.strategy.unwrap(model)
-
-    def get_state_dict(self, model: Module) -> dict[str, Any]:
+    def get_state_dict(self, model: Module, unwrap: bool = True) -> dict[str, Any]:
         """The model's whole state on every process, with the keys of the model that the user wrote."""
-        return self._session.strategy.state_dict(model)
+        return self._session.strategy.state_dict(model) if unwrap else model.state_dict()
 
-    def save(self, obj: Any, f: str | os.PathLike[str]) -> None:
+    def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
-        if self.is_main_process:
+        if not self._saves:
+            return
+        if safe_serialization:
+            from safetensors.torch import save_file
+
+            save_file(obj, f)
+        else:
             save_atomically(obj, Path(f))
 
-    def print(self, *values: Any, **kwargs: Any) -> None:
-        """Prints once on each machine."""
-        if self.is_local_main_process:
-            builtins.print(*values, **kwargs)
+    def save_model(
+        self,
+        model: Module,
+        save_directory: str | os.PathLike[str],
+        max_shard_size: str | int = "10GB",
+        safe_serialization: bool = True,
+    ) -> None:
+        """The model's weights in a folder, in files of at most `max_shard_size`."""
+        state = self.get_state_dict(model)
+        if self._saves:
+            save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
+
+    @property
+    def _saves(self) -> bool:
+        return self.is_local_main_process if self.project_configuration.save_on_each_node else self.is_main_process
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
+        """Objects with `state_dict` and `load_state_dict` that belong to the state of the run."""
+        self._registry.add(objects)
+
+    def register_save_state_pre_hook(self, hook: Hook) -> Removable:
+        """Calls `hook(models, weights, output_dir)` before a state is saved."""
+        return self._registry.before_save.add(hook)
+
+    def register_load_state_pre_hook(self, hook: Hook) -> Removable:
+        """Calls `hook(models, input_dir)` before a state is loaded."""
+        return self._registry.before_load.add(hook)
+
+    # Trackers
+
+    @property
+    def trackers(self) -> list[GeneralTracker]:
+        return self._trackers.started
+
+    def init_trackers(
+        self,
+        project_name: str,
+        config: Mapping[str, Any] | None = None,
+        init_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Starts the trackers of `log_with` on the main process; `init_kwargs` holds settings by tracker."""
+        directory = Path(self.logging_dir) if self.logging_dir is not None else None
+        self._trackers.start(project_name, directory, config, init_kwargs or {})
+
+    def log(
+        self,
+        values: Mapping[str, Any],
+        step: int | None = None,
+        log_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Tells every tracker the values of a step."""
+        self._trackers.log(values, step, log_kwargs or {})
+
+    def get_tracker(self, name: str, unwrap: bool = False) -> Any:
+        """One tracker, or with `unwrap` the object of its library; elsewhere a stand-in that takes anything."""
+        return self._trackers.get(name, unwrap)
 
     def end_training(self) -> None:
-        """Parts the processes that this Accelerator joined."""
+        """Closes the trackers and parts the processes that this Accelerator joined."""
+        self._trackers.finish()
         if self._session.owns_group and dist.is_initialized():
             dist.destroy_process_group()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
+        return self
+
+
+def _one_of(name: str, argument: bool | None, configured: bool | None) -> bool | None:
+    if argument is not None and configured is not None and argument != configured:
+        raise ConfigError(f"{name}={argument} and DataLoaderConfiguration({name}={configured}) contradict each other")
+    return configured if argument is None else argument
+
+
+def _accumulation_plugin(
+    options: Options, argument: int | None, plugin: GradientAccumulationPlugin | None
+) -> GradientAccumulationPlugin:
+    if plugin is not None and argument not in (None, 1):
+        raise ConfigError("pass gradient_accumulation_steps or gradient_accumulation_plugin, not both")
+    return plugin or GradientAccumulationPlugin(options.gradient_accumulation_steps)
+
+
+def _dynamo(options: Options, plugin: TorchDynamoPlugin | None) -> TorchDynamoPlugin | None:
+    if plugin is not None and options.dynamo_backend is not None:
+        raise ConfigError("pass dynamo_backend or dynamo_plugin, not both")
+    named = options.dynamo_backend if options.dynamo_backend != "no" else None
+    return plugin or (TorchDynamoPlugin(backend=named.lower()) if named else None)

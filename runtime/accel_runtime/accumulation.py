@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -57,33 +58,42 @@ class Accumulation:
         self.set_steps(plugin.num_steps)
         self.sync = True
         self.holding = False
-        self._blocks: dict[tuple[Module, ...], Block] = {}
+        self.has_optimizer = False
+        self.blocks = Blocks(self)
 
     def set_steps(self, steps: int) -> None:
         self.steps = self.divisor = check_steps(steps)
         self.iterations.wants_end = steps > 1 and self.plugin.sync_with_dataloader
 
-    def block(self, models: tuple[Module, ...]) -> Block:
-        """The block of these models: each set of models counts its own micro-steps."""
-        try:
-            return self._blocks[models]
-        except KeyError:
-            return self._blocks.setdefault(models, Block(self, models))
 
-    def clear(self) -> None:
-        self._blocks.clear()
+class Blocks(dict[tuple[Module, ...], "Block"]):
+    """The block of each set of models, which counts its own micro-steps; made when it is first asked for."""
+
+    def __init__(self, accumulation: Accumulation) -> None:
+        super().__init__()
+        self._accumulation = accumulation
+
+    def __missing__(self, models: tuple[Module, ...]) -> Block:
+        if self._accumulation.steps > 1 and not self._accumulation.has_optimizer:
+            warnings.warn(
+                "accumulate() holds back the steps of prepared optimizers, and none was prepared: pass the optimizer "
+                "to prepare(), or step it only where accelerator.sync_gradients is true",
+                stacklevel=3,
+            )
+        return self.setdefault(models, Block(self._accumulation, models))
 
 
 class Block:
     """`with accumulate(model)`: one micro-step."""
 
-    __slots__ = ("_accumulation", "_count", "_iteration", "_models", "_outer")
+    __slots__ = ("_accumulation", "_count", "_iteration", "_length", "_models", "_outer")
 
     def __init__(self, accumulation: Accumulation, models: tuple[Module, ...]) -> None:
         self._accumulation = accumulation
         self._models = models
         self._iteration: Iteration | None = None
         self._count = 0
+        self._length = 1
         self._outer = (False, 1)
 
     def __enter__(self) -> None:
@@ -96,8 +106,10 @@ class Block:
         owner.sync = self._count % owner.steps == 0 or (iteration is not None and iteration.is_last)
         self._outer = (owner.holding, owner.divisor)
         owner.holding = not owner.sync
-        if iteration is not None and iteration.total is not None and owner.plugin.weigh_last_window:
-            owner.divisor = self._window(owner.steps, iteration.index, iteration.total)
+        if (self._count - 1) % owner.steps == 0:
+            # Settled when the window begins: all its losses must be divided by the same number.
+            self._length = self._window(owner, iteration)
+        owner.divisor = self._length
         if owner.holding and owner.defer is not None:
             owner.defer(self._models, True)
 
@@ -109,10 +121,10 @@ class Block:
             owner.defer(self._models, False)
         owner.holding, owner.divisor = self._outer
 
-    def _window(self, steps: int, index: int, total: int) -> int:
+    def _window(self, owner: Accumulation, iteration: Iteration | None) -> int:
         """How many micro-steps this window has, as far as that is known: with one block for each batch."""
-        if self._count != index:
-            return steps
-        done = (self._count - 1) % steps
-        left = total - index + 1
-        return steps if done + left >= steps else done + left
+        if iteration is None or iteration.total is None or not owner.plugin.weigh_last_window:
+            return owner.steps
+        if self._count != iteration.index:
+            return owner.steps
+        return min(owner.steps, iteration.total - iteration.index + 1)

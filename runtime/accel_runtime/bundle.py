@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from accel_runtime.accumulation import Accumulation
+from accel_runtime.configuration import TorchDynamoPlugin
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
 from accel_runtime.optimizer import PreparedOptimizer
@@ -21,10 +24,19 @@ from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.strategies import Bundle
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the script asked for when it made the Accelerator."""
+
+    autocast_forward: bool = True
+    step_scheduler_with_optimizer: bool = True
+    dynamo: TorchDynamoPlugin | None = None
+
+
 class Prepared:
     """Everything one Accelerator has prepared, in the order in which it came."""
 
-    def __init__(self, session: Session, accumulation: Accumulation, loaders: LoaderSettings, **choices: bool) -> None:
+    def __init__(self, session: Session, accumulation: Accumulation, loaders: LoaderSettings, choices: Choices) -> None:
         self._session = session
         self._accumulation = accumulation
         self._loader_settings = loaders
@@ -60,18 +72,27 @@ class Prepared:
 
     def _take(self, given: Bundle, spread: Bundle) -> None:
         for before, model in zip(given.models, spread.models):
-            self._remember(before, model, self.models)
+            self._remember(before, self._compiled(model), self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
             self._remember(plain, prepared_loader(loader, self._loader_settings), self.loaders)
 
+    def _compiled(self, model: Module) -> Module:
+        plugin = self._choices.dynamo
+        if plugin is None or plugin.backend is None:
+            return model
+        settings: dict[str, Any] = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
+        compiled: Any = torch.compile(model, **settings)
+        return compiled  # type: ignore[no-any-return]
+
     def _fit_model(self, model: Module, moves: bool) -> None:
+        _check_whole(model, self._session.world.size)
         if moves:
             model.to(self._session.device)
         self._session.precision.check(model)
-        if self._choices["autocast_forward"]:
+        if self._choices.autocast_forward:
             self._session.precision.wrap_forward(model)
 
     def _scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
@@ -88,7 +109,7 @@ class Prepared:
             self._accumulation,
             self._loader_settings.iterations,
             times=times,
-            with_optimizer=self._choices["step_scheduler_with_optimizer"],
+            with_optimizer=self._choices.step_scheduler_with_optimizer,
         )
 
     def _remember(self, before: Any, after: Any, kept: list[Any]) -> None:
@@ -108,6 +129,15 @@ def is_scheduler(thing: Any) -> bool:
     return isinstance(thing, LRScheduler) or (
         hasattr(thing, "optimizer") and hasattr(thing, "step") and not isinstance(thing, (Module, Optimizer))
     )
+
+
+def _check_whole(model: Module, processes: int) -> None:
+    spread = set(getattr(model, "hf_device_map", {}).values())
+    if processes > 1 and len(spread) > 1:
+        raise UsageError(
+            f"{type(model).__name__} is spread over {len(spread)} devices by its device_map, so {processes} processes "
+            "cannot each train a copy; load it without device_map, or start one process"
+        )
 
 
 def _is_prepared(thing: Any) -> bool:

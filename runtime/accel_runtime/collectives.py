@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,11 +12,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from accel_runtime.errors import UsageError
+from accel_runtime.packing import packed, padded, places_by_dtype, signature, unpacked
 from accel_runtime.tree import Tree, leaves, map_leaves, replace_leaves
 from accel_runtime.world import World
 
 Reduction = Literal["sum", "mean", "max", "min", "none"]
-_OPERATIONS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+OPERATIONS = {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+
+# Bytes of the first message of a gather: its header, and the tensors themselves when they are small.
+FIRST_MESSAGE = 4096
+HEADER = 3 * 8
+
 # Torch 2.13 gave it a new name.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -38,76 +44,61 @@ class Collectives:
 
     def gather(self, tree: Tree) -> Tree:
         """Every tensor with the rows of all processes, in the order of ranks; shapes must be equal everywhere."""
+        tensors = _tensors(tree, "gather")
         if self.alone:
             return tree
-        tensors = _tensors(tree, "gather")
-        self._agree(_signature(tensors), "gather")
-        return replace_leaves(tree, self._gather_equal(tensors))
+        everyone, _ = self._exchange(packed(tensors, self.device), signature(tensors), "gather")
+        return replace_leaves(tree, unpacked(everyone, tensors))
 
     def gather_rows(self, tree: Tree, rows: int, real: tuple[int, ...] | None = None) -> Tree:
         """As `gather`, but tensors of `rows` rows may be longer on one process than on another.
 
         `real` says how many rows of each process to keep; a negative number keeps all of them.
         """
+        if self.alone:
+            return tree
         tensors = _tensors(tree, "gather_for_metrics")
         by_sample = [tensor.dim() > 0 and len(tensor) == rows for tensor in tensors]
-        trailing = [tensor[:0] if samples else tensor for tensor, samples in zip(tensors, by_sample)]
-        counts = self._agree(_signature(trailing), "gather_for_metrics", rows)
-        longest = max(counts)
-        padded = [_pad(tensor, longest) if samples else tensor for tensor, samples in zip(tensors, by_sample)]
-        gathered = self._gather_equal(padded)
-        if real is not None or min(counts) < longest:
+        alike = signature([tensor[:0] if samples else tensor for tensor, samples in zip(tensors, by_sample)])
+        everyone, counts = self._exchange(packed(tensors, self.device), alike, "gather_for_metrics", rows)
+        if min(counts) < max(counts):
+            tensors = [padded(one, max(counts)) if samples else one for one, samples in zip(tensors, by_sample)]
+            everyone = self._all_gather(packed(tensors, self.device))
+        gathered = unpacked(everyone, tensors)
+        if real is not None or min(counts) < max(counts):
             kept = _kept_rows(counts, real).to(self.device)
             gathered = [whole[kept] if samples else whole for whole, samples in zip(gathered, by_sample)]
         return replace_leaves(tree, gathered)
 
     def reduce(self, tree: Tree, reduction: Reduction = "sum", scale: float = 1.0) -> Tree:
         """Every tensor summed, averaged, or its largest or smallest value, over all processes; then scaled."""
-        if reduction not in (*_OPERATIONS, "none"):
+        if reduction not in (*OPERATIONS, "none"):
             raise UsageError(f"reduction={reduction!r} is unknown; use sum, mean, max, min or none")
-        tensors = _tensors(tree, "reduce")
-        if self.alone or reduction == "none":
-            return map_leaves(lambda tensor: tensor * scale if scale != 1 else tensor, tree)
-        self._agree(_signature(tensors), "reduce")
         share = scale / self.world.size if reduction == "mean" else scale
-        reduced: list[Tensor] = [torch.empty(0)] * len(tensors)
-        for places in _places_by_dtype(tensors).values():
-            flat = torch.cat([tensors[place].detach().reshape(-1).to(self.device) for place in places])
-            dist.all_reduce(flat, _OPERATIONS[reduction])
-            pieces = (flat if share == 1 else flat * share).split_with_sizes(
-                [tensors[place].numel() for place in places]
-            )
-            for place, piece in zip(places, pieces):
-                reduced[place] = piece.view(tensors[place].shape)
-        return replace_leaves(tree, reduced)
+        if not self.alone and reduction != "none":
+            tree = self._by_dtype(tree, "reduce", lambda flat: dist.all_reduce(flat, OPERATIONS[reduction]))
+        return tree if share == 1 else map_leaves(lambda tensor: tensor * share, tree)
 
     def broadcast(self, tree: Tree, source: int = 0) -> Tree:
         """Every tensor as process `source` has it."""
         if self.alone:
             return tree
-        tensors = _tensors(tree, "broadcast")
-        self._agree(_signature(tensors), "broadcast")
-        sent: list[Tensor] = [torch.empty(0)] * len(tensors)
-        for places in _places_by_dtype(tensors).values():
-            flat = torch.cat([tensors[place].detach().reshape(-1).to(self.device) for place in places])
-            dist.broadcast(flat, source)
-            for place, piece in zip(places, flat.split_with_sizes([tensors[place].numel() for place in places])):
-                sent[place] = piece.view(tensors[place].shape)
-        return replace_leaves(tree, sent)
+        return self._by_dtype(tree, "broadcast", lambda flat: dist.broadcast(flat, source))
 
     def pad(self, tree: Tree, dim: int = 0, value: float = 0, first: bool = False) -> Tree:
         """Every tensor as long in `dim` as the longest among the processes, filled with `value`."""
+        tensors = _tensors(tree, "pad_across_processes")
         if self.alone:
             return tree
-        tensors = _tensors(tree, "pad_across_processes")
-        sizes = [tensor.shape[dim] if -tensor.dim() <= dim < tensor.dim() else 0 for tensor in tensors]
+        reaches = [-tensor.dim() <= dim < tensor.dim() for tensor in tensors]
+        sizes = [tensor.shape[dim] if has else 0 for tensor, has in zip(tensors, reaches)]
         longest = torch.tensor(sizes, device=self.device)
         dist.all_reduce(longest, dist.ReduceOp.MAX)
-        padded = [
-            _pad(tensor, length, dim, value, first) if -tensor.dim() <= dim < tensor.dim() else tensor
-            for tensor, length in zip(tensors, longest.tolist())
+        grown = [
+            padded(tensor, length, dim, value, first) if has else tensor
+            for tensor, length, has in zip(tensors, longest.tolist(), reaches)
         ]
-        return replace_leaves(tree, padded)
+        return replace_leaves(tree, grown)
 
     def gather_objects(self, value: Any) -> list[Any]:
         """The value of every process, in the order of ranks; anything that can be pickled."""
@@ -135,49 +126,59 @@ class Collectives:
         """The number of every process, in the order of ranks."""
         if self.alone:
             return [number]
-        return [int(other) for other in self._all_gather(torch.tensor([number], device=self.device)).flatten().tolist()]
+        everyone = self._all_gather(torch.tensor([number], device=self.device))
+        return [int(one) for one in everyone.flatten().tolist()]
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set on any process."""
-        if self.alone:
-            return flag
-        votes = torch.tensor(int(flag), device=self.device)
-        dist.all_reduce(votes, dist.ReduceOp.MAX)
-        return bool(votes.item())
+        return any(self.gather_numbers(int(flag)))
 
-    def _gather_equal(self, tensors: list[Tensor]) -> list[Tensor]:
-        """One message for all tensors of all dtypes: they travel as bytes."""
-        if not tensors:
-            return []
-        flat = [tensor.detach().to(self.device).reshape(-1).view(torch.uint8) for tensor in tensors]
-        mine = flat[0] if len(flat) == 1 else torch.cat(flat)
-        pieces = self._all_gather(mine).split_with_sizes([piece.numel() for piece in flat], dim=1)
-        return [
-            # The copy gives each piece memory of its own, aligned for its dtype.
-            piece.contiguous().view(-1).view(tensor.dtype).view(self._stacked(tensor))
-            for tensor, piece in zip(tensors, pieces)
-        ]
+    def _exchange(self, mine: Tensor, alike: str, caller: str, rows: int = 0) -> tuple[Tensor, list[int]]:
+        """The bytes of all processes, one row each, and how many `rows` each process said.
+
+        Small tensors travel with the header that says whether they fit together, so they cost one message. Where
+        processes differ in `rows`, what is returned for bytes is of no use.
+        """
+        header = torch.tensor([zlib.crc32(alike.encode()), rows, mine.numel()], device=self.device).view(torch.uint8)
+        first = mine.new_zeros(FIRST_MESSAGE)
+        first[:HEADER] = header
+        fits = mine.numel() <= FIRST_MESSAGE - HEADER
+        if fits:
+            first[HEADER : HEADER + mine.numel()] = mine
+        everyone = self._all_gather(first)
+        digests, counts, _ = everyone[:, :HEADER].contiguous().view(torch.int64).t().tolist()
+        self._check_alike(digests, alike, caller)
+        if fits or min(counts) < max(counts):
+            return everyone[:, HEADER : HEADER + mine.numel()], counts
+        return self._all_gather(mine), counts
+
+    def _by_dtype(self, tree: Tree, caller: str, exchange: Callable[[Tensor], Any]) -> Tree:
+        """The tree with every tensor taken from an exchange that works in place, one for each dtype."""
+        tensors = _tensors(tree, caller)
+        alike = signature(tensors)
+        self._check_alike(self.gather_numbers(zlib.crc32(alike.encode())), alike, caller)
+        exchanged = list(tensors)
+        for places in places_by_dtype(tensors).values():
+            flat = torch.cat([tensors[place].detach().to(self.device).reshape(-1) for place in places])
+            exchange(flat)
+            for place, piece in zip(places, flat.split_with_sizes([tensors[place].numel() for place in places])):
+                exchanged[place] = piece.view(tensors[place].shape)
+        return replace_leaves(tree, exchanged)
+
+    def _check_alike(self, digests: list[int], alike: str, caller: str) -> None:
+        if len(set(digests)) == 1:
+            return
+        views = "; ".join(f"rank {rank}: {view}" for rank, view in enumerate(self.gather_objects(alike)))
+        raise UsageError(
+            f"{caller} got tensors that differ between processes ({views}); "
+            "make them equal first, for example with pad_across_processes, or use gather_object"
+        )
 
     def _all_gather(self, mine: Tensor) -> Tensor:
         """One row for each process."""
         everyone = mine.new_empty(self.world.size * mine.numel())
         _all_gather(everyone, mine)
         return everyone.view(self.world.size, -1)
-
-    def _stacked(self, tensor: Tensor) -> tuple[int, ...]:
-        return (self.world.size * (len(tensor) if tensor.dim() else 1), *tensor.shape[1:])
-
-    def _agree(self, signature: str, caller: str, rows: int = 0) -> list[int]:
-        """Stops every process when they are about to exchange unequal things; gives each process's `rows`."""
-        header = torch.tensor([zlib.crc32(signature.encode()), rows], device=self.device)
-        digests, counts = self._all_gather(header).t().tolist()
-        if len(set(digests)) > 1:
-            views = "; ".join(f"rank {rank}: {view}" for rank, view in enumerate(self.gather_objects(signature)))
-            raise UsageError(
-                f"{caller} got tensors that differ between processes ({views}); "
-                "make them equal first, for example with pad_across_processes, or use gather_object"
-            )
-        return [int(count) for count in counts]
 
 
 def _tensors(tree: Tree, caller: str) -> list[Tensor]:
@@ -192,29 +193,8 @@ def _tensors(tree: Tree, caller: str) -> list[Tensor]:
     return found
 
 
-def _signature(tensors: list[Tensor]) -> str:
-    return ", ".join(f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors)
-
-
-def _places_by_dtype(tensors: list[Tensor]) -> dict[torch.dtype, list[int]]:
-    places: dict[torch.dtype, list[int]] = {}
-    for place, tensor in enumerate(tensors):
-        places.setdefault(tensor.dtype, []).append(place)
-    return places
-
-
 def _kept_rows(counts: list[int], real: tuple[int, ...] | None) -> Tensor:
     """Where the rows to keep are when every process's rows were padded to the longest."""
     longest = max(counts)
     kept = counts if real is None else [count if one < 0 else min(one, count) for one, count in zip(real, counts)]
     return torch.cat([torch.arange(count) + rank * longest for rank, count in enumerate(kept)])
-
-
-def _pad(tensor: Tensor, length: int, dim: int = 0, value: float = 0, first: bool = False) -> Tensor:
-    missing = length - tensor.shape[dim]
-    if missing == 0:
-        return tensor
-    shape = list(tensor.shape)
-    shape[dim] = missing
-    filler = tensor.new_full(shape, value)
-    return torch.cat([filler, tensor] if first else [tensor, filler], dim=dim)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.profiling import ProfileKwargs
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class InitProcessGroupKwargs:
     timeout: timedelta | None = None
 
 
-Handler = AutocastKwargs | GradScalerKwargs | DistributedDataParallelKwargs | InitProcessGroupKwargs
+Handler = AutocastKwargs | GradScalerKwargs | DistributedDataParallelKwargs | InitProcessGroupKwargs | ProfileKwargs
 Kind = TypeVar("Kind")
 
 

@@ -21,6 +21,7 @@ class PreparedOptimizer(Proxy):
     def __init__(self, optimizer: Optimizer, accumulation: Accumulation) -> None:
         super().__init__(optimizer)
         self.__dict__.update(optimizer=optimizer, accumulation=accumulation)
+        accumulation.has_optimizer = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Steps, unless this is inside `accumulate` and more micro-steps follow; returns what the closure returned."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,20 @@ import torch
 
 
 def save_atomically(value: Any, path: Path) -> None:
-    """`torch.save` beside the path, then a rename onto it: a kill in between leaves the old file."""
+    """`torch.save` of which a kill leaves the old file or the new one."""
+    with replaced(path) as beside, beside.open("wb") as file:
+        torch.save(value, file)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A path beside the target to write to; it takes the target's place when the body ends well."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
     beside = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(value, file)
-            file.flush()
+        yield beside
+        with beside.open("rb+") as file:
             os.fsync(file.fileno())
         # mkstemp makes private files; others expect the permissions that a plain open gives.
         beside.chmod(0o666 & ~_umask())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch.utils.data import BatchSampler, IterableDataset
@@ -12,6 +12,7 @@ from accel_runtime.collectives import Collectives
 from accel_runtime.data.dispatch import Dispatched
 from accel_runtime.data.iteration import Iteration, Iterations, Share
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
+from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
 from accel_runtime.data.source import Alone, Batch, Loader, Source
 from accel_runtime.data.stream import Streamed
@@ -29,6 +30,8 @@ class LoaderSettings:
     split: bool = False
     even: bool = True
     dispatch: bool = False
+    seedable: bool = False
+    seed: int | None = None
     place: Callable[[Tree], Tree] | None = None  # None: batches are already where they belong
 
 
@@ -71,6 +74,10 @@ class PreparedLoader(Proxy):
         """The same loader without its first batches."""
         return PreparedLoader(self.behind, self.source.skipping(batches), self.settings)
 
+    def with_even_batches(self, even: bool) -> Source:
+        """The source that this loader would have with or without filled-up rounds."""
+        return _source(self.behind, replace(self.settings, even=even))
+
     def _batches(self, pairs: Iterator[tuple[Batch, Share | None]]) -> Iterator[Batch]:
         iterations, place = self.settings.iterations, self.settings.place
         iteration = Iteration(self.source.total, self.source.pads)
@@ -90,6 +97,8 @@ class PreparedLoader(Proxy):
 
 def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
     """The loader with the source that fits its data; the original is left as it was."""
+    if settings.seedable:
+        loader = with_seedable_sampler(loader, settings.seed, settings.collectives)
     return PreparedLoader(loader, _source(loader, settings), settings)
 
 

@@ -11,9 +11,12 @@ import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from accel_runtime.collectives import Collectives
+from accel_runtime.data.seedable import SeedableRandomSampler
 
 Item = TypeVar("Item")
 
+# These draw nothing from a global generator.
+DRAW_NOTHING = (SequentialSampler, SeedableRandomSampler)
 # These draw everything they need from the global generator at their first item.
 DRAW_AT_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -23,7 +26,7 @@ def shared_draws(sampler: Iterable[Item], inner: Any, collectives: Collectives) 
 
     Process 0 draws from its global generators, so its stream of random numbers stays that of a plain script.
     """
-    if type(inner) is SequentialSampler:
+    if type(inner) in DRAW_NOTHING:
         yield from sampler
         return
     owners = [owner for owner in (sampler, inner) if isinstance(getattr(owner, "generator", None), torch.Generator)]

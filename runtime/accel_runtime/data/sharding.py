@@ -6,7 +6,7 @@ short. With `even` it is filled up with the first samples of the epoch, so that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
 from typing import TypeVar
@@ -65,16 +65,16 @@ def shard_order(order: Tensor | range, sharding: Sharding) -> Iterator[tuple[lis
     per_round = part * sharding.size
     rounds, rest = divmod(len(order), per_round)
     for start in range(sharding.rank * part, rounds * per_round, per_round):
-        yield _indices(order, start, start + part), whole
+        yield _indices(order[start : start + part]), whole
     if rest:
-        tail = _indices(order, rounds * per_round, len(order))
-        yield from _deal_samples([tail], [_indices(order, 0, per_round)], sharding)
+        first, head = rounds * per_round, min(per_round, len(order))
+        yield from _deal_round(rest, sharding, lambda p: int(order[first + p if p < rest else (p - rest) % head]))
 
 
 def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
     """How many batches one process gets out of `batches`, the last of which holds `tail` samples."""
     if sharding.split:
-        reached = sharding.even or tail > sharding.rank * sharding.part
+        reached = sharding.even or not batches or tail > sharding.rank * sharding.part
         return batches if reached else batches - 1
     rounds, left = divmod(batches, sharding.size)
     if not left or sharding.drop_last:
@@ -85,20 +85,26 @@ def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
 def _deal_samples(
     batches: list[Sequence[Sample]], head: list[Sequence[Sample]], sharding: Sharding
 ) -> Iterator[tuple[list[Sample], Share]]:
-    """Cuts a round sample by sample; a short one is filled from the head of the epoch."""
-    samples, part = list(chain.from_iterable(batches)), sharding.part
-    start, full = sharding.rank * part, sharding.size * part
-    if len(samples) == full:
-        yield samples[start : start + part], Share(part)
+    """Cuts a round sample by sample, wherever its batches began."""
+    samples, first = list(chain.from_iterable(batches)), list(chain.from_iterable(head))
+    rest = len(samples)
+    yield from _deal_round(rest, sharding, lambda p: samples[p] if p < rest else first[(p - rest) % len(first)])
+
+
+def _deal_round(
+    samples: int, sharding: Sharding, sample: Callable[[int], Sample]
+) -> Iterator[tuple[list[Sample], Share]]:
+    """This process's part of a round that has so many samples; `sample` goes on with the head of the epoch."""
+    part, start = sharding.part, sharding.rank * sharding.part
+    if samples == part * sharding.size:
+        yield [sample(position) for position in range(start, start + part)], Share(part)
         return
     if sharding.drop_last:
         return
-    real = tuple(min(max(len(samples) - rank * part, 0), part) for rank in range(sharding.size))
-    if sharding.even:
-        filled = [*samples, *islice(cycle(chain.from_iterable(head)), full - len(samples))]
-        yield filled[start : start + part], Share(part, real)
-    elif real[sharding.rank]:
-        yield samples[start : start + part], Share(real[sharding.rank], real)
+    real = tuple(min(max(samples - rank * part, 0), part) for rank in range(sharding.size))
+    mine = part if sharding.even else real[sharding.rank]
+    if mine:
+        yield [sample(position) for position in range(start, start + mine)], Share(mine, real)
 
 
 def _deal_batches(
@@ -115,6 +121,5 @@ def _deal_batches(
         yield mine, Share(len(mine), real)
 
 
-def _indices(order: Tensor | range, start: int, stop: int) -> list[int]:
-    part = order[start:stop]
+def _indices(part: Tensor | range) -> list[int]:
     return part.tolist() if isinstance(part, Tensor) else list(part)

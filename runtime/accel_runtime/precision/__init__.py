@@ -12,6 +12,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
+from accel_runtime.handlers import AutocastKwargs
 from accel_runtime.optimizer import PreparedOptimizer
 
 
@@ -19,12 +20,13 @@ class Precision(ABC):
     """One way to compute."""
 
     name: str
+    scales = False  # whether gradients are larger than they are until `unscale`
 
     # How a loss goes backward. Called at every step, so variants that add nothing name torch's own method.
     backward: Callable[..., None] = staticmethod(Tensor.backward)
 
     @abstractmethod
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self, settings: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
         """The region in which operations run in this precision."""
 
     def wrap_forward(self, model: Module) -> None:  # noqa: B027 full precision adds nothing

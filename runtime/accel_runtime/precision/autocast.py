@@ -14,7 +14,8 @@ from accel_runtime.handlers import AutocastKwargs
 from accel_runtime.precision import Precision
 from accel_runtime.tree import Leaf, Tree, map_leaves
 
-Region = Callable[[], torch.autocast]
+Region = Callable[..., torch.autocast]
+NARROW = (torch.bfloat16, torch.float16)
 
 
 class Autocast(Precision):
@@ -26,8 +27,8 @@ class Autocast(Precision):
         # A partial and not a method: it is entered at every forward pass.
         self.region: Region = functools.partial(torch.autocast, device_type, self.dtype, **vars(autocast))
 
-    def autocast(self) -> torch.autocast:
-        return self.region()
+    def autocast(self, settings: AutocastKwargs | None = None) -> torch.autocast:
+        return self.region() if settings is None else self.region(**vars(settings))
 
     def wrap_forward(self, model: Module) -> None:
         wrap_forward(model, self.region)
@@ -57,6 +58,8 @@ class AutocastForward(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with self._region():
             outputs = super().forward(*args, **kwargs)
+        if outputs.__class__ is Tensor:  # the common case, without a call
+            return outputs.float() if outputs.dtype in NARROW else outputs
         return full_precision(outputs)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -66,15 +69,11 @@ class AutocastForward(Module):
 
 def full_precision(outputs: Tree) -> Tree:
     """Half-precision tensors as float32; losses and metrics are then computed as people expect."""
-    if outputs.__class__ is Tensor:
-        return _widened(outputs)
     return map_leaves(_widened, outputs)
 
 
 def _widened(leaf: Leaf) -> Leaf:
-    if leaf.__class__ is Tensor or isinstance(leaf, Tensor):
-        return leaf.float() if leaf.dtype is torch.bfloat16 or leaf.dtype is torch.float16 else leaf
-    return leaf
+    return leaf.float() if isinstance(leaf, Tensor) and leaf.dtype in NARROW else leaf
 
 
 @functools.cache

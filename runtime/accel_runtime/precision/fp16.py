@@ -20,12 +20,14 @@ from accel_runtime.precision.autocast import Autocast
 class Fp16(Autocast):
     name = "fp16"
     dtype = torch.float16
+    scales = True
 
     def __init__(self, device_type: str, autocast: AutocastKwargs, scaler: GradScalerKwargs) -> None:
         super().__init__(device_type, autocast)
         self.scaler = torch.amp.GradScaler(device_type, **vars(scaler))
         self.backward = self._scaled_backward
         self._stepped = False
+        self._has_optimizer = False
 
     def check(self, model: Module) -> None:
         narrow = [
@@ -38,6 +40,7 @@ class Fp16(Autocast):
             )
 
     def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
+        self._has_optimizer = True
         return ScaledOptimizer(optimizer, accumulation, self)
 
     def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:
@@ -55,6 +58,11 @@ class Fp16(Autocast):
             self._stepped = False
 
     def _scaled_backward(self, loss: Tensor, **kwargs: Any) -> None:
+        if not self._has_optimizer:
+            raise UsageError(
+                "backward() scales the loss under mixed_precision='fp16', and no optimizer was prepared that would "
+                "scale the gradients back; pass the optimizer to prepare() and use what that returns"
+            )
         self.update()
         self.scaler.scale(loss).backward(**kwargs)  # type: ignore[no-untyped-call]
 

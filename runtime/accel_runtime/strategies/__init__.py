@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -29,10 +29,16 @@ class Strategy(ABC):
 
     name: str
     exchanges_gradients = False
+    # Called at every step, so strategies that add nothing name torch's own function.
+    clip_norm: Callable[..., Tensor] = staticmethod(torch.nn.utils.clip_grad_norm_)
 
     @abstractmethod
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         """The models wrapped and the optimizers fitted to them, each at its place in the bundle."""
+
+    def backward(self, run: Callable[..., None]) -> Callable[..., None]:
+        """How a loss goes backward, given how the precision does it."""
+        return run
 
     def unwrap(self, model: Module) -> Module:
         """The model that the user wrote."""
@@ -41,15 +47,15 @@ class Strategy(ABC):
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:  # noqa: B027 nothing to turn off where nothing is exchanged
         """Turns the exchange of gradients off, or on again."""
 
-    def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
-        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
-
     def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
         torch.nn.utils.clip_grad_value_(parameters, clip_value)
 
     def state_dict(self, model: Module) -> dict[str, Any]:
         """The whole state on every process, with the keys of the model that the user wrote."""
         return self.unwrap(model).state_dict()
+
+    def sync_next_backward(self, model: Module) -> None:  # noqa: B027 as above
+        """Makes the next backward exchange gradients though the forward ran under `no_sync`."""
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         """A region in which processes may run out of data at different times."""
@@ -66,4 +72,5 @@ class Strategy(ABC):
 
 def bare(model: Module) -> Module:
     """The model inside a compiled one."""
-    return getattr(model, "_orig_mod", model)
+    inner = model.__dict__.get("_modules", {}).get("_orig_mod")
+    return model if inner is None else inner

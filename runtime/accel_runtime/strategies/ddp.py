@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.distributed.algorithms.join import Join
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
@@ -21,6 +23,12 @@ class DataParallel(DistributedDataParallel):
     Methods other than `forward` run on the bare model: gradients they make are not exchanged.
     """
 
+    ran = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.ran = True
+        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
@@ -35,16 +43,26 @@ class Ddp(Strategy):
     def __init__(self, device: torch.device, settings: DistributedDataParallelKwargs) -> None:
         self.device = device
         self.settings = settings
+        self.unseen: list[DataParallel] = []  # models whose forward has not run yet
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         models = tuple(self._wrap(model, evaluation) for model in bundle.models)
         return Bundle(models, bundle.optimizers, bundle.loaders)
 
+    def backward(self, run: Callable[..., None]) -> Callable[..., None]:
+        def backward(loss: Tensor, **kwargs: Any) -> None:
+            run(loss, **kwargs)
+            if self.unseen:
+                self._check_unseen()
+
+        return backward
+
     def unwrap(self, model: Module) -> Module:
-        return bare(model.module if isinstance(model, DistributedDataParallel) else model)
+        model = bare(model)
+        return bare(model.module) if isinstance(model, DistributedDataParallel) else model
 
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
-        for model in models:
+        for model in map(bare, models):
             if not isinstance(model, DistributedDataParallel):
                 if _trains(model):
                     raise UsageError(
@@ -54,14 +72,33 @@ class Ddp(Strategy):
                 continue
             model.require_backward_grad_sync = not deferred
 
+    def sync_next_backward(self, model: Module) -> None:
+        wrapped = bare(model)
+        if isinstance(wrapped, DistributedDataParallel):
+            wrapped.require_backward_grad_sync = True
+            # The reducer arms itself in forward, which has already run; every parameter counts as used.
+            wrapped.reducer.prepare_for_backward([])
+
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
-        return Join([model for model in models if isinstance(model, DistributedDataParallel)])
+        return Join([one for one in map(bare, models) if isinstance(one, DistributedDataParallel)])
+
+    def _check_unseen(self) -> None:
+        """A model that has gradients but never ran was called by another name than the one `prepare` returned."""
+        self.unseen = [model for model in self.unseen if not model.ran]
+        for model in self.unseen:
+            if any(weight.grad is not None for weight in model.parameters()):
+                raise UsageError(
+                    f"{type(model.module).__name__} was trained through the model that went into prepare(), so its "
+                    "gradients were not exchanged; use the model that prepare() returned"
+                )
 
     def _wrap(self, model: Module, evaluation: bool) -> Module:
         if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
             return model
         devices = [self.device] if self.device.index is not None else None
-        return DataParallel(model, device_ids=devices, **chosen(self.settings))
+        wrapped = DataParallel(model, device_ids=devices, **chosen(self.settings))
+        self.unseen.append(wrapped)
+        return wrapped
 
 
 def _trains(model: Module) -> bool:

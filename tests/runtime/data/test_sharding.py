@@ -7,7 +7,7 @@ import torch
 from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
 from accel_runtime.errors import ConfigError
 
-SAMPLES = [*range(14), 16, 17, 24, 25, 31]
+SAMPLES = [*range(20), 23, 24, 25, 31, 48]
 BATCH_SIZES = [1, 2, 3, 4, 6, 8, 12]
 PROCESSES = [1, 2, 3, 4, 5, 8]
 FLAGS = [False, True]

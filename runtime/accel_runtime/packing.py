@@ -1,0 +1,50 @@
+"""Tensors of any shape and type as one piece of memory, and back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def signature(tensors: list[Tensor]) -> str:
+    """What must be equal on all processes for tensors to be exchanged."""
+    return ", ".join(f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors)
+
+
+def packed(tensors: list[Tensor], device: torch.device) -> Tensor:
+    """All tensors one after another, as bytes."""
+    pieces = [tensor.detach().to(device).reshape(-1).view(torch.uint8) for tensor in tensors]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces or [torch.empty(0, dtype=torch.uint8, device=device)])
+
+
+def unpacked(everyone: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+    """From one row of bytes for each process: tensors like `tensors`, joined in their first dimension."""
+    pieces = everyone.split_with_sizes([tensor.numel() * tensor.element_size() for tensor in tensors], dim=1)
+    return [
+        # The copy gives each piece memory of its own, aligned for its type.
+        piece.contiguous().view(-1).view(tensor.dtype).view(_joined_shape(tensor, len(everyone)))
+        for piece, tensor in zip(pieces, tensors)
+    ]
+
+
+def places_by_dtype(tensors: list[Tensor]) -> dict[torch.dtype, list[int]]:
+    """Where the tensors of each type are: arithmetic, unlike copying, has to know the type."""
+    places: dict[torch.dtype, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault(tensor.dtype, []).append(place)
+    return places
+
+
+def padded(tensor: Tensor, length: int, dim: int = 0, value: float = 0, first: bool = False) -> Tensor:
+    """The tensor with `value` in front or behind until it is as long in `dim` as asked."""
+    missing = length - tensor.shape[dim]
+    if missing == 0:
+        return tensor
+    shape = list(tensor.shape)
+    shape[dim] = missing
+    filler = tensor.new_full(shape, value)
+    return torch.cat([filler, tensor] if first else [tensor, filler], dim=dim)
+
+
+def _joined_shape(tensor: Tensor, size: int) -> tuple[int, ...]:
+    return (size * (len(tensor) if tensor.dim() else 1), *tensor.shape[1:])

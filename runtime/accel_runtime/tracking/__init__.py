@@ -1,0 +1,143 @@
+"""Experiment trackers: one small class each, imported when it is asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from accel_runtime.errors import ConfigError, UsageError
+
+TRACKERS = {
+    "jsonl": "accel_runtime.tracking.jsonl:JsonLinesTracker",
+    "mlflow": "accel_runtime.tracking.mlflow:MLflowTracker",
+    "tensorboard": "accel_runtime.tracking.tensorboard:TensorBoardTracker",
+    "wandb": "accel_runtime.tracking.wandb:WandBTracker",
+}
+
+
+class GeneralTracker(ABC):
+    """One's own tracker: give it a name, make it a subclass, and pass it in `log_with`.
+
+    It lives on the main process only.
+    """
+
+    name: str
+    requires_logging_directory = False
+
+    @property
+    def tracker(self) -> Any:
+        """The object of the tracking library."""
+        return self
+
+    @abstractmethod
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        """Keeps the hyperparameters of the run."""
+
+    @abstractmethod
+    def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Keeps the values of one step."""
+
+    def finish(self) -> None:  # noqa: B027 many trackers have nothing to close
+        """Closes what is open."""
+
+
+Choice = str | GeneralTracker | type[GeneralTracker]
+
+
+class Trackers:
+    """The trackers of one Accelerator; on processes other than the main one there are none."""
+
+    def __init__(self, log_with: Choice | Iterable[Choice] | None, active: bool) -> None:
+        single = isinstance(log_with, (str, GeneralTracker, type)) or log_with is None
+        choices: list[Any] = [log_with] if single else list(log_with)  # type: ignore[arg-type]
+        self.choices = [_checked(choice) for choice in choices if choice is not None]
+        self.active = active
+        self.started: list[GeneralTracker] = []
+
+    def start(
+        self,
+        run: str,
+        directory: Path | None,
+        config: Mapping[str, Any] | None,
+        settings: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        if not self.active:
+            return
+        for choice in self.choices:
+            tracker = choice if isinstance(choice, GeneralTracker) else _built(choice, run, directory, settings)
+            if config is not None:
+                tracker.store_init_configuration(config)
+            self.started.append(tracker)
+
+    def log(self, values: Mapping[str, Any], step: int | None, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        for tracker in self.started:
+            tracker.log(values, step=step, **settings.get(tracker.name, {}))
+
+    def get(self, name: str, unwrap: bool) -> Any:
+        if not self.active:
+            return Silent()
+        for tracker in self.started:
+            if tracker.name == name:
+                return tracker.tracker if unwrap else tracker
+        names = ", ".join(tracker.name for tracker in self.started) or "none"
+        raise UsageError(f"there is no tracker {name!r}; init_trackers started {names}")
+
+    def finish(self) -> None:
+        for tracker in self.started:
+            tracker.finish()
+        self.started.clear()
+
+
+class Silent:
+    """Stands in for a tracker where there is none, and takes whatever it is told."""
+
+    def __getattr__(self, name: str) -> Silent:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Silent:
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings with their keys joined by a slash."""
+    joined: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            joined.update(flat(value, f"{prefix}{key}/"))
+        else:
+            joined[f"{prefix}{key}"] = value
+    return joined
+
+
+def plain(value: Any) -> Any:
+    """A number as a number, whatever held it."""
+    return value.item() if hasattr(value, "item") and getattr(value, "size", 1) != 0 and _is_single(value) else value
+
+
+def _is_single(value: Any) -> bool:
+    return int(value.numel() if hasattr(value, "numel") else value.size) == 1
+
+
+def _checked(choice: Choice) -> Choice:
+    if isinstance(choice, str) and choice not in TRACKERS:
+        raise ConfigError(
+            f"log_with={choice!r} is not one of {', '.join(TRACKERS)}; for another tracker pass a GeneralTracker"
+        )
+    return choice
+
+
+def _built(choice: Any, run: str, directory: Path | None, settings: Mapping[str, Mapping[str, Any]]) -> GeneralTracker:
+    if isinstance(choice, str):
+        module, name = TRACKERS[choice].split(":")
+        choice = getattr(import_module(module), name)
+    if choice.requires_logging_directory:
+        if directory is None:
+            raise ConfigError(f"the tracker {choice.name!r} writes files; pass project_dir= to the Accelerator")
+        return choice(run, directory, **settings.get(choice.name, {}))  # type: ignore[no-any-return]
+    return choice(run, **settings.get(choice.name, {}))  # type: ignore[no-any-return]

@@ -1,0 +1,39 @@
+"""One JSON object for each step, in a file that any tool can read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accel_runtime.tracking import GeneralTracker, plain
+
+
+class JsonLinesTracker(GeneralTracker):
+    name = "jsonl"
+    requires_logging_directory = True
+
+    def __init__(self, run_name: str, logging_dir: Path, filename: str = "metrics.jsonl") -> None:
+        self.directory = Path(logging_dir) / run_name
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._file = (self.directory / filename).open("a", encoding="utf-8")
+
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        text = json.dumps(dict(values), indent=2, default=_readable)
+        (self.directory / "config.json").write_text(text + "\n", encoding="utf-8")
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        line = {"step": step, "time": time.time(), **values}
+        self._file.write(json.dumps(line, default=_readable) + "\n")
+        # Whoever watches the file sees the step when it happened.
+        self._file.flush()
+
+    def finish(self) -> None:
+        self._file.close()
+
+
+def _readable(value: Any) -> Any:
+    number = plain(value)
+    return str(number) if number is value else number

@@ -1,0 +1,267 @@
+"""Loaders on real processes: the batches of the oracle, and every sample once in the metrics."""
+
+import random
+from itertools import product
+
+import pytest
+import torch
+from accel_runtime import Accelerator
+from accel_runtime.errors import UsageError
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from tests.distributed.worlds import in_world
+from tests.runtime.data.test_sharding import oracle
+
+SAMPLED = [
+    (samples, batch_size, drop_last, split, even)
+    for samples, batch_size, drop_last, split, even in product(
+        [0, 1, 2, 5, 10, 12, 13, 24], [1, 2, 3, 12], [False, True], [False, True], [False, True]
+    )
+]
+
+
+class Stream(IterableDataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        return iter(torch.tensor(self.samples) if self.samples else [])
+
+
+class SizedStream(Stream):
+    def __len__(self):
+        return len(self.samples)
+
+
+class TokenBatches(Sampler):
+    """A batch sampler that decides the size of each batch by itself."""
+
+    def __iter__(self):
+        yield from [[0, 1, 2], [3], [4, 5], [6, 7, 8, 9], [10]]
+
+
+class LazyShuffle(Sampler):
+    """Draws with Python's generator, some of it in the middle of the epoch."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        left = list(range(self.samples))
+        while left:
+            yield left.pop(random.randrange(len(left)))
+
+    def __len__(self):
+        return self.samples
+
+
+def metrics_of(accelerator, loader):
+    return [index for batch in loader for index in accelerator.gather_for_metrics(batch).tolist()]
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_batches_are_those_of_the_oracle(processes):
+    cases = [case for case in SAMPLED if not case[3] or case[1] % processes == 0]
+
+    def work():
+        plans = {}
+        for samples, batch_size, drop_last, split, even in cases:
+            accelerator = Accelerator(split_batches=split, dataloader_config=config(even_batches=even))
+            loader = DataLoader(range(samples), batch_size, drop_last=drop_last)
+            prepared = accelerator.prepare(loader)
+            plans[samples, batch_size, drop_last, split, even] = ([batch.tolist() for batch in prepared], len(prepared))
+        return plans
+
+    seen = in_world(processes, work)
+    for case in cases:
+        samples, batch_size, drop_last, split, even = case
+        expected, _ = oracle(samples, batch_size, processes, drop_last, split, even)
+        for rank in range(processes):
+            assert seen[rank][case] == (expected[rank], len(expected[rank])), (case, rank)
+
+
+def config(**choices):
+    from accel_runtime import DataLoaderConfiguration
+
+    return DataLoaderConfiguration(**choices)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_metrics_hold_every_sample_once(processes):
+    def work():
+        accelerator = Accelerator()
+        seen = {}
+        for samples in (1, 5, 10, 12, 13):
+            for workers in (0, 2) if samples == 13 else (0,):
+                for kind, data in (
+                    ("map", range(samples)),
+                    ("stream", Stream(range(samples))),
+                    ("sized", SizedStream(range(samples))),
+                ):
+                    if workers and kind != "map":
+                        continue
+                    loader = accelerator.prepare(DataLoader(data, 3, num_workers=workers))
+                    seen[kind, samples, workers] = metrics_of(accelerator, loader)
+        dynamic = accelerator.prepare(DataLoader(range(11), batch_sampler=TokenBatches()))
+        items = accelerator.prepare(DataLoader(torch.arange(10).view(5, 2), batch_size=None))
+        return seen, metrics_of(accelerator, dynamic), metrics_of(accelerator, items)
+
+    for seen, dynamic, items in in_world(processes, work):
+        for (kind, samples, workers), metrics in seen.items():
+            assert metrics == list(range(samples)), (kind, samples, workers)
+        assert dynamic == list(range(11))
+        assert items == list(range(10))
+
+
+def test_dispatched_batches_are_the_documented_ones_and_carry_text():
+    def work():
+        accelerator = Accelerator(dataloader_config=config(dispatch_batches=True))
+        loader = accelerator.prepare(DataLoader(Stream(range(10)), 3))
+        batches = [batch.tolist() for batch in loader]
+        metrics = metrics_of(accelerator, loader)
+        texts = [{"number": number, "text": str(number)} for number in range(5)]
+        named = accelerator.prepare(DataLoader(texts, 2))
+        return batches, metrics, [(batch["number"].tolist(), list(batch["text"])) for batch in named]
+
+    first, second = in_world(2, work)
+    assert first[0] == [[0, 1, 2], [6, 7]]
+    assert second[0] == [[3, 4, 5], [8, 9]]
+    assert first[1] == second[1] == list(range(10))
+    assert first[2] == [([0, 1], ["0", "1"]), ([4], ["4"])]
+    assert second[2] == [([2, 3], ["2", "3"]), ([0], ["0"])]
+
+
+def test_a_failure_to_read_reaches_every_process():
+    def work():
+        accelerator = Accelerator(dataloader_config=config(dispatch_batches=True))
+        loader = accelerator.prepare(DataLoader([1, 2, "three", 4], 1, collate_fn=lambda batch: torch.tensor(batch)))
+        try:
+            list(loader)
+        except Exception as error:
+            return str(error)
+
+    first, second = in_world(2, work)
+    assert "process 0 failed to read" not in first
+    assert "process 0 failed to read a batch for all" in second
+
+
+def test_streams_that_differ_are_named():
+    def work():
+        accelerator = Accelerator()
+        loader = accelerator.prepare(DataLoader(Stream(range(accelerator.process_index, 10)), 2))
+        try:
+            list(loader)
+        except UsageError as error:
+            return str(error)
+
+    for message in in_world(2, work):
+        assert "the stream of Stream differs between process 0 and process 1" in message
+        assert "dispatch_batches=True" in message
+
+
+def test_one_shuffle_for_all_processes_whatever_their_seeds():
+    def work():
+        accelerator = Accelerator()
+        torch.manual_seed(accelerator.process_index)
+        random.seed(accelerator.process_index)
+        own = torch.Generator().manual_seed(accelerator.process_index)
+        seen = {}
+        for name, sampler in {
+            "random": RandomSampler(range(13)),
+            "own generator": RandomSampler(range(13), generator=own),
+            "with replacement": RandomSampler(range(13), replacement=True, num_samples=13),
+            "lazy": LazyShuffle(13),
+        }.items():
+            loader = accelerator.prepare(DataLoader(range(13), 2, sampler=sampler))
+            seen[name] = [metrics_of(accelerator, loader) for _ in range(2)]
+        return seen, torch.rand(1).item()
+
+    first, second = in_world(2, work)
+    assert first[0] == second[0]
+    for name in ("random", "own generator", "lazy"):
+        assert all(sorted(epoch) == list(range(13)) for epoch in first[0][name]), name
+        assert first[0][name][0] != first[0][name][1], name
+    assert first[1] != second[1]
+
+
+def test_split_batches_are_the_plain_batches_in_order():
+    def shuffled(sampler=None):
+        torch.manual_seed(7)
+        return DataLoader(range(23), 6, shuffle=sampler is None, sampler=sampler)
+
+    def work():
+        accelerator = Accelerator(split_batches=True)
+        seen = []
+        for sampler in (None, torch.utils.data.SubsetRandomSampler(range(23))):
+            loader = accelerator.prepare(shuffled(sampler))
+            seen.append([accelerator.gather_for_metrics(batch).tolist() for _ in range(2) for batch in loader])
+        return seen, torch.get_rng_state().tolist()
+
+    plain = []
+    for sampler in (None, torch.utils.data.SubsetRandomSampler(range(23))):
+        loader = shuffled(sampler)
+        plain.append([batch.tolist() for _ in range(2) for batch in loader])
+    state = torch.get_rng_state().tolist()
+    worlds = in_world(3, work)
+    assert all(seen == plain for seen, _ in worlds)
+    assert worlds[0][1] == state
+
+
+def test_a_distributed_sampler_is_not_shared_out_again():
+    def work():
+        accelerator = Accelerator()
+        data = TensorDataset(torch.arange(9))
+        loader = DataLoader(data, 2, sampler=DistributedSampler(data, shuffle=False))
+        return [
+            index
+            for (batch,) in accelerator.prepare(loader)
+            for index in accelerator.gather_for_metrics(batch).tolist()
+        ]
+
+    for seen in in_world(2, work):
+        assert sorted(seen) == list(range(9))
+
+
+def test_rows_that_are_not_samples_are_refused_from_the_first_batch():
+    def work():
+        accelerator = Accelerator()
+        messages = []
+        for batch in accelerator.prepare(DataLoader(range(10), 3)):
+            try:
+                accelerator.gather_for_metrics({"tokens": batch.repeat(4)})
+            except UsageError as error:
+                messages.append(str(error))
+            assert accelerator.gather_for_metrics(batch.sum()).shape == (2,)
+        return messages
+
+    for messages in in_world(2, work):
+        assert len(messages) == 2
+        assert "got 12 rows at ['tokens'] for a batch of 3 samples" in messages[0]
+
+
+def test_leaving_a_loop_leaves_no_trace():
+    def work():
+        accelerator = Accelerator()
+        loader = accelerator.prepare(DataLoader(range(10), 3))
+        for _ in loader:
+            break
+        outside = accelerator.gather_for_metrics(torch.arange(3))
+        return outside.tolist(), metrics_of(accelerator, loader)
+
+    for outside, metrics in in_world(2, work):
+        assert outside == [0, 1, 2, 0, 1, 2]
+        assert metrics == list(range(10))
+
+
+def test_skipped_batches_are_the_first_ones():
+    def work():
+        accelerator = Accelerator()
+        loader = accelerator.prepare(DataLoader(range(10), 2))
+        stream = accelerator.prepare(DataLoader(Stream(range(10)), 2))
+        skipped = [[batch.tolist() for batch in accelerator.skip_first_batches(one, 1)] for one in (loader, stream)]
+        return skipped, len(accelerator.skip_first_batches(loader, 1))
+
+    first, second = in_world(2, work)
+    assert first == ([[[4, 5], [8, 9]]] * 2, 2)
+    assert second == ([[[6, 7], [0, 1]]] * 2, 2)

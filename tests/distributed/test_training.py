@@ -1,0 +1,215 @@
+"""Training on real processes: it is the training of one process with the whole batch."""
+
+import copy
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import torch
+from accel_runtime import Accelerator, LocalSGD
+from accel_runtime.errors import UsageError
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.distributed.worlds import in_world
+
+STEPS = 50
+OPTIMIZERS = {
+    "sgd": lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9),
+    "adamw": lambda weights: torch.optim.AdamW(weights, lr=1e-2),
+}
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 3))
+
+
+def small_data(samples=STEPS * 8):
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(samples, 8, generator=generator)
+    return TensorDataset(inputs, inputs[:, :3].argmax(1))
+
+
+def losses_of(optimizer_name, accumulation, clipping, batch_size):
+    accelerator = Accelerator(gradient_accumulation_steps=accumulation)
+    model = small_model()
+    optimizer = OPTIMIZERS[optimizer_name](model.parameters())
+    loader = DataLoader(small_data(), batch_size, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    losses = []
+    for inputs, targets in loader:
+        with accelerator.accumulate(model):
+            loss = nn.functional.cross_entropy(model(inputs), targets)
+            accelerator.backward(loss)
+            if clipping and accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(accelerator.reduce(loss.detach(), "mean").item())
+    return losses
+
+
+def test_two_processes_train_as_one_with_the_doubled_batch():
+    cases = list(product(OPTIMIZERS, (1, 4), (False, True)))
+    worlds = in_world(2, lambda: [losses_of(*case, batch_size=4) for case in cases])
+    for case, ours in zip(cases, worlds[0]):
+        alone = losses_of(*case, batch_size=8)
+        assert len(ours) == len(alone) == STEPS
+        assert ours == pytest.approx(alone, rel=1e-5), case
+    assert worlds[0] == worlds[1]
+
+
+def test_torchrun_forms_one_world_on_a_machine_without_accelerators(tmp_path):
+    script = tmp_path / "who.py"
+    script.write_text(
+        "from accel_runtime import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "print(accelerator.gather_object([(accelerator.process_index, accelerator.num_processes)]))\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert output.splitlines() == ["[(0, 2), (1, 2)]"] * 2
+
+
+def test_an_overflow_skips_the_step_on_every_process():
+    def work():
+        accelerator = Accelerator(mixed_precision="fp16")
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+        before = copy.deepcopy(accelerator.get_state_dict(model))
+        seen = []
+        for overflows in (True, False):
+            loss = model(torch.ones(1, 2)).sum()
+            if overflows and accelerator.process_index == 1:
+                loss = loss * float("inf")
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+            unchanged = all(torch.equal(before[key], value) for key, value in accelerator.get_state_dict(model).items())
+            seen.append((accelerator.optimizer_step_was_skipped, scheduler.last_epoch, unchanged))
+        return seen
+
+    for seen in in_world(2, work):
+        assert seen == [(True, 0, True), (False, 1, False)]
+
+
+def test_a_prepared_model_shows_the_attributes_and_methods_of_the_users():
+    class Coder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self.width = 2
+
+        def forward(self, inputs):
+            return self.inner(inputs)
+
+        def encode(self, inputs):
+            return self.inner(inputs) + self.width
+
+    def work():
+        accelerator = Accelerator()
+        model, frozen = Coder(), Coder().requires_grad_(False)
+        prepared, teacher = accelerator.prepare(model, frozen)
+        with pytest.raises(AttributeError, match="no_such_thing"):
+            _ = prepared.no_such_thing
+        return (
+            prepared.width,
+            prepared.inner is model.inner,
+            prepared.encode(torch.zeros(1, 2)).shape,
+            teacher is frozen,
+            accelerator.unwrap_model(prepared) is model,
+            list(accelerator.get_state_dict(prepared)),
+            accelerator.prepare(prepared) is prepared and accelerator.prepare(model) is prepared,
+        )
+
+    for seen in in_world(2, work):
+        assert seen == (2, True, (1, 2), True, True, ["inner.weight", "inner.bias"], True)
+
+
+def test_training_the_model_that_was_not_returned_is_named():
+    def work():
+        accelerator = Accelerator()
+        model = nn.Linear(2, 1)
+        accelerator.prepare(model)
+        with pytest.raises(UsageError, match="Linear was trained through the model that went into prepare"):
+            accelerator.backward(model(torch.ones(1, 2)).sum())
+        bare = nn.Linear(2, 1)
+        with pytest.raises(UsageError, match="Linear was not prepared"), accelerator.no_sync(bare):
+            pass
+
+    in_world(2, work)
+
+
+def test_gradients_stay_apart_until_they_are_due():
+    def work():
+        accelerator = Accelerator(gradient_accumulation_steps=2)
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(model.weight)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        seen = []
+        for number in (1.0, 2.0):
+            with accelerator.accumulate(model):
+                accelerator.backward(model(torch.full((1, 1), number + accelerator.process_index)).sum())
+                seen.append(next(iter(model.parameters())).grad.item())
+                optimizer.step()
+                optimizer.zero_grad()
+        with accelerator.no_sync(model):
+            accelerator.backward(2 * model(torch.ones(1, 1)).sum() * accelerator.process_index)
+        return [*seen, next(iter(model.parameters())).grad.item()]
+
+    first, second = in_world(2, work)
+    assert first == [0.5, 2.0, 0.0]
+    assert second == [1.0, 2.0, 1.0]
+
+
+def test_uneven_inputs_are_joined_on_the_cpu():
+    def work():
+        accelerator = Accelerator()
+        model, loader = accelerator.prepare(nn.Linear(1, 1), DataLoader(torch.ones(5, 1), 1))
+        steps = 0
+        with accelerator.join_uneven_inputs([model], even_batches=False):
+            for batch in loader:
+                accelerator.backward(model(batch).sum())
+                steps += 1
+        return steps, sum(1 for _ in loader)
+
+    assert in_world(2, work) == [(3, 3), (2, 3)]
+
+
+def test_local_sgd_averages_weights_now_and_then():
+    def work():
+        accelerator = Accelerator()
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        seen = []
+        with LocalSGD(accelerator, model, local_sgd_steps=2) as local_sgd:
+            for _ in range(2):
+                accelerator.backward(-model(torch.ones(1, 1)).sum() * accelerator.process_index)
+                optimizer.step()
+                optimizer.zero_grad()
+                local_sgd.step()
+                seen.append(next(iter(model.parameters())).item())
+        return seen
+
+    assert in_world(2, work) == [[0.0, 1.0], [1.0, 1.0]]
+
+
+def test_accelerators_of_different_precision_live_side_by_side():
+    def work():
+        wide, narrow = Accelerator(gradient_accumulation_steps=3), Accelerator(mixed_precision="bf16")
+        dtypes = []
+        for accelerator in (wide, narrow):
+            model = accelerator.prepare(nn.Linear(2, 2))
+            with accelerator.autocast():
+                dtypes.append((model(torch.ones(1, 2)) @ torch.ones(2, 2)).dtype)
+        return dtypes, wide.gradient_accumulation_steps, narrow.gradient_accumulation_steps
+
+    for seen in in_world(2, work):
+        assert seen == ([torch.float32, torch.bfloat16], 3, 1)

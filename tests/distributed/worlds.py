@@ -1,0 +1,66 @@
+"""Real processes for tests: forked from this one, joined by gloo on the loopback."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.distributed import TCPStore
+
+PATIENCE = 120  # seconds until a world that does not answer is a failure
+
+
+def in_world(size: int, work: Callable[[], Any]) -> list[Any]:
+    """What `work` returns on each of `size` processes, by rank; the first failure of a process fails the test."""
+    # The store lives here and has a port of its own before the processes start: nothing can take it from them.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    fork = multiprocessing.get_context("fork")
+    processes, ends = [], []
+    for rank in range(size):
+        end, other = fork.Pipe(duplex=False)
+        process = fork.Process(target=_live, args=(work, rank, size, store.port, other))
+        process.start()
+        other.close()
+        processes.append(process)
+        ends.append(end)
+    try:
+        return [_answer(rank, end) for rank, end in enumerate(ends)]
+    finally:
+        for process in processes:
+            process.join(1)
+            if process.is_alive():
+                process.kill()
+
+
+def _answer(rank: int, end: Connection) -> Any:
+    if not end.poll(PATIENCE):
+        raise AssertionError(f"process {rank} did not answer in {PATIENCE} seconds")
+    try:
+        succeeded, value = end.recv()
+    except EOFError:
+        raise AssertionError(f"process {rank} ended without an answer") from None
+    if not succeeded:
+        raise AssertionError(f"process {rank} failed:\n{value}")
+    return value
+
+
+def _live(work: Callable[[], Any], rank: int, size: int, port: int, end: Connection) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(
+        RANK=str(rank),
+        WORLD_SIZE=str(size),
+        LOCAL_RANK=str(rank),
+        LOCAL_WORLD_SIZE=str(size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )
+    try:
+        end.send((True, work()))
+    except BaseException:
+        end.send((False, traceback.format_exc()))
