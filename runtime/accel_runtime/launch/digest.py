@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from accel_runtime.launch.plan import Layout
+from accel_runtime.launch.layout import Layout
 
 # An abort is not among them: gloo aborts a rank whose peer has left a collective.
 KILLS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS)
