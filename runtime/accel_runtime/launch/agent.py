@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 from typing import NoReturn
 
-from accel_runtime.launch.digest import digest
+from accel_runtime.launch.digest import digest, failures_of
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import WORKER, Plan
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
@@ -38,10 +40,11 @@ def _run_agent(plan: Plan) -> int:
         os.environ[FOLD] = "1"
     with tempfile.TemporaryDirectory(prefix="accel-") as scratch:
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
-        return _exit_code(plan, [*plan.agent, *logs, "-m", WORKER, *plan.target.as_command()])
+        arguments = [*plan.agent, *logs, "-m", WORKER, *plan.target.as_command()]
+        return _exit_code(plan, arguments, Path(plan.settings.log_dir or scratch))
 
 
-def _exit_code(plan: Plan, arguments: list[str]) -> int:
+def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
     """Run torch's agent to the end; what went wrong is told on stderr."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -50,10 +53,12 @@ def _exit_code(plan: Plan, arguments: list[str]) -> int:
 
     if plan.meeting and not plan.meeting.is_first:
         wait_for_first_machine(plan.meeting)
+    started = time.time()
     try:
         run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as failure:
-        sys.stderr.write(digest(failure.failures, plan.layout, plan.settings.log_dir))
+        failures = failures_of(failure.failures, logs, started)
+        sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
         return 1
     except SignalException as ended:
         sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")

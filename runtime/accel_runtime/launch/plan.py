@@ -33,7 +33,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`environment` is what the launcher adds to its own; `agent` are the arguments of torch's, none for one process."""
+    """`environment` is added to the launcher's own; `agent` are the arguments of torch's, none for one process."""
 
     target: Target
     settings: Settings
