@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
+    from accel_runtime.notebook import debug_launcher as debug_launcher
+    from accel_runtime.notebook import notebook_launcher as notebook_launcher
 
 # Imported at first use, so that the command line answers without torch.
 _PLACES = {
     "Accelerator": "accel_runtime.accelerator",
+    "debug_launcher": "accel_runtime.notebook",
+    "notebook_launcher": "accel_runtime.notebook",
 }
 
 __all__ = sorted(_PLACES)

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
 from accel_runtime.bundle import Prepared
 from accel_runtime.collectives import Reduction
+from accel_runtime.config_file import config_files
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
 from accel_runtime.errors import ConfigError
@@ -70,6 +71,7 @@ class Accelerator:
                 "gradient_accumulation_steps": gradient_accumulation_steps,
                 "cpu": cpu,
             },
+            [file.layer() for file in config_files(os.environ)],
         )
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps not in (None, 1):
             raise ConfigError("pass gradient_accumulation_steps or gradient_accumulation_plugin, not both")

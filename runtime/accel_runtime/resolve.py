@@ -98,7 +98,7 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
     timeout = settings.timeout or (timedelta(seconds=options.timeout) if options.timeout else None)
     dist.init_process_group(
         settings.backend or hardware.backend,
-        init_method=settings.init_method,
+        init_method=settings.init_method or world.meeting_point,
         timeout=timeout,
         rank=world.rank,
         world_size=world.size,

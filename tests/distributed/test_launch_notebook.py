@@ -73,7 +73,7 @@ def test_a_function_of_a_notebook_trains_on_two_processes(tmp_path: Path) -> Non
     assert "left behind: None True" in launched
 
     assert "ProcessFailed" in failed and "rank 1 failed: ValueError: a negative scale" in failed
-    assert ", line 11, in train" in failed and "ChildFailedError" not in failed
+    assert ", line 10, in train" in failed and "ChildFailedError" not in failed
 
     assert restarted.count("attempt 1 true") == 2, restarted
     assert alone == "hello you True\n"
