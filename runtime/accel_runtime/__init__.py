@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from accel_runtime.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
     from accel_runtime.local_sgd import LocalSGD as LocalSGD
     from accel_runtime.memory import find_executable_batch_size as find_executable_batch_size
+    from accel_runtime.notebook import debug_launcher as debug_launcher
+    from accel_runtime.notebook import notebook_launcher as notebook_launcher
     from accel_runtime.processes import DistributedType as DistributedType
     from accel_runtime.profiling import ProfileKwargs as ProfileKwargs
     from accel_runtime.seeding import set_seed as set_seed
@@ -36,7 +38,9 @@ _PLACES = {
     "PartialState": "state",
     "ProfileKwargs": "profiling",
     "ProjectConfiguration": "configuration",
+    "debug_launcher": "notebook",
     "find_executable_batch_size": "memory",
+    "notebook_launcher": "notebook",
     "set_seed": "seeding",
     "skip_first_batches": "data.skipping",
 }

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
 from accel_runtime.arguments import refuse_unsupported
 from accel_runtime.bundle import Choices, Prepared
+from accel_runtime.config_file import config_files
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
@@ -86,6 +87,7 @@ class Accelerator(Processes):
                 "cpu": cpu or None,
                 "dynamo_backend": dynamo_backend,
             },
+            [file.layer() for file in config_files(os.environ)],
         )
         self._handlers = check_handlers(kwargs_handlers or ())
         self._session = session_from(options, self._handlers)

@@ -19,3 +19,7 @@ class UsageError(AccelError, RuntimeError):
 
 class CheckpointError(AccelError, RuntimeError):
     """A checkpoint that is missing, damaged or of another model. Nothing was changed when it is raised."""
+
+
+class ProcessFailed(AccelError, RuntimeError):
+    """A process that was started from here ended with an error; the message carries its traceback."""

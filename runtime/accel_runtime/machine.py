@@ -29,8 +29,8 @@ def this_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
     """Ask the kernel's lists of devices; what the visibility variables hide does not count."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for kind, present in (("cuda", _nvidia(root)), ("rocm", _amd(root)), ("xpu", _intel(root)), ("tpu", _tpu(root))):
-        if present:
-            return Machine(kind, _visible(present, environ.get(VISIBLE[kind])), cores)
+        if devices := _visible(present, environ.get(VISIBLE[kind])) if present else ():
+            return Machine(kind, devices, cores)
     return Machine("cpu", (), cores)
 
 
@@ -41,7 +41,11 @@ def _visible(present: int, said: str | None) -> tuple[str, ...]:
 
 
 def _nvidia(root: Path) -> int:
-    return sum(1 for _ in (root / "proc/driver/nvidia/gpus").glob("*"))
+    """The device files come first: a container has only those that it was given."""
+    files = sum(1 for _ in (root / "dev").glob("nvidia[0-9]*")) if (root / "dev").is_dir() else 0
+    # Under WSL the driver has neither; its library stands for the one adapter.
+    wsl = (root / "usr/lib/wsl/lib/libcuda.so.1").exists() and (root / "dev/dxg").exists()
+    return files or sum(1 for _ in (root / "proc/driver/nvidia/gpus").glob("*")) or int(wsl)
 
 
 def _amd(root: Path) -> int:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.world import world_from
 
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 StrategyName = Literal["ddp", "fsdp", "deepspeed"]
@@ -88,8 +89,9 @@ def options_from(environ: Mapping[str, str], arguments: Mapping[str, Any], files
     """Arguments of the script over the environment over config files; None in `arguments` means not given."""
     script = script_layer(arguments)
     settings = settle([script, environment_layer(environ), *files]).settings
-    for line in overridden_flags(environ, settings, script):
-        log.warning(line)
+    if world_from(environ).is_main:
+        for line in overridden_flags(environ, settings, script):
+            log.warning(line)
     return Options(**{key: getattr(settings, key) for key in Options.__struct_fields__})
 
 

@@ -7,10 +7,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 from typing import NoReturn
 
+from accel_runtime.launch.digest import digest, failures_of
+from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import WORKER, Plan
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
+
+CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 
 
 def run_plan(plan: Plan) -> NoReturn:
@@ -26,31 +32,53 @@ def run_plan(plan: Plan) -> NoReturn:
 
 
 def _run_agent(plan: Plan) -> int:
-    os.environ.update(plan.environment)
-    os.environ[LAUNCHER_PID] = str(os.getpid())
+    os.environ.update(plan.environment, **{LAUNCHER_PID: str(os.getpid())})
+    os.environ.setdefault("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[rank ${rank}] ")
+    if not plan.settings.debug:
+        _quieten()
     if not (plan.settings.debug or plan.settings.log_dir or plan.settings.tee):
         os.environ[FOLD] = "1"
-    os.environ.setdefault("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[rank ${rank}] ")
-
-    from torch.distributed import run
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    from accel_runtime.launch.digest import digest
-
-    if not plan.settings.debug:
-        # The agent's own commentary on a failure repeats what the digest says.
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="accel-") as scratch:
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
         arguments = [*plan.agent, *logs, "-m", WORKER, *plan.target.as_command()]
-        try:
-            run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
-        except ChildFailedError as failure:
-            sys.stderr.write(digest(failure.failures, plan.layout, plan.settings.log_dir))
-            return 1
-        except SignalException as ended:
-            number = int(ended.sigval)
-            sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")
-            return 128 + number
+        return _exit_code(plan, arguments, Path(plan.settings.log_dir or scratch))
+
+
+def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
+    """Run torch's agent to the end; what went wrong is told on stderr."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    if plan.meeting and not plan.meeting.is_first:
+        wait_for_first_machine(plan.meeting)
+    started = time.time()
+    try:
+        run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
+    except ChildFailedError as failure:
+        failures = failures_of(failure.failures, logs, started)
+        sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
+        return 1
+    except SignalException as ended:
+        sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")
+        return 128 + int(ended.sigval)
+    except RendezvousError as error:
+        sys.stderr.write(f"accel launch: not all machines came to the meeting at {_place(plan)}: {error}\n")
+        return 1
     return 0
+
+
+def _place(plan: Plan) -> str:
+    return f"{plan.meeting.host}:{plan.meeting.port}" if plan.meeting else "this machine"
+
+
+def _quieten() -> None:
+    """The agent's own commentary on a failure repeats, at length, what the digest says; ranks keep their voice."""
+    logging.disable(logging.ERROR)
+    said = os.environ.get(CPP_LOG_LEVEL)
+    os.environ.setdefault(CPP_LOG_LEVEL, "ERROR")
+    import torch  # noqa: F401  reads the level once
+
+    if said is None:
+        del os.environ[CPP_LOG_LEVEL]

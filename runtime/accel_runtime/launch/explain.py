@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from accel_runtime.launch.plan import Layout, Plan, chosen_devices
+from accel_runtime.launch.layout import Layout, chosen_devices
+from accel_runtime.launch.plan import Plan
 from accel_runtime.machine import Machine
 from accel_runtime.options import Settings, Settled, as_text
 

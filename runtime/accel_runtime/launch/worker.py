@@ -71,16 +71,15 @@ def report_failure(kind: type[BaseException], error: BaseException, trace: Trace
     """Print the traceback, unless another rank failed before and its failure explains this one."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    frames = _frames_of_the_script(trace)
     folded = FOLD in os.environ and _others_failed()
-    _record(kind, error, frames)
+    record_failure(kind, error, trace)
     if not folded:
-        sys.stderr.write("".join(traceback.format_exception(kind, error, frames)))
+        sys.stderr.write("".join(traceback.format_exception(kind, error, _frames_of_the_script(trace))))
 
 
 def _frames_of_the_script(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames that lead from here to the user's first line."""
-    own = (__file__, runpy.__file__, "<frozen runpy>")
+    own = (__file__, str(Path(__file__).with_name("function.py")), runpy.__file__, "<frozen runpy>")
     while trace is not None and trace.tb_frame.f_code.co_filename in own:
         trace = trace.tb_next
     return trace
@@ -98,14 +97,16 @@ def _others_failed() -> bool:
     return own is not None and any(path != Path(own) for path in Path(own).parent.parent.glob("*/error.json"))
 
 
-def _record(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+def record_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Leave what torch's agent reads, with the moment in fractions of a second and the place as well."""
     own = os.environ.get(ERROR_FILE)
     if own is None:
         return
-    trace = "".join(traceback.format_exception(kind, error, frames))
+    frames = _frames_of_the_script(trace)
+    lines = "".join(traceback.format_exception(kind, error, frames))
     now = time.time()
-    extra = {"py_callstack": trace, "timestamp": str(int(now)), "moment": now, "where": _where(frames)}
+    extra = {"py_callstack": lines, "timestamp": str(int(now)), "moment": now, "where": _where(frames)}
+    extra["rank"] = os.environ.get("RANK", "0")
     message = traceback.format_exception_only(kind, error)[-1].strip()
     beside = Path(own + ".tmp")
     beside.write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
