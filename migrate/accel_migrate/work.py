@@ -50,7 +50,13 @@ def parsed(path: Path, data: bytes) -> Document:
     it = document(path, data)
     if len(it.source.data) > LARGEST_FILE:
         raise SourceError(f"holds more than {LARGEST_FILE:,} bytes of code")
-    assert it.source.tree  # parsing is lazy, and a file that does not parse must be known here
+    try:
+        assert it.source.tree  # parsing is lazy, and a file that does not parse must be known here
+    except SourceError as error:
+        cell, line = it.place(error.line or 1)
+        if cell is None:
+            raise
+        raise SourceError(f"in cell {cell}, line {line}, {error}") from error
     return it
 
 
