@@ -29,11 +29,9 @@ class Explained(Protocol):
 
 
 def rules() -> tuple[Explained, ...]:
-    try:
-        from accel_migrate.rules import RULES
-    except ImportError:
-        return ()
-    return tuple(RULES)
+    from accel_migrate.rules import RULES
+
+    return RULES
 
 
 def known_codes() -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from accel_migrate.options import Options
 
 from tests.migrate import fake_codemod
 
-FILES = 8
-BEFORE = b"import torch\nx.cuda()\n" + b"y = 1  # padding, so that a write takes time\n" * 2_000
+FILES = 16
+BEFORE = b"import torch\nx.cuda()\n" + b"y = '%s'\n" % (b"long lines take long to write and short to parse" * 1_500)
 AFTER = BEFORE.replace(b".cuda()", b"")
 
 

@@ -54,9 +54,8 @@ def test_editing_opens_the_rewritten_file_until_it_parses(
 ) -> None:
     Path("a.py").write_text("import torch\na.cuda()\n")
     editor = tmp_path / "editor"
-    editor.write_text(
-        '#!/bin/sh\nif [ -e "$0.once" ]; then echo "b = 2" > "$1"; else touch "$0.once"; echo "(" >> "$1"; fi\n'
-    )
+    second_time = 'if [ -e "$0.once" ]; then echo "b = 2" > "$1"; exit; fi'
+    editor.write_text(f'#!/bin/sh\n{second_time}\ntouch "$0.once"\necho "(" >> "$1"\n')
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("EDITOR", str(editor))
     monkeypatch.delitem(os.environ, "VISUAL", raising=False)

@@ -151,6 +151,4 @@ def test_the_command_migrates_a_notebook_cell_by_cell(run: Run) -> None:
 
 def test_a_cell_that_does_not_parse_is_named(run: Run) -> None:
     Path("book.ipynb").write_bytes(notebook("import torch", "x = (\n"))
-    assert (
-        run("book.ipynb").err == "accel-migrate: book.ipynb: in cell 2, line 1, does not parse: '(' was never closed\n"
-    )
+    assert run("book.ipynb").err.startswith("accel-migrate: book.ipynb: in cell 2, line 1, does not parse:")

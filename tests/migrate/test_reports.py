@@ -75,8 +75,8 @@ def test_sarif_is_sarif(project: Run) -> None:
         ("AM101", "warning"),
         ("AM201", "warning"),
         ("AM301", "note"),
-        ("AM101", "warning"),
         ("AM902", "note"),
+        ("AM101", "warning"),
     ]
 
 
