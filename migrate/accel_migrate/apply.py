@@ -13,7 +13,7 @@ import libcst as cst
 
 from accel_migrate.errors import SourceError
 from accel_migrate.layout import edited, header
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Uncomment, Unwrap
 from accel_migrate.source import Source
 
 KEPT_COMMENT = "# %%accel:"  # marks the cells of a notebook; never lost

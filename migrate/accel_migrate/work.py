@@ -102,7 +102,7 @@ def migrate_together(
                 accept=judge,
             )
             outcomes = [_outcome(each, result, judge, terms) for each, result in zip(free, results, strict=True)]
-            return outcomes + [_skipped(each, comments, terms) for each in kept]
+            return _all_or_none(outcomes) + [_skipped(each, comments, terms) for each in kept]
     except TimeLimitReached:
         reason = f"took longer than {terms.seconds:g} s per file; it is left as it was (--time-limit raises this)"
     except RecursionError:
@@ -110,6 +110,20 @@ def migrate_together(
     except Exception as error:  # whatever a rule does wrong, the other files must go on
         reason = _crash(error, terms)
     return [failure(each.source.path, terms, reason) for each in documents]
+
+
+def _all_or_none(outcomes: list[Outcome]) -> list[Outcome]:
+    """When a rewrite failed, the files that belong to it stay as they are too: together they ran, apart they do not."""
+    failed = next((each for each in outcomes if each.status is Status.FAILED), None)
+    if failed is None:
+        return outcomes
+    reason = f"left as it was, because {failed.name} could not be migrated"
+    return [
+        replace(each.without_texts(), status=Status.FAILED, reason=reason, findings=())
+        if each.status is Status.MIGRATED
+        else each
+        for each in outcomes
+    ]
 
 
 def _skipped(it: Document, comments: dict[Path, Suppressions], terms: Terms) -> Outcome:

@@ -75,7 +75,7 @@ def test_sarif_is_sarif(project: Run) -> None:
         ("AM101", "warning"),
         ("AM201", "warning"),
         ("AM301", "note"),
-        ("AM902", "note"),
+        ("AM911", "note"),
         ("AM101", "warning"),
     ]
 

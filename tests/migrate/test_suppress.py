@@ -50,7 +50,7 @@ def test_a_suppressed_note_is_gone(run: Run) -> None:
 
 def test_a_comment_that_suppresses_nothing_is_reported(run: Run) -> None:
     Path("a.py").write_text("import torch\nx = 1  # accel: ignore[AM101]\n")
-    assert "a.py:2:8: AM901 [note] the comment ignores AM101, but nothing" in run("a.py").out
+    assert "a.py:2:8: AM910 [note] the comment ignores AM101, but nothing" in run("a.py").out
 
 
 def test_skip_file_skips_the_file(run: Run) -> None:

@@ -81,7 +81,10 @@ class Batches:
         for binding in reaching(module, node, variable):
             if binding.kind == "parameter":
                 sources.append(self._parameter(variable, depth))
-            elif binding.kind == "for" or binding.kind == "comprehension":
+            elif binding.kind == "for":
+                assert binding.value is not None
+                sources.append(self._looped(module, binding.value, binding.path, depth))
+            elif binding.kind == "comprehension":
                 assert binding.value is not None
                 sources.append(self._looped(module, binding.value, binding.path, depth))
             elif binding.kind == "assign" and binding.value is not None:

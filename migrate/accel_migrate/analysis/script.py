@@ -12,10 +12,10 @@ from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.project import Project
+from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
 from accel_migrate.analysis.reach import NAME, Reach, find_reach
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
-from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from accel_migrate.catalogue import rules
+from accel_migrate.catalogue import explained
 from accel_migrate.outcome import Decision, Finding, Outcome, Part
 from accel_migrate.plan import Status
 from accel_migrate.report import Report
@@ -33,7 +33,7 @@ def _codes(report: Report) -> list[str]:
 
 
 def _rule(code: str) -> dict[str, Any]:
-    for rule in rules():
+    for rule in explained():
         if rule.code == code:
             return {
                 "id": code,
