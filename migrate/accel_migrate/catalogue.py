@@ -58,8 +58,8 @@ REMARKS = (
         code=LAUNCHER,
         name="notebook_launcher",
         summary="a notebook is one process until its training is launched",
-        why="Cells run in the one process of the kernel. A launcher starts one process per device, and each of them runs "
-        "a function that holds the training.",
+        why="Cells run in the one process of the kernel. A launcher starts one process per device, and each runs a "
+        "function that holds the training.",
         example_before="for epoch in range(epochs): ...",
         example_after="def train(): ...\n\nnotebook_launcher(train, num_processes=2)",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -229,7 +230,17 @@ def _touched(before: bytes, after: bytes) -> tuple[int, int]:
 def _finding(it: Document, found: Change | Note, safety: Safety, decision: Decision) -> Finding:
     cell, line = it.place(found.line)
     excerpt = line_of(it.source, found.line).strip()
-    return Finding(found.code, line, found.column, found.message, safety, decision, cell, excerpt)
+    return Finding(found.code, line, found.column, _in_cells(it, found.message), safety, decision, cell, excerpt)
+
+
+def _in_cells(it: Document, message: str) -> str:
+    """The message with lines of the joined program told as lines of their cells."""
+
+    def told(match: re.Match[str]) -> str:
+        cell, line = it.place(int(match[1]))
+        return match[0] if cell is None else f"cell {cell}, line {line}"
+
+    return re.sub(r"\bline (\d+)", told, message)
 
 
 def line_of(source: Source, number: int) -> str:
