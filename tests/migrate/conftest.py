@@ -28,11 +28,16 @@ class Done:
 Run = Callable[..., Done]
 
 
+@pytest.fixture(autouse=True)
+def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a test, in this process or another, are not in the journal of the person who tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Runs the command in an empty folder, with the small codemod in the place of the real one."""
     monkeypatch.setattr(pipeline, "migrate", fake_codemod.migrate)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
