@@ -27,10 +27,9 @@ def main() -> None:
         alone = measure(many, 1)
         large = peak_megabytes()
         spread = measure(many, cores)
-        print(f"-j 1      {alone:7.1f} s   {1000 * alone / FILES:5.1f} ms per file")
-        print(
-            f"-j {cores:<2}     {spread:7.1f} s   {1000 * spread / FILES:5.1f} ms per file   {alone / spread:.2f} x as fast"
-        )
+        for jobs, seconds in ((1, alone), (cores, spread)):
+            print(f"-j {jobs:<2}  {seconds:7.1f} s  {1000 * seconds / FILES:5.1f} ms per file")
+        print(f"-j {cores} is {alone / spread:.2f} times as fast as -j 1")
         print(f"memory: {small:.0f} MB at the most for {FILES // 10} files, {large:.0f} MB for {FILES:,}")
 
 
