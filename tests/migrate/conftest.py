@@ -35,9 +35,8 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Runs the command in an empty folder, with the small codemod in the place of the real one."""
-    monkeypatch.setattr(pipeline, "migrate", fake_codemod.migrate)
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs the command, in this process and in an empty folder."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -51,3 +50,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
         return Done(exit.value.code, captured.out, captured.err.decode())
 
     return run
+
+
+@pytest.fixture
+def run(command: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, with the small codemod in the place of the real one."""
+    monkeypatch.setattr(pipeline, "migrate", fake_codemod.migrate)
+    return command
