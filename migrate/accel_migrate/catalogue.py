@@ -1,16 +1,20 @@
-"""The rules as a reader meets them: their codes, and what `--explain` tells about each."""
+"""Every code that a report may show, as a reader meets it: the rules, and what the tool itself has to say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from accel_migrate.errors import MigrateError
+from accel_migrate.notebook import LAUNCHER
+from accel_migrate.plan import Safety
 from accel_migrate.selection import unknown
+from accel_migrate.suppress import UNUSED
 
 
 class Explained(Protocol):
-    """What a rule says about itself."""
+    """What a code says about itself; every Rule does."""
 
     @property
     def code(self) -> str: ...
@@ -25,35 +29,67 @@ class Explained(Protocol):
     @property
     def example_after(self) -> str: ...
     @property
-    def safety(self) -> str: ...
+    def safety(self) -> Safety: ...
 
 
-def rules() -> tuple[Explained, ...]:
-    try:
-        from accel_migrate.rules import RULES
-    except ImportError:
-        return ()
-    return tuple(RULES)
+@dataclass(frozen=True)
+class Remark:
+    """A note that no rule makes, because it is not about the code of a training."""
+
+    code: str
+    name: str
+    summary: str
+    why: str
+    example_before: str
+    example_after: str
+    safety: Safety = Safety.NOTE
+
+
+REMARKS = (
+    Remark(
+        code=UNUSED,
+        name="unused_suppression",
+        summary="a comment suppresses something that is not there",
+        why="A comment that no longer suppresses anything would hide the next finding on its line.",
+        example_before="x = 1  # accel: ignore[AM201]",
+        example_after="x = 1",
+    ),
+    Remark(
+        code=LAUNCHER,
+        name="notebook_launcher",
+        summary="a notebook is one process until its training is launched",
+        why="Cells run in the one process of the kernel. A launcher starts one process per device, and each runs a "
+        "function that holds the training.",
+        example_before="for epoch in range(epochs): ...",
+        example_after="def train(): ...\n\nnotebook_launcher(train, num_processes=2)",
+    ),
+)
+
+
+def explained() -> tuple[Explained, ...]:
+    """Everything that has a code, in the order of the codes."""
+    from accel_migrate.rules import RULES
+
+    return tuple(sorted((*RULES, *REMARKS), key=lambda each: each.code))
 
 
 def known_codes() -> tuple[str, ...]:
-    return tuple(rule.code for rule in rules())
+    return tuple(each.code for each in explained())
 
 
 def explain(code: str) -> str:
-    """What a rule does, why, an example and how far to trust it; `all` tells every rule."""
-    told = rules()
-    if code.lower() != "all":
-        told = tuple(rule for rule in told if rule.code == code.upper())
-        if not told:
-            raise MigrateError(unknown("rule", code.upper(), (*known_codes(), "all")))
-    return "\n\n".join("\n".join(_page(rule)) for rule in told) + "\n"
+    """What a code means, why, an example and how far to trust it; `AM1` tells all that begin so, `all` every one."""
+    beginning = "" if code.lower() == "all" else code.upper()
+    told = [each for each in explained() if each.code.startswith(beginning)]
+    if not told:
+        raise MigrateError(unknown("rule", code.upper(), (*known_codes(), "all")))
+    return "\n\n".join("\n".join(_page(each)) for each in told) + "\n"
 
 
-def _page(rule: Explained) -> Iterator[str]:
-    yield f"{rule.code} {rule.name} ({rule.safety})"
-    yield f"  {rule.summary}"
-    for title, text in (("Why", rule.why), ("Before", rule.example_before), ("After", rule.example_after)):
+def _page(told: Explained) -> Iterator[str]:
+    yield f"{told.code} {told.name} ({told.safety})"
+    yield f"  {told.summary}"
+    for title, text in (("Why", told.why), ("Before", told.example_before), ("After", told.example_after)):
         if text.strip():
             yield ""
             yield title

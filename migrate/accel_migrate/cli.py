@@ -24,10 +24,10 @@ def _file(**options: Any) -> Any:
 
 
 def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from accel_migrate.catalogue import rules
+    from accel_migrate.catalogue import explained
 
     return [
-        CompletionItem(rule.code, help=rule.summary) for rule in rules() if rule.code.startswith(incomplete.upper())
+        CompletionItem(rule.code, help=rule.summary) for rule in explained() if rule.code.startswith(incomplete.upper())
     ]
 
 

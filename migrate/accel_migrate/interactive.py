@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 
 from accel_migrate.document import Document
+from accel_migrate.errors import MigrateError
 from accel_migrate.outcome import Outcome, Part, shown
 from accel_migrate.plan import Change, Safety, Status
+from accel_migrate.report.diff import unified
 from accel_migrate.work import line_of
 
 ANSWERS = {
@@ -53,10 +55,10 @@ class Prompt:
         cell, line = it.place(change.line)
         place = f"{'' if cell is None else f'cell {cell}:'}{line}:{change.column}"
         click.echo(f"\n{shown(it.source.path, self.current)}:{place}: {change.code} {change.message}")
-        click.echo(f"    {line_of(it.source, change.line).strip()}")
+        click.echo(_preview(it, change) or f"    {line_of(it.source, change.line).strip()}\n", nl=False)
         if change.safety is Safety.REVIEW:
             click.echo("    (for review: right in most scripts, look closely)")
-        if change.required and change.loop is not None:
+        if change.required:
             click.echo("    (its training loop is migrated only with it)")
 
     def _answer(self) -> str:
@@ -87,3 +89,16 @@ class Prompt:
                     click.echo(f"{outcome.name}: what you wrote does not parse ({error}); the editor opens again")
         parts = tuple(Part(part.label, part.before, after, part.encoding) for part in outcome.parts)
         return replace(outcome, after=after, parts=parts)
+
+
+def _preview(it: Document, change: Change) -> str:
+    """What the change does on its own, as a diff without its head; empty when it makes sense only with the others."""
+    from accel_migrate.apply import apply
+
+    try:
+        program = it.source.to_bytes(apply(it.source, change.edits))
+    except (MigrateError, AssertionError):
+        return ""
+    alone = Outcome(it.source.path, it.source.path.name, Status.MIGRATED, parts=tuple(it.parts(program)))
+    lines = unified(alone).decode(it.source.encoding, "replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("--- ", "+++ ")))

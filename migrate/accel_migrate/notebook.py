@@ -17,7 +17,7 @@ from accel_migrate.plan import Note
 from accel_migrate.source import Source
 
 MARKER = re.compile(r"^# %%accel:cell (\d+)\n", re.MULTILINE)
-LAUNCHER = "AM902"
+LAUNCHER = "AM911"
 BLANK = re.compile(r"[ \t\r\n]*")
 DECODER = json.JSONDecoder()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accel_migrate.plan import Safety, Status
 
-NOT_TORCH = "does not mention torch"  # the one reason for which a file is not worth a line in a report
+NOT_TORCH = "does not use torch"  # the one reason for which a file is not worth a line in a report
 
 
 class Decision(StrEnum):

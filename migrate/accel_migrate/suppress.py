@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from accel_migrate.plan import Note
 
 COMMENT = re.compile(r"#\s*accel:\s*(?P<what>skip-file|ignore)\b(?:\s*\[(?P<codes>[^\]]*)\])?")
-UNUSED = "AM901"
+UNUSED = "AM910"
 
 
 @dataclass(frozen=True, slots=True)

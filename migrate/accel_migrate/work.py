@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -50,7 +51,13 @@ def parsed(path: Path, data: bytes) -> Document:
     it = document(path, data)
     if len(it.source.data) > LARGEST_FILE:
         raise SourceError(f"holds more than {LARGEST_FILE:,} bytes of code")
-    assert it.source.tree  # parsing is lazy, and a file that does not parse must be known here
+    try:
+        assert it.source.tree  # parsing is lazy, and a file that does not parse must be known here
+    except SourceError as error:
+        cell, line = it.place(error.line or 1)
+        if cell is None:
+            raise
+        raise SourceError(f"in cell {cell}, line {line}, {error}") from error
     return it
 
 
@@ -96,7 +103,7 @@ def migrate_together(
                 accept=judge,
             )
             outcomes = [_outcome(each, result, judge, terms) for each, result in zip(free, results, strict=True)]
-            return outcomes + [_skipped(each, comments, terms) for each in kept]
+            return _all_or_none(outcomes) + [_skipped(each, comments, terms) for each in kept]
     except TimeLimitReached:
         reason = f"took longer than {terms.seconds:g} s per file; it is left as it was (--time-limit raises this)"
     except RecursionError:
@@ -104,6 +111,20 @@ def migrate_together(
     except Exception as error:  # whatever a rule does wrong, the other files must go on
         reason = _crash(error, terms)
     return [failure(each.source.path, terms, reason) for each in documents]
+
+
+def _all_or_none(outcomes: list[Outcome]) -> list[Outcome]:
+    """When a rewrite failed, the files that belong to it stay as they are too: together they ran, apart they do not."""
+    failed = next((each for each in outcomes if each.status is Status.FAILED), None)
+    if failed is None:
+        return outcomes
+    reason = f"left as it was, because {failed.name} could not be migrated"
+    return [
+        replace(each.without_texts(), status=Status.FAILED, reason=reason, findings=())
+        if each.status is Status.MIGRATED
+        else each
+        for each in outcomes
+    ]
 
 
 def _skipped(it: Document, comments: dict[Path, Suppressions], terms: Terms) -> Outcome:
@@ -200,7 +221,8 @@ def _outcome(it: Document, result: FileResult, judge: _Judge, terms: Terms) -> O
 
 def _touched(before: bytes, after: bytes) -> tuple[int, int]:
     """How many lines went and how many came."""
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    # Without its default heuristic the matcher takes quadratic time where one line is repeated.
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines())
     changed = [step for step in matcher.get_opcodes() if step[0] != "equal"]
     return sum(end - start for _, start, end, _, _ in changed), sum(end - start for _, _, _, start, end in changed)
 
@@ -208,7 +230,17 @@ def _touched(before: bytes, after: bytes) -> tuple[int, int]:
 def _finding(it: Document, found: Change | Note, safety: Safety, decision: Decision) -> Finding:
     cell, line = it.place(found.line)
     excerpt = line_of(it.source, found.line).strip()
-    return Finding(found.code, line, found.column, found.message, safety, decision, cell, excerpt)
+    return Finding(found.code, line, found.column, _in_cells(it, found.message), safety, decision, cell, excerpt)
+
+
+def _in_cells(it: Document, message: str) -> str:
+    """The message with lines of the joined program told as lines of their cells."""
+
+    def told(match: re.Match[str]) -> str:
+        cell, line = it.place(int(match[1]))
+        return match[0] if cell is None else f"cell {cell}, line {line}"
+
+    return re.sub(r"\bline (\d+)", told, message)
 
 
 def line_of(source: Source, number: int) -> str:

@@ -5,46 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from accel_migrate import pipeline
-from accel_migrate.cli import main
 
-from tests.migrate import fake_codemod
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command in an empty folder, with the small codemod in the place of the real one."""
-    monkeypatch.setattr(pipeline, "migrate", fake_codemod.migrate)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "work"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    def run(*arguments: str) -> Done:
-        with pytest.raises(SystemExit) as exit:
-            main(arguments)
-        sys.stdout.flush()
-        captured = capfd.readouterr()
-        assert isinstance(exit.value.code, int)
-        return Done(exit.value.code, captured.out, captured.err)
-
-    return run
-
+from tests.migrate.conftest import Run
 
 TRAIN = "import torch\nmodel = Net().cuda()\n"
 

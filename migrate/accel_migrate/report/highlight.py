@@ -30,7 +30,7 @@ def highlighted(text: str) -> list[list[Token]]:
     """The tokens of each line."""
     lines: list[list[Token]] = [[]]
     for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
-        name = next((name for parent, name in CLASSES if kind in parent), "")
+        name = next((name for parent, name in CLASSES if kind is parent or kind[: len(parent)] == parent), "")
         first, *others = value.split("\n")
         lines[-1].append((name, first))
         lines.extend([(name, other)] for other in others)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from accel_migrate.catalogue import rules
+from accel_migrate.catalogue import explained
 from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome, Part
 from accel_migrate.plan import Status
 from accel_migrate.report import Report
@@ -50,7 +50,7 @@ def _header(report: Report) -> str:
 
 def _rules(report: Report) -> str:
     """How often each rule spoke, with its one-line summary."""
-    summaries = {rule.code: rule.summary for rule in rules()}
+    summaries = {rule.code: rule.summary for rule in explained()}
     lines = "".join(
         f'<tr><th scope="row">{code}</th><td>{escape(summaries.get(code, ""))}</td>'
         f"<td>{', '.join(f'{number} {decision}' for decision, number in sorted(decisions.items()))}</td></tr>"

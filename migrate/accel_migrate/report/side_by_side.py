@@ -28,7 +28,7 @@ class Row:
 
 
 def rows(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, before, after)
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind == "equal":
             yield from (Row(start + step + 1, new_start + step + 1) for step in range(end - start))
