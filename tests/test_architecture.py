@@ -1,0 +1,148 @@
+"""The layers of both packages, kept by their import statements: see docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = {"accel_migrate": ROOT / "migrate", "accel_runtime": ROOT / "runtime"}
+
+# From the command down to what knows nothing of the rest. A module imports from layers below its own.
+LAYERS = {
+    "accel_migrate": (
+        ("__main__",),
+        ("cli",),
+        ("run",),
+        ("configuration", "interactive", "present"),
+        ("options", "report", "work"),
+        ("catalogue", "pipeline", "project"),
+        ("rules",),
+        ("emit",),
+        ("apply", "discover", "document", "edits", "rule", "undo", "verify"),
+        ("analysis", "layout", "notebook", "selection", "suppress", "write"),
+        ("outcome", "source"),
+        ("__init__", "errors", "limits", "magics", "plan", "pool", "progress", "settings"),
+    ),
+    "accel_runtime": (
+        ("__main__",),
+        ("cli",),
+        ("__init__", "launch"),
+        ("accelerator",),
+        ("bundle",),
+        ("resolve",),
+        ("strategies", "precision", "devices", "scheduler", "metrics"),
+        ("optimizer",),
+        ("accumulation",),
+        ("data",),
+        ("collectives", "config_file", "handlers"),
+        ("peer_config", "world"),
+        ("hostlist", "options"),
+        ("errors", "machine", "proxy", "saving", "tree"),
+    ),
+}
+
+
+def modules(package: str) -> list[str]:
+    """Names below the package: `rules.print_call`, and `rules` for a package's own `__init__`."""
+    folder = SOURCES[package] / package
+    parts = [path.relative_to(folder).with_suffix("").parts for path in sorted(folder.rglob("*.py"))]
+    return [".".join(part if part == ("__init__",) or part[-1] != "__init__" else part[:-1]) for part in parts]
+
+
+@cache
+def tree(package: str, module: str) -> ast.Module:
+    path = SOURCES[package].joinpath(package, *module.split("."))
+    return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+
+
+def imported(package: str, module: str) -> Iterator[str]:
+    """Every module that is imported anywhere in this one, by its full name."""
+    for node in ast.walk(tree(package, module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{package}.{module}:{node.lineno} imports by dots; write the module's full name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def own_imports(package: str, module: str) -> set[str]:
+    """What it imports of its own package: the longest module name in each import."""
+    known = modules(package)
+    below = [name.removeprefix(f"{package}.") for name in imported(package, module) if name.startswith(f"{package}.")]
+    found = {max((name for name in known if f"{it}.".startswith(f"{name}.")), key=len, default="") for it in below}
+    return found - {"", module}
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_every_module_has_its_layer(package: str) -> None:
+    placed = [name for layer in LAYERS[package] for name in layer]
+    present = {module.split(".")[0] for module in modules(package)}
+    assert sorted(placed) == sorted(present), "LAYERS at the top of this file names other modules"
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_imports_lead_down(package: str) -> None:
+    depth = {name: number for number, layer in enumerate(LAYERS[package]) for name in layer}
+    edges = {(module, other) for module in modules(package) for other in own_imports(package, module)}
+    parts = {(module.split(".")[0], other.split(".")[0]) for module, other in edges}
+    assert not [f"{part} imports {other}" for part, other in parts if part != other and depth[part] >= depth[other]]
+
+
+@pytest.mark.parametrize(("package", "other"), [("accel_migrate", "accel_runtime"), ("accel_runtime", "accel_migrate")])
+def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> None:
+    for module in modules(package):
+        assert not [name for name in imported(package, module) if name.split(".")[0] == other], module
+
+
+@pytest.mark.parametrize(
+    ("package", "folder", "shared"),
+    [
+        ("accel_migrate", "rules", ()),
+        ("accel_runtime", "strategies", ()),
+        ("accel_runtime", "devices", ()),
+        ("accel_runtime", "precision", ("autocast",)),
+    ],
+)
+def test_variants_do_not_know_each_other(package: str, folder: str, shared: tuple[str, ...]) -> None:
+    for module in modules(package):
+        if module.startswith(f"{folder}."):
+            siblings = {name for name in own_imports(package, module) if name.startswith(f"{folder}.")}
+            assert siblings <= {f"{folder}.{name}" for name in shared}, module
+
+
+def test_only_the_command_line_and_the_package_itself_import_the_accelerator() -> None:
+    users = {m for m in modules("accel_runtime") if "accelerator" in own_imports("accel_runtime", m)}
+    assert {user.split(".")[0] for user in users} <= {"cli", "__init__"}
+
+
+def test_libcst_is_known_to_the_applier_alone() -> None:
+    users = {m for m in modules("accel_migrate") if "libcst" in {i.split(".")[0] for i in imported("accel_migrate", m)}}
+    assert users == {"apply"}
+
+
+def test_codemod_needs_no_torch() -> None:
+    for module in modules("accel_migrate"):
+        assert "torch" not in {name.split(".")[0] for name in imported("accel_migrate", module)}, module
+
+
+def test_environment_is_handed_on_whole_and_read_from_a_mapping() -> None:
+    """Outside of the launcher and the commands, `os.environ` is only ever an argument: who reads it takes a mapping."""
+    for module in modules("accel_runtime"):
+        if module.split(".")[0] in ("cli", "launch"):
+            continue
+        program = tree("accel_runtime", module)
+        handed = {id(value) for node in ast.walk(program) for value in _arguments(node)}
+        for node in ast.walk(program):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+                assert id(node) in handed, f"accel_runtime.{module}:{node.lineno} reads the environment by itself"
+
+
+def _arguments(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Call):
+        return [*node.args, *(keyword.value for keyword in node.keywords)]
+    return list(node.defaults) if isinstance(node, ast.arguments) else []
