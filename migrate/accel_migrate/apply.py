@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import libcst as cst
 
+from accel_migrate.effects import only_reads
 from accel_migrate.errors import SourceError
 from accel_migrate.layout import edited, header
 from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unwrap
@@ -103,7 +104,7 @@ class _Applier:
             else:
                 new = self._compound(mine[0], node, indent)
             if not new:
-                lost = self._left_behind(mine[0], node, first=not result)
+                lost = self._left_behind(mine[0], node)
                 carried = _merged(carried, lost, first=not result) if carried is not None else lost
                 continue
             if carried is not None:
@@ -113,7 +114,7 @@ class _Applier:
         self._footer = [line for line in carried or [] if line.comment is not None]
         return result
 
-    def _left_behind(self, statement: ast.stmt, node: cst.BaseStatement, first: bool) -> list[cst.EmptyLine]:
+    def _left_behind(self, statement: ast.stmt, node: cst.BaseStatement) -> list[cst.EmptyLine]:
         lines = _leading(node)
         keep = self.removed[statement].keep_comments if statement in self.removed else True
         if not keep:
@@ -145,13 +146,15 @@ class _Applier:
             if getattr(last, "semicolon", None) is not node.body[-1].semicolon:  # its neighbour went
                 small[-1] = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
             kept = [node.with_changes(body=small, leading_lines=lines)]
+            if statements[0] in self.guarded:
+                kept = [self._guard(self.guarded[statements[0]], kept[0], indent)]
         elif before and statements[0] in self.substituted:
             before[0] = _with_leading(before[0], lines)
             comment = node.trailing_whitespace
             if comment.comment is not None and isinstance(before[-1], cst.SimpleStatementLine):
                 before[-1] = before[-1].with_changes(trailing_whitespace=comment)
             return before + after
-        return self._joined(statements[0], before, kept, after, indent)
+        return self._joined(statements[0], before, kept, after, node)
 
     def _joined(
         self,
@@ -159,12 +162,12 @@ class _Applier:
         before: list[cst.BaseStatement],
         kept: list[cst.BaseStatement],
         after: list[cst.BaseStatement],
-        indent: str,
+        node: cst.BaseStatement,
     ) -> list[cst.BaseStatement]:
-        if statement in self.guarded and kept:
-            kept = [self._guard(self.guarded[statement], kept[0], indent)]
+        if not kept:
+            return self._heirs(statement, before + after, node)
         inserts = self.before.get(statement, [])
-        if before and kept and inserts and inserts[0].above_comments:
+        if before and inserts and inserts[0].above_comments:
             # The new statements take the blank lines; the comments stay with the statement they speak of.
             lines = _leading(kept[0])
             blank = _leading_blank(lines)
@@ -174,6 +177,14 @@ class _Applier:
                 rest = [_BLANK, *rest]
             kept[0] = _with_leading(kept[0], rest)
         return before + kept + after
+
+    def _heirs(
+        self, statement: ast.stmt, new: list[cst.BaseStatement], node: cst.BaseStatement
+    ) -> list[cst.BaseStatement]:
+        """New statements beside one that goes: the first takes over its blank lines and the comments that stay."""
+        if new:
+            new[0] = _with_leading(new[0], self._left_behind(statement, node))
+        return new
 
     def _inserted(self, inserts: Iterable[Insert], indent: str) -> list[cst.BaseStatement]:
         result: list[cst.BaseStatement] = []
@@ -206,7 +217,7 @@ class _Applier:
         before = self._inserted(self.before.get(statement, ()), indent)
         after = self._inserted(self.after.get(statement, ()), indent)
         if statement in self.removed:
-            return before + after
+            return self._heirs(statement, before + after, node)
         if statement in self.substituted:
             new = self._parsed(self.substituted[statement].statements, indent)
             if new:
@@ -215,13 +226,49 @@ class _Applier:
         if statement in self.unwrapped:
             inner = self._unwrap(statement, node, indent)
             return before + inner + after
-        node = self._header(statement, node, indent)
-        node = self._inside(statement, node, indent)
-        if node is None:
-            return before + after
+        if self._is_emptied(statement):
+            if self._is_emptied_whole(statement):
+                return self._heirs(statement, before + after, node)
+            node = self._turned(statement, node, indent)
+        else:
+            node = self._inside(statement, self._header(statement, node, indent), indent)
         if statement in self.uncommented:
             node = _with_leading(node, _without_last_comment(list(node.leading_lines)))
-        return self._joined(statement, before, [node], after, indent)
+        if statement in self.guarded:
+            node = self._guard(self.guarded[statement], node, indent)
+        return self._joined(statement, before, [node], after, node)
+
+    def _is_emptied(self, statement: Any) -> TypeGuard[ast.If | ast.For | ast.With]:
+        """Whether an `if`, `for` or `with` lost every statement of its body, and its head does nothing by itself."""
+        if not isinstance(statement, ast.If | ast.For | ast.With) or statement in self.replaced:
+            return False
+        if not all(child in self.removed or self._is_emptied_whole(child) for child in statement.body):
+            return False
+        if any(child in self.before or child in self.after for child in statement.body):
+            return False
+        if isinstance(statement, ast.If):
+            elif_follows = len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If)
+            return only_reads(statement.test) and not (elif_follows and not self._is_emptied_whole(statement.orelse[0]))
+        if isinstance(statement, ast.For):
+            return only_reads(statement.iter) and not statement.orelse
+        return all(only_reads(item.context_expr) for item in statement.items)
+
+    def _is_emptied_whole(self, statement: ast.stmt) -> bool:
+        """Emptied, its `else` included."""
+        return self._is_emptied(statement) and all(
+            child in self.removed or self._is_emptied_whole(child) for child in getattr(statement, "orelse", ())
+        )
+
+    def _turned(self, statement: ast.If, node: cst.If, indent: str) -> Any:
+        """`if test: (nothing left) else: rest` as `if not test: rest`."""
+        test = self.source.code(statement.test)
+        opposite = test.removeprefix("not ") if isinstance(statement.test, ast.UnaryOp) else f"not {test}"
+        if isinstance(statement.test, ast.BoolOp | ast.Compare | ast.IfExp):
+            opposite = f"not ({test})"
+        (turned,) = self._parsed((f"if {opposite}:\n    pass",), indent)
+        assert isinstance(node.orelse, cst.Else) and isinstance(turned, cst.If)
+        body = self._suite(statement.orelse, node.orelse.body, indent)
+        return turned.with_changes(leading_lines=node.leading_lines, body=body)
 
     def _unwrap(self, statement: Any, node: Any, indent: str) -> list[cst.BaseStatement]:
         # Continuation lines are kept relative to their block by libcst, so they move left with it.
@@ -242,7 +289,7 @@ class _Applier:
         return new.with_changes(**{name: getattr(node, name) for name in kept if hasattr(node, name)})
 
     def _inside(self, statement: Any, node: Any, indent: str) -> Any:
-        """The node with its blocks rewritten; None when nothing is left of it."""
+        """The node with its blocks rewritten."""
         changes: dict[str, Any] = {}
         if isinstance(node, cst.Match):
             cases = [
@@ -270,10 +317,10 @@ class _Applier:
     def _orelse(self, statements: Sequence[ast.stmt], orelse: Any, indent: str) -> Any:
         if isinstance(orelse, cst.If):
             (statement,) = statements
-            if statement in self.removed:
-                return self._inside(statement, orelse, indent).orelse if orelse.orelse is not None else None
+            if statement in self.removed or self._is_emptied_whole(statement):
+                return None
             return self._inside(statement, self._header(statement, orelse, indent), indent)
-        if all(statement in self.removed for statement in statements):
+        if all(statement in self.removed or self._is_emptied_whole(statement) for statement in statements):
             return None
         return orelse.with_changes(body=self._suite(statements, orelse.body, indent))
 
