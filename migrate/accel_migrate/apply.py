@@ -6,6 +6,7 @@ Code that no edit names is never printed anew: its nodes stay the parser's own, 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
@@ -17,6 +18,9 @@ from accel_migrate.layout import edited, header
 from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
+# Characters that libcst may not keep; without them its round trip is exact and need not be tried.
+_UNUSUAL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x85\u2028\u2029]|\r(?!\n)")
+
 KEPT_COMMENT = "# %%accel:"  # marks the cells of a notebook; never lost
 
 _Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -27,7 +31,7 @@ def apply(source: Source, edits: Iterable[Edit]) -> str:
     """The text of the file with all edits made."""
     try:
         module = cst.parse_module(source.text)
-        if module.code != source.text:
+        if _UNUSUAL.search(source.text) and module.code != source.text:
             raise SourceError("holds characters that cannot be kept byte for byte (a form feed or a lone CR)")
         return _Applier(source, module, edits).result()
     except cst.ParserSyntaxError as error:
@@ -48,8 +52,9 @@ class _Applier:
         self.before: dict[ast.stmt, list[Insert]] = {}
         self.after: dict[ast.stmt, list[Insert]] = {}
         self.replaced: dict[ast.stmt, list[Replace]] = {}
-        self.touched: set[ast.AST] = set()
-        self._parents = {child: node for node in ast.walk(source.tree) for child in ast.iter_child_nodes(node)}
+        self.touched: set[ast.stmt] = set()
+        self._parents: dict[ast.stmt, ast.stmt] = {}
+        self._note_parents(source.tree.body, None)
         self._headers = _StatementIndex(source)
         for edit in dict.fromkeys(edits):
             self._sort(edit)
@@ -59,6 +64,12 @@ class _Applier:
         return self.module.with_changes(body=body).code
 
     # ---- which statement each edit belongs to
+
+    def _note_parents(self, statements: Iterable[ast.stmt], parent: ast.stmt | None) -> None:
+        for statement in statements:
+            if parent is not None:
+                self._parents[statement] = parent
+            self._note_parents(inner_statements(statement), statement)
 
     def _sort(self, edit: Edit) -> None:
         if isinstance(edit, Replace):
@@ -79,10 +90,10 @@ class _Applier:
                 self.guarded[statement] = edit.test
             else:
                 self.uncommented.add(statement)
-        node: ast.AST | None = statement
-        while node is not None and node not in self.touched:
-            self.touched.add(node)
-            node = self._parents.get(node)
+        holder: ast.stmt | None = statement
+        while holder is not None and holder not in self.touched:
+            self.touched.add(holder)
+            holder = self._parents.get(holder)
 
     # ---- blocks
 
@@ -404,12 +415,17 @@ class _StatementIndex:
                     raise AssertionError(f"no statement holds the edit at offset {start}")
                 return found
             found = inner
-            statements = [
-                child
-                for name in ("body", "orelse", "finalbody", "handlers", "cases")
-                for part in getattr(inner, name, ())
-                for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
-            ]
+            statements = inner_statements(inner)
+
+
+def inner_statements(statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of all blocks of a compound statement; none for a simple one."""
+    return [
+        child
+        for name in ("body", "orelse", "finalbody", "handlers", "cases")
+        for part in getattr(statement, name, ())
+        for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
+    ]
 
 
 _BLANK = cst.EmptyLine(indent=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _FRAMEWORKS = {
     "colossalai": "Colossal-AI",
     "torch_xla": "torch_xla",
 }
+_MENTIONED = re.compile("|".join([*_FRAMEWORKS, "Trainer"]).encode())
 Accept = Callable[[Source, Change], bool]
 
 
@@ -73,12 +75,16 @@ def _left_alone(source: Source) -> str:
     if b"torch" not in source.data:
         source.tree  # noqa: B018  a syntax error is told all the same
         return "does not use torch"
-    used = _framework(source.tree)
+    used = _framework(source)
     return f"already uses {used}" if used else ""
 
 
-def _framework(tree: ast.Module) -> str | None:
-    for node in ast.walk(tree):
+def _framework(source: Source) -> str | None:
+    """The training framework that a file imports."""
+    if not _MENTIONED.search(source.data):
+        source.tree  # noqa: B018  a syntax error is told all the same
+        return None
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -95,7 +101,7 @@ def _framework(tree: ast.Module) -> str | None:
 
 def _readable(source: Source) -> Module | None:
     try:
-        return Module(source) if b"torch" in source.data and not _framework(source.tree) else None
+        return Module(source) if b"torch" in source.data and not _framework(source) else None
     except (SourceError, RecursionError):
         return None  # a neighbour that cannot be read tells nothing
 

@@ -37,14 +37,15 @@ class NoHome(Exception):
 
 def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
     """The variable and those it was handed over from, call by call, to where it was built."""
-    found = [variable]
-    for current in found:
-        if len(found) > 40:
-            break
-        for source in _handed_over(roles, graph, current):
-            if source not in found:
-                found.append(source)
-    return found
+    known = graph.chains.get(variable)
+    if known is None:
+        known = [variable]
+        for current in known:
+            if len(known) > 40:
+                break
+            known += [source for source in _handed_over(roles, graph, current) if source not in known]
+        graph.chains[variable] = known
+    return known
 
 
 def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
@@ -182,7 +183,9 @@ def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: i
         simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.Expr)
         if not simple or following.lineno != (here.end_lineno or here.lineno) + 1:
             break
-        if any(module.variable(n) in variables for n in ast.walk(following) if isinstance(n, ast.Name | ast.Attribute)):
+        if any(
+            module.variable(n) in variables for n in module.walk(following) if isinstance(n, ast.Name | ast.Attribute)
+        ):
             break
         last += 1
     return last
@@ -242,7 +245,7 @@ def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt
     method = module.scope(statement).function
     if constructor is not None and method is constructor:
         return statement
-    for node in ast.walk(constructor) if constructor is not None else ():
+    for node in module.walk(constructor) if constructor is not None else ():
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -256,7 +259,7 @@ def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt
 
 def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
     """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "dataset" for node in ast.walk(statement))
+    return any(isinstance(node, ast.Attribute) and node.attr == "dataset" for node in module.walk(statement))
 
 
 def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -294,7 +297,7 @@ def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> b
     """Whether a statement changes the objects, or makes something of them that must be made of the bare ones."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    for node in ast.walk(statement):
+    for node in module.walk(statement):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Attribute):
@@ -316,7 +319,7 @@ def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> b
                 return True
     if isinstance(statement, ast.For):
         looped = statement.iter
-        for node in ast.walk(looped):
+        for node in module.walk(looped):
             if isinstance(node, ast.Attribute) and node.attr in (
                 "parameters",
                 "named_parameters",

@@ -46,6 +46,8 @@ class CallGraph:
     def __init__(self, roles: Roles) -> None:
         self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self.callees: dict[Function | None, set[Function]] = {}
+        self.chains: dict[Variable, list[Variable]] = {}  # filled by homes.chain
+        self._reached: dict[ast.AST, set[Function]] = {}
         for module in roles.project.modules:
             for call in module.calls:
                 target = roles.target(module, call)
@@ -61,9 +63,11 @@ class CallGraph:
 
     def reached_from(self, node: ast.AST, roles: Roles, module: Module) -> set[Function]:
         """Every function of the project that running `node` may call."""
+        if node in self._reached:
+            return self._reached[node]
         found: set[Function] = set()
         pending: list[Function] = []
-        for child in ast.walk(node):
+        for child in module.walk(node):
             if isinstance(child, ast.Call):
                 target = roles.target(module, child)
                 if target is not None and not isinstance(target.node, ast.ClassDef):
@@ -73,6 +77,7 @@ class CallGraph:
             if function not in found:
                 found.add(function)
                 pending += self.callees.get(function, ())
+        self._reached[node] = found
         return found
 
 
@@ -113,11 +118,11 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
     calls = {backward.call for backward in backwards}
     found = []
     for module in roles.project.modules:
-        for node in ast.walk(module.tree):
+        for node in module.walk(module.tree):
             if isinstance(node, ast.For | ast.AsyncFor):
                 loader = iterated_loader(roles, module, node.iter)
                 if loader is not None:
-                    trains = any(child in calls for child in ast.walk(node)) or bool(
+                    trains = any(child in calls for child in module.walk(node)) or bool(
                         graph.reached_from(node, roles, module) & training
                     )
                     found.append(LoaderLoop(module, node, loader, trains))
@@ -146,7 +151,7 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
     """Each variable that a piece of code mentions, with the widest expression that names it."""
-    for child in ast.walk(node):
+    for child in module.walk(node):
         if isinstance(child, ast.Name | ast.Attribute):
             variable = module.variable(child)
             if variable is not None:

@@ -26,10 +26,19 @@ class Project:
     def __init__(self, modules: Iterable[Module]) -> None:
         self.modules = list(modules)
         self._by_path = {Path(module.source.path): module for module in self.modules}
-        self._classes: dict[int, dict[str, Definition]] = {}
+        self._names = {path.stem for path in self._by_path} | {path.parent.name for path in self._by_path}
+        self._imported: dict[tuple[Path, str], Module | None] = {}
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
         """The project's file behind a module name, looked up beside the importer and then further out."""
+        if dotted.rpartition(".")[2] not in self._names and dotted.strip("."):
+            return None
+        key = (Path(importer.source.path).parent, dotted)
+        if key not in self._imported:
+            self._imported[key] = self._find_module(importer, dotted)
+        return self._imported[key]
+
+    def _find_module(self, importer: Module, dotted: str) -> Module | None:
         level = len(dotted) - len(dotted.lstrip("."))
         parts = [part for part in dotted.lstrip(".").split(".") if part]
         folder = Path(importer.source.path).parent

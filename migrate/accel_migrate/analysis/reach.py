@@ -107,7 +107,7 @@ def _device_parameter(roles: Roles, module: Module, function: Function) -> str |
 def _check_references(roles: Roles, module: Module, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
     called = {call.func for _, call in sites}
     for other in roles.project.modules:
-        for node in ast.walk(other.tree):
+        for node in other.walk(other.tree):
             if (
                 isinstance(node, ast.Name)
                 and node.id == function.name

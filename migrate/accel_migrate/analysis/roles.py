@@ -127,7 +127,7 @@ class Roles:
         for node, scope in module.functions.items():
             scopes.append(scope)
             self._returns[node] = []
-        for node in ast.walk(module.tree):
+        for node in module.walk(module.tree):
             if isinstance(node, ast.Return) and node.value is not None:
                 function = module.scope(node).function
                 if function in self._returns:
@@ -215,7 +215,7 @@ class Roles:
                 self._learn(variable, Value(Role.OPTIMIZER))
             elif "step" in methods and re.search(r"sched", variable.name, re.I):
                 self._learn(variable, Value(Role.SCHEDULER))
-        for node in ast.walk(module.tree):
+        for node in module.walk(module.tree):
             if isinstance(node, ast.For):
                 looped = node.iter
                 while (
@@ -232,7 +232,7 @@ class Roles:
     def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
         found = []
         for argument in (*call.args, *[k.value for k in call.keywords]):
-            for node in ast.walk(argument):
+            for node in module.walk(argument):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Attribute)
@@ -291,6 +291,7 @@ class Roles:
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
+            and node.value[:3] in ("cud", "cpu", "mps", "xpu")
             and re.fullmatch(r"(cuda|cpu|mps|xpu)(:\d+)?", node.value)
         ):
             return Value(Role.DEVICE)

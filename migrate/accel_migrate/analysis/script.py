@@ -276,7 +276,7 @@ class _Reader:
                 runs(_module_of(self.roles, function), function)
                 for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
             )
-            if mentions or any(child in mine for child in ast.walk(loop.statement)):
+            if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
                 found.append(loop)
         # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
         return found
@@ -335,7 +335,7 @@ class _Reader:
         module = home.module
         functions = {b.function for b in self.group.backwards} | {loop.function for loop in loops}
         found: list[ast.stmt] = []
-        for statement in (node for node in ast.walk(home.node) if isinstance(node, ast.stmt)):
+        for statement in (node for node in module.walk(home.node) if isinstance(node, ast.stmt)):
             if module.scope(statement) is not home or isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 continue
             if any(loop.statement is statement for loop in loops) or any(
@@ -402,7 +402,7 @@ class _Reader:
             (e.loop.module, e.loop.statement)
             for e in evaluations
             if e.loop.function is not None
-            and any(isinstance(n, ast.Name) and n.id == "print" for n in ast.walk(e.loop.function))
+            and any(isinstance(n, ast.Name) and n.id == "print" for n in e.loop.module.walk(e.loop.function))
         ]
 
     # ---- moves

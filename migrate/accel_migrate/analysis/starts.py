@@ -108,7 +108,7 @@ def device_is_needed(
     gone: set[ast.AST] = set()
     for move in dropped:
         for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
-            gone.update(ast.walk(argument))
+            gone.update(move.module.walk(argument))
     for function, parameter in reach.parameters.items():
         if parameter.device is None:
             continue
@@ -116,14 +116,14 @@ def device_is_needed(
             for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
                 if caller is module and module.variable(argument) == variable:
                     gone.add(argument)
-    gone.update(ast.walk(device.statement))
+    gone.update(module.walk(device.statement))
     return any(
         isinstance(node, ast.Name)
         and node.id == variable.name
         and isinstance(node.ctx, ast.Load)
         and node not in gone
         and module.variable(node) == variable
-        for node in ast.walk(module.tree)
+        for node in module.walk(module.tree)
     )
 
 
