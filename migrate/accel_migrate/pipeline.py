@@ -63,7 +63,9 @@ def migrate(
             results[source.path] = _failed(source, SourceError("is nested too deeply to analyse"))
     if any(b"backward" in module.source.data for module in modules):
         given = {module.source.path for module in modules}
-        others = [m for s in (siblings or {}).values() if s.path not in given and (m := _readable(s)) is not None]
+        silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
+        around = [*silent, *(siblings or {}).values()]
+        others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
         results |= _migrate_modules(modules, others, settings, accept)
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
@@ -101,7 +103,8 @@ def _framework(source: Source) -> str | None:
 
 def _readable(source: Source) -> Module | None:
     try:
-        return Module(source) if b"torch" in source.data and not _framework(source) else None
+        relevant = b"torch" in source.data or source.path.name == "__init__.py"
+        return Module(source) if relevant and not _framework(source) else None
     except (SourceError, RecursionError):
         return None  # a neighbour that cannot be read tells nothing
 

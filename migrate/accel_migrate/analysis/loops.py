@@ -81,6 +81,9 @@ class CallGraph:
         return found
 
 
+_PASSING_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
+
+
 def backward_calls(roles: Roles) -> list[Backward]:
     """The calls that start a backward pass from a scalar loss."""
     return [
@@ -132,21 +135,26 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
 def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:
     """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
     for _ in range(6):
-        if roles.role(module, iterated) & Role.LOADER and not isinstance(iterated, ast.Call):
-            return iterated
-        if isinstance(iterated, ast.Call) and iterated.args:
-            name = iterated.func.attr if isinstance(iterated.func, ast.Attribute) else getattr(iterated.func, "id", "")
-            if name in ("enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"):
-                iterated = iterated.args[0]
-                continue
+        if isinstance(iterated, ast.Call):
+            if not iterated.args or not _passes_through(iterated):
+                return None
+            iterated = iterated.args[0]
+            continue
         if isinstance(iterated, ast.Name):
             variable = module.variable(iterated)
-            bindings = module.bindings(variable) if variable is not None else []
-            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call) and not bindings[0].path:
-                iterated = bindings[0].value  # `bar = tqdm(loader)`, looped over later
+            values = [b.value for b in module.bindings(variable) if not b.path] if variable is not None else []
+            if values and all(isinstance(value, ast.Call) and _passes_through(value) for value in values):
+                assert values[0] is not None
+                iterated = values[0]  # `bar = tqdm(loader)`, looped over later
                 continue
-        return None
+        return iterated if roles.role(module, iterated) & Role.LOADER else None
     return None
+
+
+def _passes_through(call: ast.Call) -> bool:
+    """Whether a call hands out what its first argument holds, one by one."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in _PASSING_THROUGH and bool(call.args)
 
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:

@@ -231,7 +231,7 @@ class Roles:
 
     def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
         found = []
-        for argument in (*call.args, *[k.value for k in call.keywords]):
+        for argument in self._parameters_given(module, call):
             for node in module.walk(argument):
                 if (
                     isinstance(node, ast.Call)
@@ -247,6 +247,15 @@ class Roles:
                         isinstance(owner, ast.Name) and owner.id == module.scope(owner).self_name
                     ):
                         found.append(variable)
+        return found
+
+    def _parameters_given(self, module: Module, call: ast.Call) -> list[ast.expr]:
+        """The arguments of an optimizer, and what the variables among them were made from."""
+        found: list[ast.expr] = []
+        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+            found.append(argument)
+            variable = module.variable(argument)
+            found += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
         return found
 
     def _bound(self, module: Module) -> dict[Variable, list[Binding]]:

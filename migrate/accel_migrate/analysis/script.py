@@ -250,9 +250,19 @@ class _Reader:
             for link in chain(self.roles, self.graph, optimizer):
                 for binding in link.scope.module.bindings(link):
                     if binding.value is not None:
-                        for variable, _ in variables_in(link.scope.module, binding.value):
-                            if self.roles.of(variable) & Role.MODEL:
-                                found.update(chain(self.roles, self.graph, variable))
+                        found |= self._models_in(link.scope.module, binding.value)
+        return found
+
+    def _models_in(self, module: Module, value: ast.expr, depth: int = 0) -> set[Variable]:
+        """Models that an expression names, also through `params = [p for p in model.parameters() ...]`."""
+        found: set[Variable] = set()
+        for variable, _ in variables_in(module, value):
+            if self.roles.of(variable) & Role.MODEL:
+                found.update(chain(self.roles, self.graph, variable))
+            elif depth < 2 and not self.roles.of(variable):
+                for binding in module.bindings(variable):
+                    if binding.value is not None and binding.kind == "assign":
+                        found |= self._models_in(module, binding.value, depth + 1)
         return found
 
     def _is_optimized(self, model: Variable, optimized: set[Variable]) -> bool:
