@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, Literal, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.profiling import ProfileKwargs
 
 CommunicationHook = Literal["no", "fp16", "bf16", "power_sgd", "batched_power_sgd"]
+
+
+class DDPCommunicationHookType(StrEnum):
+    """The communication hooks by name, for scripts that write `DDPCommunicationHookType.FP16`."""
+
+    NO = "no"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    POWER_SGD = "power_sgd"
+    BATCHED_POWER_SGD = "batched_power_sgd"
 
 
 @dataclass(frozen=True)

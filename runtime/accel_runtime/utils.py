@@ -21,6 +21,7 @@ from accel_runtime.availability import (
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.handlers import (
     AutocastKwargs,
+    DDPCommunicationHookType,
     DistributedDataParallelKwargs,
     GradScalerKwargs,
     InitProcessGroupKwargs,
@@ -52,6 +53,7 @@ from accel_runtime.tracking import LoggerType
 
 __all__ = [
     "AutocastKwargs",
+    "DDPCommunicationHookType",
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
     "DistributedType",
