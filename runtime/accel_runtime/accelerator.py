@@ -268,13 +268,20 @@ class Accelerator(Processes):
     def clip_grad_norm_(self, parameters: Parameters, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scales the gradients down to a norm; returns the norm they had."""
         if self._session.precision.scales:
-            self.unscale_gradients()
+            parameters = self._unscaled(parameters)
         return self._session.strategy.clip_norm(parameters, max_norm, norm_type)
 
     def clip_grad_value_(self, parameters: Parameters, clip_value: float) -> None:
         """Cuts every gradient off at a value."""
-        self.unscale_gradients()
+        if self._session.precision.scales:
+            parameters = self._unscaled(parameters)
         self._session.strategy.clip_value(parameters, clip_value)
+
+    def _unscaled(self, parameters: Parameters) -> list[Tensor]:
+        """The parameters, with their optimizers' gradients at true size; other optimizers may not be due yet."""
+        weights = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        self._session.precision.unscale(self._prepared.owners(weights))
+        return weights
 
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""

@@ -61,6 +61,20 @@ class Accumulation:
         self.has_optimizer = False
         self.blocks = Blocks(self)
 
+    @property
+    def num_steps(self) -> int:
+        return self.steps
+
+    @property
+    def sync_gradients(self) -> bool:
+        return self.sync
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the loader being iterated has handed out its last batch."""
+        current = self.iterations.current
+        return current is not None and current.is_last
+
     def set_steps(self, steps: int) -> None:
         self.steps = self.divisor = check_steps(steps)
         self.iterations.wants_end = steps > 1 and self.plugin.sync_with_dataloader

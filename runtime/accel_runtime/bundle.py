@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -19,6 +20,7 @@ from accel_runtime.configuration import TorchDynamoPlugin
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
 from accel_runtime.optimizer import PreparedOptimizer
+from accel_runtime.proxy import Proxy
 from accel_runtime.resolve import Session
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.strategies import Bundle
@@ -50,34 +52,52 @@ class Prepared:
 
     def prepare(self, objects: Sequence[Any], placed: Sequence[bool], evaluation: bool = False) -> list[Any]:
         """The prepared objects in the order of `objects`."""
-        fresh = [thing for thing in objects if id(thing) not in self._known and not _is_prepared(thing)]
-        for thing, moves in zip(objects, placed):
-            if isinstance(thing, Module) and id(thing) not in self._known:
-                self._fit_model(thing, moves)
+        objects = [self._own(thing) for thing in objects]
+        fresh = [thing for thing in objects if id(thing) not in self._known]
+        still = {id(thing) for thing, moves in zip(objects, placed) if not moves}
+        for thing in fresh:
+            if isinstance(thing, Module):
+                self._fit_model(thing, moves=id(thing) not in still)
         bundle = Bundle(
             models=tuple(thing for thing in fresh if isinstance(thing, Module)),
             optimizers=tuple(thing for thing in fresh if isinstance(thing, Optimizer)),
             loaders=tuple(thing for thing in fresh if isinstance(thing, DataLoader)),
         )
-        self._take(bundle, self._session.strategy.prepare(bundle, evaluation))
+        self._take(bundle, self._session.strategy.prepare(bundle, evaluation), still)
         # Schedulers last: they hold on to prepared optimizers.
         for thing in fresh:
             if is_scheduler(thing):
                 self._remember(thing, self._scheduler(thing), self.schedulers)
         return [self._result(thing) for thing in objects]
 
+    def owners(self, weights: list[Tensor]) -> tuple[PreparedOptimizer, ...]:
+        """The optimizers that step any of the weights."""
+        wanted = {id(weight) for weight in weights}
+        return tuple(
+            optimizer
+            for optimizer in self.optimizers
+            if any(id(weight) in wanted for group in optimizer.param_groups for weight in group["params"])
+        )
+
     def forget(self) -> None:
         for kept in (self.models, self.optimizers, self.loaders, self.schedulers, self._known):
             kept.clear()
 
-    def _take(self, given: Bundle, spread: Bundle) -> None:
+    def _own(self, thing: Any) -> Any:
+        """What another Accelerator has wrapped is wrapped anew: each has its own accumulation and precision."""
+        foreign = id(thing) not in self._known and issubclass(type(thing), Proxy)
+        return thing.behind if foreign else thing
+
+    def _take(self, given: Bundle, spread: Bundle, still: set[int]) -> None:
         for before, model in zip(given.models, spread.models):
             self._remember(before, self._compiled(model), self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
+            _move_state(optimizer)
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
-            self._remember(plain, prepared_loader(loader, self._loader_settings), self.loaders)
+            settings = replace(self._loader_settings, place=None) if id(plain) in still else self._loader_settings
+            self._remember(plain, prepared_loader(loader, settings), self.loaders)
 
     def _compiled(self, model: Module) -> Module:
         plugin = self._choices.dynamo
@@ -119,8 +139,7 @@ class Prepared:
     def _result(self, thing: Any) -> Any:
         if id(thing) in self._known:
             return self._known[id(thing)][1]
-        if not _is_prepared(thing):
-            _warn_unknown(type(thing).__name__)
+        _warn_unknown(type(thing).__name__)
         return thing
 
 
@@ -140,8 +159,11 @@ def _check_whole(model: Module, processes: int) -> None:
         )
 
 
-def _is_prepared(thing: Any) -> bool:
-    return issubclass(type(thing), (PreparedOptimizer, PreparedScheduler, PreparedLoader))
+def _move_state(optimizer: Optimizer) -> None:
+    """A state that was loaded before the weights were moved goes after them."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    if optimizer.state and any(weight.device.type != "cpu" for weight in weights):
+        optimizer.load_state_dict(optimizer.state_dict())
 
 
 @functools.cache

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, TypeVar, get_args
+from enum import StrEnum
+from typing import Any, Literal, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.profiling import ProfileKwargs
+
+CommunicationHook = Literal["no", "fp16", "bf16", "power_sgd", "batched_power_sgd"]
+
+
+class DDPCommunicationHookType(StrEnum):
+    """The communication hooks by name, for scripts that write `DDPCommunicationHookType.FP16`."""
+
+    NO = "no"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    POWER_SGD = "power_sgd"
+    BATCHED_POWER_SGD = "batched_power_sgd"
 
 
 @dataclass(frozen=True)
@@ -32,7 +45,11 @@ class GradScalerKwargs:
 
 @dataclass(frozen=True)
 class DistributedDataParallelKwargs:
-    """For `torch.nn.parallel.DistributedDataParallel`."""
+    """For `torch.nn.parallel.DistributedDataParallel`.
+
+    `comm_hook` sends gradients in a smaller form: in half precision, or by PowerSGD with `comm_state_option`, whose
+    messages `comm_wrapper` narrows further.
+    """
 
     dim: int = 0
     broadcast_buffers: bool = True
@@ -40,6 +57,13 @@ class DistributedDataParallelKwargs:
     find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
+    comm_hook: CommunicationHook = "no"
+    comm_wrapper: Literal["no", "fp16", "bf16"] = "no"
+    comm_state_option: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_choice("comm_hook", self.comm_hook, get_args(CommunicationHook))
+        _check_choice("comm_wrapper", self.comm_wrapper, ("no", "fp16", "bf16"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +86,7 @@ def pick(handlers: Iterable[object], kind: type[Kind], default: Kind) -> Kind:
 
 def chosen(handler: Any) -> dict[str, Any]:
     """The settings that differ from the default; the rest is left to torch, whose own defaults may move on."""
-    return {field.name: value for field in fields(handler) if (value := getattr(handler, field.name)) != field.default}
+    return {one.name: value for one in fields(handler) if (value := getattr(handler, one.name)) != one.default}
 
 
 def check_handlers(handlers: Iterable[object]) -> tuple[Handler, ...]:
@@ -75,6 +99,11 @@ def check_handlers(handlers: Iterable[object]) -> tuple[Handler, ...]:
             raise ConfigError(f"kwargs_handlers got two of {type(handler).__name__}; keep one")
         checked.append(handler)
     return tuple(checked)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r} is not one of {', '.join(choices)}")
 
 
 def _names() -> str:

@@ -21,7 +21,7 @@ class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         everyone = not kwargs.pop("main_process_only", True)
         in_order = kwargs.pop("in_order", False)
-        kwargs.setdefault("stacklevel", 2)
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 2  # past this method and the one that speaks
         if not self.isEnabledFor(level):
             return
         if everyone and in_order:
@@ -40,6 +40,7 @@ class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
     def _log_in_turn(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         import torch.distributed as dist
 
+        kwargs["stacklevel"] += 1
         for rank in range(self.world.size):
             if rank == self.world.rank:
                 self._speak(level, msg, *args, **kwargs)
@@ -48,7 +49,6 @@ class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
 
     def _speak(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         text, kwargs = self.process(msg, kwargs)  # type: ignore[assignment]
-        kwargs["stacklevel"] += 2
         self.logger.log(level, text, *args, **kwargs)
 
 

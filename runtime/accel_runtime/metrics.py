@@ -21,10 +21,21 @@ def gather_samples(tree: Tree, collectives: Collectives, iteration: Iteration | 
     if iteration is None or iteration.share is None:
         return collectives.gather(tree)
     share = iteration.share
+    _check_present(iteration)
     rows = share.rows if share.rows is not None else _common_rows(tree)
     if iteration.pads:
         _check_rows(tree, rows)
     return collectives.gather_rows(tree, rows, share.real)
+
+
+def _check_present(iteration: Iteration) -> None:
+    """Without filled-up rounds some processes have no batch at the end, and would never come to gather."""
+    real = iteration.share.real if iteration.share is not None else None
+    if real is not None and not iteration.pads and 0 in real:
+        raise UsageError(
+            f"gather_for_metrics cannot gather batch {iteration.index}: process {real.index(0)} has no such batch; "
+            "use even_batches=True, which leaves out repeated samples by itself"
+        )
 
 
 def _check_rows(tree: Tree, rows: int) -> None:

@@ -27,6 +27,7 @@ class Fp16(Autocast):
         self.scaler = torch.amp.GradScaler(device_type, **vars(scaler))
         self.backward = self._scaled_backward
         self._stepped = False
+        self._unscaled: set[Optimizer] = set()
         self._has_optimizer = False
 
     def check(self, model: Module) -> None:
@@ -44,17 +45,24 @@ class Fp16(Autocast):
         return ScaledOptimizer(optimizer, accumulation, self)
 
     def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:
-        for optimizer in optimizers:
-            optimizer.unscale()
+        """Once between two steps, whoever asks."""
+        for prepared in optimizers:
+            optimizer = prepared.optimizer
+            if optimizer in self._unscaled or prepared.accumulation.holding or not _has_gradients(optimizer):
+                continue
+            self.scaler.unscale_(optimizer)
+            self._unscaled.add(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
         self.scaler.step(optimizer)
+        self._unscaled.discard(optimizer)
         self._stepped = True
 
     def update(self) -> None:
         """Adapts the scale once all optimizers have stepped; in between, their gradients still carry the old one."""
         if self._stepped:
             self.scaler.update()
+            self._unscaled.clear()
             self._stepped = False
 
     def _scaled_backward(self, loss: Tensor, **kwargs: Any) -> None:
@@ -74,7 +82,7 @@ class ScaledOptimizer(PreparedOptimizer):
 
     def __init__(self, optimizer: Optimizer, accumulation: Accumulation, precision: Fp16) -> None:
         super().__init__(optimizer, accumulation)
-        self.__dict__.update(precision=precision, _taken=True, _unscaled=False)
+        self.__dict__.update(precision=precision, _taken=True)
         optimizer.register_step_post_hook(self._note_step)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -87,17 +95,12 @@ class ScaledOptimizer(PreparedOptimizer):
             )
         self.__dict__["_taken"] = False
         self.precision.step(self.optimizer)
-        self.__dict__.update(step_was_skipped=not self._taken, _unscaled=False)
+        self.__dict__["step_was_skipped"] = not self._taken
         return None
-
-    def unscale(self) -> None:
-        """Once between two steps, whoever asks."""
-        has_gradients = any(
-            weight.grad is not None for group in self.optimizer.param_groups for weight in group["params"]
-        )
-        if has_gradients and not self._unscaled and not self.accumulation.holding:
-            self.precision.scaler.unscale_(self.optimizer)
-            self.__dict__["_unscaled"] = True
 
     def _note_step(self, *_: Any) -> None:
         self.__dict__["_taken"] = True
+
+
+def _has_gradients(optimizer: Optimizer) -> bool:
+    return any(weight.grad is not None for group in optimizer.param_groups for weight in group["params"])

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen
 from accel_runtime.strategies import Bundle, Strategy, bare
+from accel_runtime.strategies.communication import register_hook
 
 
 class DataParallel(DistributedDataParallel):
@@ -96,7 +97,9 @@ class Ddp(Strategy):
         if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
             return model
         devices = [self.device] if self.device.index is not None else None
-        wrapped = DataParallel(model, device_ids=devices, **chosen(self.settings))
+        settings = {name: value for name, value in chosen(self.settings).items() if not name.startswith("comm_")}
+        wrapped = DataParallel(model, device_ids=devices, **settings)
+        register_hook(wrapped, self.settings)
         self.unseen.append(wrapped)
         return wrapped
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,16 @@ TRACKERS = {
     "tensorboard": "accel_runtime.tracking.tensorboard:TensorBoardTracker",
     "wandb": "accel_runtime.tracking.wandb:WandBTracker",
 }
+
+
+class LoggerType(StrEnum):
+    """The trackers by name, for scripts that write `LoggerType.TENSORBOARD`."""
+
+    ALL = "all"
+    JSONL = "jsonl"
+    MLFLOW = "mlflow"
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
 
 
 class GeneralTracker(ABC):
@@ -53,6 +65,8 @@ class Trackers:
     def __init__(self, log_with: Choice | Iterable[Choice] | None, active: bool) -> None:
         single = isinstance(log_with, (str, GeneralTracker, type)) or log_with is None
         choices: list[Any] = [log_with] if single else list(log_with)  # type: ignore[arg-type]
+        if "all" in choices:
+            choices = [name for name in TRACKERS if name == "jsonl" or find_spec(name)]
         self.choices = [_checked(choice) for choice in choices if choice is not None]
         self.active = active
         self.started: list[GeneralTracker] = []

@@ -1,0 +1,133 @@
+"""Collectives on real processes, over nested containers, and what is said when they cannot work."""
+
+from collections import namedtuple
+
+import pytest
+import torch
+from accel_runtime import Accelerator, PartialState
+from accel_runtime.errors import UsageError
+from accel_runtime.utils import (
+    broadcast,
+    broadcast_object_list,
+    gather,
+    gather_object,
+    pad_across_processes,
+    reduce,
+)
+
+from tests.distributed.worlds import in_world
+
+Point = namedtuple("Point", "x y")
+
+
+def test_values_of_every_collective():
+    def work():
+        accelerator = Accelerator()
+        rank = accelerator.process_index
+        tree = {
+            "a": torch.tensor([rank]),
+            "b": [torch.full((2, 1), rank + 0.5), Point(torch.tensor(rank == 1), torch.tensor(rank))],
+        }
+        gathered = accelerator.gather(tree)
+        longer = torch.full((rank + 1, 2), rank)
+        return {
+            "gather": (gathered["a"].tolist(), gathered["b"][0].tolist(), gathered["b"][1].x.tolist()),
+            "large": accelerator.gather(torch.full((5000,), rank)).sum().item(),
+            "bfloat16": accelerator.gather(torch.full((1,), rank, dtype=torch.bfloat16)).tolist(),
+            "empty": accelerator.gather(torch.zeros(0, 3)).shape,
+            "sum": accelerator.reduce(torch.tensor([1.0 + rank])).tolist(),
+            "mean": accelerator.reduce({"loss": torch.tensor(1.0 + rank)}, "mean")["loss"].item(),
+            "max": accelerator.reduce(torch.tensor([rank, -rank]), "max").tolist(),
+            "scaled": accelerator.reduce(torch.tensor([1.0]), "sum", scale=0.5).tolist(),
+            "padded": accelerator.pad_across_processes(longer, pad_index=-1).tolist(),
+            "padded first": accelerator.pad_across_processes(longer, pad_index=-1, pad_first=True)[0].tolist(),
+            "broadcast": accelerator.broadcast(torch.tensor([rank]), from_process=1).tolist(),
+            "objects": accelerator.gather_object([{"rank": rank}]),
+            "free": (
+                gather(torch.tensor([rank])).tolist(),
+                gather_object([rank, rank]),
+                reduce(torch.tensor([2.0 * rank])).tolist(),
+                broadcast(torch.tensor([rank])).tolist(),
+                broadcast_object_list([rank, "a"]),
+                pad_across_processes(longer).shape,
+            ),
+        }
+
+    first, second = in_world(2, work)
+    assert first.pop("padded") == [[0, 0], [-1, -1]]
+    assert second.pop("padded") == [[1, 1], [1, 1]]
+    assert first.pop("padded first") == [-1, -1]
+    assert second.pop("padded first") == [1, 1]
+    assert (
+        first
+        == second
+        == {
+            "gather": ([0, 1], [[0.5], [0.5], [1.5], [1.5]], [False, True]),
+            "large": 5000,
+            "bfloat16": [0.0, 1.0],
+            "empty": (0, 3),
+            "sum": [3.0],
+            "mean": 1.5,
+            "max": [1, 0],
+            "scaled": [1.0],
+            "broadcast": [1],
+            "objects": [{"rank": 0}, {"rank": 1}],
+            "free": ([0, 1], [0, 0, 1, 1], [1.0], [0], [0, "a"], (2, 2)),
+        }
+    )
+
+
+def test_unequal_tensors_are_named_with_every_ranks_view():
+    def work():
+        accelerator = Accelerator()
+        rank = accelerator.process_index
+        messages = []
+        for call in (
+            lambda: accelerator.gather({"logits": torch.zeros(2 + rank, 3)}),
+            lambda: accelerator.gather(torch.zeros(1, dtype=torch.float64 if rank else torch.float32)),
+            lambda: accelerator.reduce(torch.zeros(1 + rank)),
+            lambda: accelerator.broadcast(torch.zeros(1 + rank)),
+        ):
+            try:
+                call()
+            except UsageError as error:
+                messages.append(str(error))
+        return messages
+
+    for messages in in_world(2, work):
+        assert "rank 0: [2, 3] float32; rank 1: [3, 3] float32" in messages[0]
+        assert "pad_across_processes" in messages[0]
+        assert "rank 0: [1] float32; rank 1: [1] float64" in messages[1]
+        assert messages[2].startswith("reduce got tensors that differ")
+        assert messages[3].startswith("broadcast got tensors that differ")
+
+
+def test_processes_take_turns_and_signal_each_other(tmp_path):
+    def work():
+        state = PartialState()
+        marker = tmp_path / "downloaded"
+        with state.main_process_first():
+            found = marker.exists()
+            if state.is_main_process:
+                marker.touch()
+        with pytest.raises(RuntimeError), state.main_process_first():
+            if state.is_main_process:
+                raise RuntimeError("the others must not wait for ever")
+            raise RuntimeError
+        with state.split_between_processes({"a": [1, 2, 3], "b": torch.arange(3)}, apply_padding=True) as mine:
+            parts = mine["a"], mine["b"].tolist()
+        checks = [state.check_trigger()]
+        if state.is_last_process:
+            state.set_trigger()
+        checks += [state.check_trigger(), state.check_trigger()]
+        return (
+            found,
+            parts,
+            checks,
+            state.on_main_process(lambda: "main")(),
+            state.on_process(process_index=1)(lambda: 1)(),
+        )
+
+    first, second = in_world(2, work)
+    assert first == (False, ([1, 2], [0, 1]), [False, True, False], "main", None)
+    assert second == (True, ([3, 3], [2, 2]), [False, True, False], None, 1)

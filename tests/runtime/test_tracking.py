@@ -1,0 +1,105 @@
+"""Trackers: on the main process, each with what it was told."""
+
+import json
+import sys
+import types
+
+import pytest
+import torch
+from accel_runtime import Accelerator
+from accel_runtime.errors import ConfigError, UsageError
+from accel_runtime.tracking import GeneralTracker, Trackers
+
+
+class Remembering(GeneralTracker):
+    name = "remembering"
+
+    def __init__(self, run_name="unnamed", **settings):
+        self.told = [("start", run_name, settings)]
+
+    def store_init_configuration(self, values):
+        self.told.append(("config", dict(values)))
+
+    def log(self, values, step=None, **kwargs):
+        self.told.append(("log", dict(values), step, kwargs))
+
+    def finish(self):
+        self.told.append(("finish",))
+
+
+def test_ones_own_tracker_by_class_or_by_object():
+    ready = Remembering("ready")
+    accelerator = Accelerator(cpu=True, log_with=[ready, Remembering])
+    accelerator.init_trackers("run", config={"lr": 0.1}, init_kwargs={"remembering": {"tag": "a"}})
+    accelerator.log({"loss": 1.0}, step=3, log_kwargs={"remembering": {"commit": True}})
+    built = accelerator.trackers[1]
+    accelerator.end_training()
+    rest = [("config", {"lr": 0.1}), ("log", {"loss": 1.0}, 3, {"commit": True}), ("finish",)]
+    assert ready.told == [("start", "ready", {}), *rest]
+    assert built.told == [("start", "run", {"tag": "a"}), *rest]
+
+
+def test_json_lines_can_be_read_while_the_run_goes_on(tmp_path):
+    accelerator = Accelerator(cpu=True, log_with="jsonl", project_dir=tmp_path)
+    accelerator.init_trackers("run", config={"lr": 0.1, "path": tmp_path})
+    accelerator.log({"loss": torch.tensor(0.5), "name": "a"}, step=1)
+    (line,) = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    assert (entry["step"], entry["loss"], entry["name"]) == (1, 0.5, "a")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["lr"] == 0.1
+    accelerator.end_training()
+
+
+def test_tensorboard_gets_scalars_and_hyperparameters(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accelerator = Accelerator(cpu=True, log_with="tensorboard", project_dir=tmp_path)
+    accelerator.init_trackers("run", config={"model": {"width": 8}, "names": ["a"]})
+    for step in range(3):
+        accelerator.log({"loss": torch.tensor(1.0 / (step + 1)), "text": "hello"}, step=step)
+    accelerator.end_training()
+    events = EventAccumulator(str(tmp_path / "run"))
+    events.Reload()
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx([1, 1 / 2, 1 / 3])
+
+
+def test_wandb_and_mlflow_are_called_as_they_expect(monkeypatch):
+    calls = []
+
+    def recorder(name):
+        return lambda *args, **kwargs: calls.append((name, args, kwargs))
+
+    run = types.SimpleNamespace(
+        config=types.SimpleNamespace(update=recorder("config")), log=recorder("log"), finish=recorder("finish")
+    )
+    wandb = types.SimpleNamespace(init=lambda **kwargs: calls.append(("init", (), kwargs)) or run)
+    names = ("set_experiment", "start_run", "log_params", "log_metrics", "end_run")
+    mlflow = types.SimpleNamespace(**{name: recorder(name) for name in names})
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    accelerator = Accelerator(cpu=True, log_with=["wandb", "mlflow"])
+    accelerator.init_trackers("run", config={"a": {"b": 1}}, init_kwargs={"wandb": {"entity": "us"}})
+    accelerator.log({"loss": torch.tensor(2.0), "note": "x"}, step=1)
+    accelerator.end_training()
+    assert ("init", (), {"project": "run", "entity": "us"}) in calls
+    assert ("log_params", ({"a/b": 1},), {}) in calls
+    assert ("log_metrics", ({"loss": 2.0},), {"step": 1}) in calls
+    assert [name for name, _, _ in calls][-2:] == ["finish", "end_run"]
+
+
+def test_other_processes_track_nothing_and_may_say_anything():
+    trackers = Trackers(Remembering, active=False)
+    trackers.start("run", None, {}, {})
+    assert trackers.started == []
+    trackers.get("remembering", unwrap=True).watch("model").anything(1)
+
+
+def test_a_tracker_that_writes_files_needs_a_place():
+    with pytest.raises(ConfigError, match="pass project_dir="):
+        Accelerator(cpu=True, log_with="jsonl").init_trackers("run")
+
+
+def test_an_unknown_tracker_is_named_with_those_that_run():
+    with pytest.raises(UsageError, match="init_trackers started none"):
+        Accelerator(cpu=True).get_tracker("wandb")
