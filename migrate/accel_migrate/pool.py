@@ -35,17 +35,26 @@ def _until_broken(
 ) -> Generator[ResultT, None, list[TaskT]]:
     """Work off the queue; the value of the generator is what was under way when a process died."""
     with ProcessPoolExecutor(jobs) as pool:
-        running: deque[tuple[TaskT, Future[ResultT]]] = deque((task, pool.submit(work, task)) for task in waiting)
+        running = deque((task, _submitted(pool, work, task)) for task in waiting)
         while running:
-            future = running[0][1]
             try:
-                result = future.result()
-                running.popleft()
-                running.extend((task, pool.submit(work, task)) for task in islice(queue, 1))
+                result = running[0][1].result()
             except BrokenProcessPool:
                 return [task for task, _ in running]
+            running.popleft()
+            running.extend((task, _submitted(pool, work, task)) for task in islice(queue, 1))
             yield result
     return []
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Callable[[TaskT], ResultT], task: TaskT) -> Future[ResultT]:
+    """The task under way; in a broken pool it fails like those before it, so that no task is lost."""
+    try:
+        return pool.submit(work, task)
+    except BrokenProcessPool as error:
+        future: Future[ResultT] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _alone(work: Callable[[TaskT], ResultT], task: TaskT, lost: Callable[[TaskT], ResultT]) -> ResultT:

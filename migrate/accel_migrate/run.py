@@ -102,6 +102,8 @@ def _from_disk(options: Options, terms: Terms, presenter: Presenter) -> list[Out
         # Only findings wait for the end, so memory stays flat however many files there are.
         outcomes.append(outcome if presenter.needs_texts else outcome.without_texts())
     journal.close()
+    if journal.problem:
+        print(f"accel-migrate: --undo will not know this run: {journal.problem}", file=sys.stderr)
     return sorted(outcomes, key=lambda outcome: outcome.path)
 
 

@@ -27,15 +27,19 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{time.time_ns():020}-{os.getpid()}.jsonl"
+        self.problem = ""  # why --undo will not know this run
 
     def record(self, rewrites: Iterable[Rewrite]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.open("ab") as file:
-            os.fchmod(file.fileno(), 0o600)  # it holds other people's source code
-            for rewrite in rewrites:
-                file.write(_Entry(rewrite.path, rewrite.before, sha256(rewrite.after).hexdigest()).line())
-            file.flush()
-            os.fsync(file.fileno())
+        entries = [_Entry(each.path, each.before, sha256(each.after).hexdigest()) for each in rewrites]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self.path.open("ab") as file:
+                os.fchmod(file.fileno(), 0o600)  # it holds other people's source code
+                file.write(b"".join(entry.line() for entry in entries))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.problem = f"{self.path} cannot be written ({error.strerror or error})"
 
     def close(self) -> None:
         """Forget the oldest runs."""

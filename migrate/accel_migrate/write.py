@@ -63,7 +63,7 @@ def write_whole(path: Path, data: bytes) -> None:
 def _staged(path: Path, data: bytes) -> Iterator[Path]:
     """The bytes, safe on the disk, in a hidden file beside the target that is gone afterwards whatever happens."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".accel-migrate", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=".", suffix=".accel-migrate", dir=path.parent)
     except OSError as error:
         raise _refusal(path, error) from error
     temporary = Path(name)
