@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -34,7 +35,8 @@ def _until_broken(
     work: Callable[[TaskT], ResultT], waiting: deque[TaskT], queue: Iterator[TaskT], jobs: int
 ) -> Generator[ResultT, None, list[TaskT]]:
     """Work off the queue; the value of the generator is what was under way when a process died."""
-    with ProcessPoolExecutor(jobs) as pool:
+    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+    try:
         running = deque((task, _submitted(pool, work, task)) for task in waiting)
         while running:
             try:
@@ -44,7 +46,14 @@ def _until_broken(
             running.popleft()
             running.extend((task, _submitted(pool, work, task)) for task in islice(queue, 1))
             yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
     return []
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches every process of the terminal; one line about it is enough."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _submitted(pool: ProcessPoolExecutor, work: Callable[[TaskT], ResultT], task: TaskT) -> Future[ResultT]:

@@ -110,7 +110,9 @@ def migrate_together(
         reason = "is nested too deeply to analyse; it is left as it was"
     except Exception as error:  # whatever a rule does wrong, the other files must go on
         reason = _crash(error, terms)
-    return [failure(each.source.path, terms, reason) for each in documents]
+    first, *others = (each.source.path for each in documents)
+    rest = f"is left as it was, together with {first.name}, which it belongs to"
+    return [failure(first, terms, reason), *(failure(path, terms, rest) for path in others)]
 
 
 def _all_or_none(outcomes: list[Outcome]) -> list[Outcome]:
