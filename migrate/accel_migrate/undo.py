@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,17 +35,22 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self.path.open("ab") as file:
-                os.fchmod(file.fileno(), 0o600)  # it holds other people's source code
+                self.path.chmod(0o600)  # it holds other people's source code
                 file.write(b"".join(entry.line() for entry in entries))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             self.problem = f"{self.path} cannot be written ({error.strerror or error})"
 
-    def close(self) -> None:
-        """Forget the oldest runs."""
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Forget the oldest runs, and tell if this one could not be recorded."""
         for old in _newest_first(self.path.parent)[RUNS_KEPT:]:
             old.unlink(missing_ok=True)
+        if self.problem:
+            print(f"accel-migrate: --undo will not know this run: {self.problem}", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)

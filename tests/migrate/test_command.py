@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +172,21 @@ def test_a_long_run_shows_progress_on_a_terminal_and_stops_quietly(tmp_path: Pat
     child.close()
     assert child.exitstatus == 130
     assert b"accel-migrate: stopped" in child.before and b"Traceback" not in child.before
+
+
+def test_output_also_takes_a_file_that_needs_no_change(run: Run) -> None:
+    Path("plain.py").write_text("print(1)\n")
+    assert run("plain.py", "-o", "new.py").code == 0
+    assert Path("new.py").read_text() == "print(1)\n"
+
+
+def test_output_cannot_be_combined_with_writing_nothing(run: Run) -> None:
+    assert "--output writes, and --check and --diff do not" in run("--check", "a.py", "-o", "b.py").err
+
+
+def test_a_file_name_that_is_no_text_does_not_stop_a_report(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text("import torch\n")
+    for form in ("full", "json", "sarif", "github", "markdown"):
+        command = [sys.executable, "-m", "accel_migrate", "-v", "--output-format", form, "--html", "report.html", "."]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b""), form

@@ -54,7 +54,7 @@ def test_a_project_is_written_whole_or_not_at_all(run: Run, monkeypatch: pytest.
 
     monkeypatch.setattr(pipeline, "migrate", migrate_while_somebody_saves)
     done = run(".")
-    assert "engine.py: left as it was, because main.py changed on disk" in done.err
+    assert "engine.py: is left as it was, because main.py changed on disk" in done.err
     assert Path("engine.py").read_text() == "import torch\nx.cuda()\n"
 
 
