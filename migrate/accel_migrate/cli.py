@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,6 +78,8 @@ def command(undo: bool, explain: str | None, completion: str | None, **given: An
         raise click.UsageError("--interactive needs standard input for the answers; name a file")
     if STANDARD_INPUT in options.paths and not options.reads_stdin:
         raise click.UsageError("- stands alone; name files and folders in a run of their own")
+    if options.output is not None and not options.writes:
+        raise click.UsageError("--output writes, and --check and --diff do not; choose one")
     from accel_migrate.configuration import configuration
 
     first = Path.cwd() / (options.stdin_filename or options.paths[0])
@@ -119,6 +122,9 @@ def _undo() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file name may be bytes that are no text
     try:
         code = command.main(arguments, prog_name="accel-migrate", standalone_mode=False)
     except click.ClickException as error:

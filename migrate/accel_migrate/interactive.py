@@ -11,10 +11,10 @@ import click
 
 from accel_migrate.document import Document
 from accel_migrate.errors import MigrateError
+from accel_migrate.findings import line_of
 from accel_migrate.outcome import Outcome, Part, shown
 from accel_migrate.plan import Change, Safety, Status
 from accel_migrate.report.diff import unified
-from accel_migrate.work import line_of
 
 ANSWERS = {
     "y": "apply this change",

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 # A cell magic whose body is Python all the same; the body of any other is another language.
 PYTHON_CELL_MAGICS = frozenset({"time", "timeit", "capture", "prun"})
 CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+# In the joined program a later cell may not start with it, and a kernel keeps it from then on.
+FUTURE = re.compile(r"(?P<start>)(?P<magic>from\s+__future__\s+import\s+[\w, ]+)")
 STATEMENT = re.compile(r"(?P<start>\s*)(?P<magic>[%!?].*|[\w.]+\?{1,2}\s*$)", re.DOTALL)
 ASSIGNMENT = re.compile(r"(?P<start>\s*[\w.,\s]+=\s*)(?P<magic>[%!][^=].*)", re.DOTALL)
 MASK = re.compile(r"__accel_magic__\((\d+)\)|# %%accel:more (\d+)")
@@ -24,14 +26,14 @@ def is_python(code: str) -> bool:
 
 def mask(code: str, hidden: list[str]) -> str:
     """The cell as plain Python; what was taken out is appended to `hidden`."""
-    if _parses(code):
+    if _parses(code) and "__future__" not in code:
         return code
     lines: list[str] = []
     continues = False
     for line in code.splitlines(keepends=True):
         body = line.rstrip("\r\n")
         ending = line[len(body) :]
-        match = None if continues else STATEMENT.fullmatch(body) or ASSIGNMENT.fullmatch(body)
+        match = None if continues else _magic(body)
         if continues:
             hidden.append(body)
             lines.append(f"# %%accel:more {len(hidden) - 1}{ending}")
@@ -45,6 +47,10 @@ def mask(code: str, hidden: list[str]) -> str:
     return "".join(lines)
 
 
+def _magic(line: str) -> re.Match[str] | None:
+    return STATEMENT.fullmatch(line) or ASSIGNMENT.fullmatch(line) or FUTURE.fullmatch(line)
+
+
 def unmask(code: str, hidden: Sequence[str]) -> str:
     return MASK.sub(lambda match: hidden[int(match[1] or match[2])], code)
 
@@ -52,7 +58,7 @@ def unmask(code: str, hidden: Sequence[str]) -> str:
 def _parses(code: str) -> bool:
     try:
         ast.parse(code)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
 

@@ -77,6 +77,10 @@ class Outcome:
         """The same outcome for keeping: what was found, without the bytes."""
         return replace(self, parts=(), before=b"", after=b"")
 
+    def failed(self, reason: str) -> Outcome:
+        """The same file, left as it was after all."""
+        return replace(self.without_texts(), status=Status.FAILED, reason=reason, findings=(), removed=0, added=0)
+
     def decided(self, *decisions: Decision) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.decision in decisions)
 

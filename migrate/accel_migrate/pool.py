@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -34,18 +35,35 @@ def _until_broken(
     work: Callable[[TaskT], ResultT], waiting: deque[TaskT], queue: Iterator[TaskT], jobs: int
 ) -> Generator[ResultT, None, list[TaskT]]:
     """Work off the queue; the value of the generator is what was under way when a process died."""
-    with ProcessPoolExecutor(jobs) as pool:
-        running: deque[tuple[TaskT, Future[ResultT]]] = deque((task, pool.submit(work, task)) for task in waiting)
+    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
+    try:
+        running = deque((task, _submitted(pool, work, task)) for task in waiting)
         while running:
-            future = running[0][1]
             try:
-                result = future.result()
-                running.popleft()
-                running.extend((task, pool.submit(work, task)) for task in islice(queue, 1))
+                result = running[0][1].result()
             except BrokenProcessPool:
                 return [task for task, _ in running]
+            running.popleft()
+            running.extend((task, _submitted(pool, work, task)) for task in islice(queue, 1))
             yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
     return []
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches every process of the terminal; one line about it is enough."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Callable[[TaskT], ResultT], task: TaskT) -> Future[ResultT]:
+    """The task under way; in a broken pool it fails like those before it, so that no task is lost."""
+    try:
+        return pool.submit(work, task)
+    except BrokenProcessPool as error:
+        future: Future[ResultT] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _alone(work: Callable[[TaskT], ResultT], task: TaskT, lost: Callable[[TaskT], ResultT]) -> ResultT:

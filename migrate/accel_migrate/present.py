@@ -47,7 +47,7 @@ class Presenter:
             color=self.for_people and wants_color(options.color, stream, os.environ),
         )
         if options.html is not None:
-            write_whole(options.html, render(report, "html").encode())
+            write_whole(options.html, render(report, "html").encode("utf-8", "backslashreplace"))
         if not (options.quiet and self.for_people):
             stream.write(render(report, self.format))
 

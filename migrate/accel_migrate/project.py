@@ -9,7 +9,6 @@ from pathlib import Path
 
 from accel_migrate.discover import Found
 from accel_migrate.document import document
-from accel_migrate.errors import SourceError
 
 MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
 
@@ -46,7 +45,7 @@ def scan(path: Path) -> Scan:
         data = path.read_bytes()
         mentions_torch = b"torch" in data
         return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)) if mentions_torch else ())
-    except (OSError, SourceError):
+    except Exception:  # whatever is wrong with the file, it is told when the file's own turn comes
         return unread(path)
 
 

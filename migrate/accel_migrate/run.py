@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ def run(options: Options) -> int:
     )
     presenter = Presenter(options)
     if options.reads_stdin:
-        outcomes = [_from_stdin(options, terms)]
+        outcomes = [_aside(current / (options.stdin_filename or "-"), sys.stdin.buffer.read(), options, terms)]
         presenter.stream(outcomes[0])
     else:
         outcomes = _from_disk(options, terms, presenter)
@@ -60,49 +60,52 @@ def _exit_code(outcomes: Sequence[Outcome], options: Options) -> int:
     return 1 if Status.MIGRATED in statuses and not options.writes else 0
 
 
-def _from_stdin(options: Options, terms: Terms) -> Outcome:
-    """Migrate standard input; the script itself, rewritten or not, goes to standard output or to --output."""
-    data = sys.stdin.buffer.read()
-    path = terms.current / (options.stdin_filename or "-")
+def _aside(path: Path, data: bytes, options: Options, terms: Terms) -> Outcome:
+    """Migrate one script that is not written in place: it goes, rewritten or not, to --output or standard output."""
     try:
         it = parsed(path, data)
     except SourceError as error:
         return failure(path, terms, str(error), error.line)
-    task = project.tasks([Found(path, path.parent, named=True)], partial(map, project.scan))
-    outcome = migrate_together([it], neighbours(task[0].siblings) if task else [], terms)[0]
+    tasks = project.tasks([Found(path, path.parent, named=True)], partial(map, project.scan))
+    siblings = neighbours(sibling for task in tasks for sibling in task.siblings)
+    (outcome,) = migrate_together([it], siblings, terms, _prompt(options, terms))
     if options.writes and outcome.status is not Status.FAILED:
-        _deliver(outcome.after or data, options)
+        if options.output is None:
+            sys.stdout.buffer.write(outcome.after or data)
+        else:
+            write_whole(options.output, outcome.after or data)
     return outcome
-
-
-def _deliver(data: bytes, options: Options) -> None:
-    if options.output is not None:
-        write_whole(options.output, data)
-    else:
-        sys.stdout.buffer.write(data)
 
 
 def _from_disk(options: Options, terms: Terms, presenter: Presenter) -> list[Outcome]:
     found = discover(options.paths, options.exclude, terms.current)
-    if options.output is not None and len(found.files) != 1:
-        raise MigrateError(f"--output takes one file, and {len(found.files)} were given")
-    jobs = _jobs(options, len(found.files))
-    tasks = project.tasks(found.files, lambda paths: spread(project.scan, paths, jobs, project.unread))
-    taken = sorted(path for task in tasks for path in task.sources)
-    bystanders = (_bystander(file, terms) for file in found.files if file.path not in set(taken))
-    outcomes = [*found.problems, *bystanders]
+    if options.output is not None:
+        if found.problems:
+            return list(found.problems)
+        if len(found.files) != 1:
+            raise MigrateError(f"--output takes one file, and {len(found.files)} were given")
+        return [_aside(found.files[0].path, found.files[0].path.read_bytes(), options, terms)]
+    outcomes = [*found.problems, *_in_place(found.files, options, terms, presenter)]
+    return sorted(outcomes, key=lambda outcome: outcome.path)
+
+
+def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter: Presenter) -> Iterator[Outcome]:
+    """Outcomes of all files, sorted; each is written and shown as soon as those before it are."""
+    jobs = _jobs(options, len(files))
+    tasks = project.tasks(files, lambda paths: spread(project.scan, paths, jobs, project.unread))
     prompt = _prompt(options, terms)
     results = spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
     results = progress(results, len(tasks), wanted=prompt is None and not options.quiet)
-    journal = Journal(state_folder())
     if prompt is not None:
         results = ([prompt.edited(outcome) for outcome in result] for result in results)
-    for outcome in _in_order((_finished(each, options, journal) for each in results), taken):
-        presenter.stream(outcome)
-        # Only findings wait for the end, so memory stays flat however many files there are.
-        outcomes.append(outcome if presenter.needs_texts else outcome.without_texts())
-    journal.close()
-    return sorted(outcomes, key=lambda outcome: outcome.path)
+    taken = {path for task in tasks for path in task.sources}
+    bystanders = [_bystander(file, terms) for file in files if file.path not in taken]
+    with Journal(state_folder()) as journal:
+        written = (_written(result, journal) if options.writes else result for result in results)
+        for outcome in _in_order(chain([bystanders], written), [file.path for file in files]):
+            presenter.stream(outcome)
+            # Only findings wait for the end, so memory stays flat however many files there are.
+            yield outcome if presenter.needs_texts else outcome.without_texts()
 
 
 def _jobs(options: Options, files: int) -> int:
@@ -139,27 +142,21 @@ def _lost(task: Task, terms: Terms) -> list[Outcome]:
     return [failure(path, terms, reason) for path in task.sources]
 
 
-def _finished(outcomes: list[Outcome], options: Options, journal: Journal) -> list[Outcome]:
-    """The outcomes of one task, written where that is asked: all of its files, or none."""
-    if not options.writes:
-        return outcomes
-    if options.output is not None:
-        for outcome in outcomes:
-            write_whole(options.output, outcome.after or outcome.path.read_bytes())
-        return outcomes
+def _written(outcomes: list[Outcome], journal: Journal) -> list[Outcome]:
+    """The outcomes of one task once it is on disk: all of its files, or none."""
     rewrites = [Rewrite(each.path, each.before, each.after) for each in outcomes if each.status is Status.MIGRATED]
+    if not rewrites:
+        return outcomes
+    journal.record(rewrites)
     try:
-        if rewrites:
-            journal.record(rewrites)
-            write_together(rewrites)
+        write_together(rewrites)
     except WriteError as error:
-        return [_unwritten(each, error) if each.status is Status.MIGRATED else each for each in outcomes]
+        because = f"is left as it was, because {error.path.name} {error}"
+        return [
+            each.failed(str(error) if each.path == error.path else because) if each.status is Status.MIGRATED else each
+            for each in outcomes
+        ]
     return outcomes
-
-
-def _unwritten(outcome: Outcome, error: WriteError) -> Outcome:
-    reason = str(error) if outcome.path == error.path else f"left as it was, because {error.path.name} {error}"
-    return replace(outcome.without_texts(), status=Status.FAILED, reason=reason, findings=())
 
 
 def _in_order(results: Iterable[list[Outcome]], paths: Sequence[Path]) -> Iterator[Outcome]:

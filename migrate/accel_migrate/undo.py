@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,20 +28,29 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{time.time_ns():020}-{os.getpid()}.jsonl"
+        self.problem = ""  # why --undo will not know this run
 
     def record(self, rewrites: Iterable[Rewrite]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.open("ab") as file:
-            os.fchmod(file.fileno(), 0o600)  # it holds other people's source code
-            for rewrite in rewrites:
-                file.write(_Entry(rewrite.path, rewrite.before, sha256(rewrite.after).hexdigest()).line())
-            file.flush()
-            os.fsync(file.fileno())
+        entries = [_Entry(each.path, each.before, sha256(each.after).hexdigest()) for each in rewrites]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self.path.open("ab") as file:
+                self.path.chmod(0o600)  # it holds other people's source code
+                file.write(b"".join(entry.line() for entry in entries))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.problem = f"{self.path} cannot be written ({error.strerror or error})"
 
-    def close(self) -> None:
-        """Forget the oldest runs."""
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Forget the oldest runs, and tell if this one could not be recorded."""
         for old in _newest_first(self.path.parent)[RUNS_KEPT:]:
             old.unlink(missing_ok=True)
+        if self.problem:
+            print(f"accel-migrate: --undo will not know this run: {self.problem}", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def write_whole(path: Path, data: bytes) -> None:
 def _staged(path: Path, data: bytes) -> Iterator[Path]:
     """The bytes, safe on the disk, in a hidden file beside the target that is gone afterwards whatever happens."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".accel-migrate", dir=path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=".", suffix=".accel-migrate", dir=path.parent)
     except OSError as error:
         raise _refusal(path, error) from error
     temporary = Path(name)
@@ -72,8 +72,8 @@ def _staged(path: Path, data: bytes) -> Iterator[Path]:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                _take_over_owner_and_mode(path, file.fileno())
                 os.fsync(file.fileno())
+            _take_over_owner_and_mode(path, temporary)
         except OSError as error:
             raise _refusal(path, error) from error
         yield temporary
@@ -82,17 +82,18 @@ def _staged(path: Path, data: bytes) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _take_over_owner_and_mode(path: Path, descriptor: int) -> None:
+def _take_over_owner_and_mode(path: Path, temporary: Path) -> None:
     try:
         old = path.stat()
     except FileNotFoundError:
         umask = os.umask(0)
         os.umask(umask)
-        os.fchmod(descriptor, 0o666 & ~umask)
+        temporary.chmod(0o666 & ~umask)
         return
-    with suppress(PermissionError):  # only root may give a file away; the mode is what matters then
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):  # only root may give a file away; the mode is what matters then
+            os.chown(temporary, old.st_uid, old.st_gid)
+    temporary.chmod(stat.S_IMODE(old.st_mode))
 
 
 def _check_untouched(rewrite: Rewrite) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from tests.migrate.conftest import Run
@@ -145,3 +147,46 @@ def test_loads_neither_torch_nor_libcst_to_answer_help() -> None:
     program = "import sys, accel_migrate.cli; print([m for m in ('torch', 'libcst', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_file_that_is_too_large_is_named_and_not_parsed(run: Run) -> None:
+    Path("data.py").write_bytes(b"import torch\nx = '" + b"a" * 5_000_000 + b"'\n")
+    done = run("data.py")
+    assert done.code == 2
+    assert "data.py: is 5,000,020 bytes long, more than the limit of 4,194,304" in done.err
+
+
+def test_nesting_that_no_parser_takes_is_one_line(run: Run) -> None:
+    Path("deep.py").write_text("import torch\nx = " + "(" * 5000 + ")" * 5000 + "\n")
+    done = run("deep.py")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_a_long_run_shows_progress_on_a_terminal_and_stops_quietly(tmp_path: Path) -> None:
+    for number in range(400):
+        (tmp_path / f"file{number}.py").write_text("import torch\nloss.backward()\n" + "x = [1, 2, 3]\n" * 500)
+    child = pexpect.spawn(sys.executable, ["-m", "accel_migrate", "--check", "-j", "2", "."], cwd=tmp_path, timeout=60)
+    child.expect("Migrating")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert b"accel-migrate: stopped" in child.before and b"Traceback" not in child.before
+
+
+def test_output_also_takes_a_file_that_needs_no_change(run: Run) -> None:
+    Path("plain.py").write_text("print(1)\n")
+    assert run("plain.py", "-o", "new.py").code == 0
+    assert Path("new.py").read_text() == "print(1)\n"
+
+
+def test_output_cannot_be_combined_with_writing_nothing(run: Run) -> None:
+    assert "--output writes, and --check and --diff do not" in run("--check", "a.py", "-o", "b.py").err
+
+
+def test_a_file_name_that_is_no_text_does_not_stop_a_report(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text("import torch\n")
+    for form in ("full", "json", "sarif", "github", "markdown"):
+        command = [sys.executable, "-m", "accel_migrate", "-v", "--output-format", form, "--html", "report.html", "."]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b""), form

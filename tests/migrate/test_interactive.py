@@ -45,7 +45,8 @@ def test_all_and_none_hold_for_one_file_and_quit_for_all(run: Run, monkeypatch: 
 def test_each_question_shows_place_code_reason_and_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.py").write_text("import torch\na.cuda()\n")
     out = answer(run, monkeypatch, "n\n", "a.py").out
-    assert "a.py:2:2: AM101 prepare() moves this\n    a.cuda()\nApply this change [y,n,a,d,q,e,?]? " in out
+    assert "a.py:2:2: AM101 prepare() moves this\n    a.cuda()\n" in out
+    assert "Apply this change [y,n,a,d,q,e,?]? " in out
     assert "a.py:2:2: AM101 [declined]" in out
 
 

@@ -7,6 +7,8 @@ import pytest
 from accel_migrate.errors import SourceError
 from accel_migrate.magics import is_python, mask, unmask
 from accel_migrate.notebook import Notebook
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.migrate.conftest import Run
 
@@ -101,6 +103,7 @@ def test_a_rewrite_that_loses_a_border_is_refused() -> None:
         "if True:\n    !ls\n    %cd ..\n",
         "torch.nn?\n?torch\nx = 1",
         "%%time\nx = 1\n",
+        "x = 1\nfrom __future__ import annotations\n",
         "%time x = (1\n",
         "a = (5\n  % 3)\n%time b\n",
         'text = """\n!not a command\n"""\n!ls\n',
@@ -152,3 +155,28 @@ def test_the_command_migrates_a_notebook_cell_by_cell(run: Run) -> None:
 def test_a_cell_that_does_not_parse_is_named(run: Run) -> None:
     Path("book.ipynb").write_bytes(notebook("import torch", "x = (\n"))
     assert run("book.ipynb").err.startswith("accel-migrate: book.ipynb: in cell 2, line 1, does not parse:")
+
+
+LINES = st.sampled_from(
+    ["x = 1", "", "  ", "%time f()", "!ls", "y = 'é\u2028'", "# note", "z?", "if x:\n    y", "(a\n% b)"]
+)
+CODES = st.lists(LINES, max_size=5).map("\n".join)
+
+
+@given(cells=st.lists(CODES, min_size=1, max_size=4), indent=st.sampled_from([None, 1, 2]))
+def test_any_notebook_comes_back_byte_for_byte(cells: list[str], indent: int | None) -> None:
+    data = notebook(*cells, indent=indent)
+    book = read(data)
+    assert book.rewritten(book.source.data) == data
+
+
+@given(cells=st.lists(CODES, min_size=1, max_size=4), indent=st.sampled_from([None, 1, 2]))
+def test_any_line_may_be_added_to_any_cell(cells: list[str], indent: int | None) -> None:
+    book = read(notebook(*cells, indent=indent))
+    program = "".join(f"{line}new = 1\n" if line.startswith("# %%accel:cell") else line for line in _lines(book))
+    after = json.loads(book.rewritten(program.encode()))
+    assert ["".join(cell["source"]) for cell in after["cells"]] == [f"new = 1\n{cell}" for cell in cells]
+
+
+def _lines(book: Notebook) -> list[str]:
+    return [f"{line}\n" for line in program(book).split("\n")[:-1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -67,7 +68,7 @@ def _level(finding: Finding, report: Report) -> str:
 
 
 def _location(outcome: Outcome, finding: Finding) -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(outcome.name)}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(outcome)}}
     if finding.cell is None:
         physical["region"] = {"startLine": finding.line, "startColumn": finding.column}
         return {"physicalLocation": physical}
@@ -75,8 +76,12 @@ def _location(outcome: Outcome, finding: Finding) -> dict[str, Any]:
     return {"physicalLocation": physical, "logicalLocations": [where]}
 
 
+def _uri(outcome: Outcome) -> str:
+    return quote(os.fsencode(outcome.name))
+
+
 def _notification(outcome: Outcome) -> dict[str, Any]:
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(outcome.name)}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(outcome)}}
     if outcome.line is not None:
         physical["region"] = {"startLine": outcome.line}
     place = {"physicalLocation": physical}
@@ -88,7 +93,7 @@ def _fix(outcome: Outcome) -> dict[str, Any] | None:
     replacements = [each for part in outcome.parts if not part.label for each in _replacements(part)]
     if not replacements:
         return None
-    change = {"artifactLocation": {"uri": quote(outcome.name)}, "replacements": replacements}
+    change = {"artifactLocation": {"uri": _uri(outcome)}, "replacements": replacements}
     return {"description": {"text": "Migrate the file"}, "artifactChanges": [change]}
 
 
