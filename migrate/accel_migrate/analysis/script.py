@@ -16,6 +16,8 @@ from accel_migrate.analysis.reach import NAME, Reach, find_reach
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
+from accel_migrate.analysis.storage import Storage, find_storage
+from accel_migrate.analysis.timing import Timing, find_timing
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    timing: Timing
+    storage: Storage
     makes_accelerator: bool = True  # another training in the same scope may have made it
 
     def accelerator(self, module: Module, node: ast.AST) -> str | None:
@@ -219,6 +223,8 @@ class _Reader:
         modules = tuple(
             dict.fromkeys([place.module, *[b.module for b in self.group.backwards], *[lp.module for lp in loops]])
         )
+        timing = find_timing(self.roles, self.graph, home, place)
+        storage = find_storage(self.roles, self.graph, timing, aliases, modules)
         dropped, kept = self._moves(modules, aliases, loaders)
         device = self._device(home, kept + dropped)
         by_class = home if home.is_class else None
@@ -228,18 +234,29 @@ class _Reader:
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
         needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
+        needs += storage.needs
         reach = find_reach(
             self.roles, self.graph, creation, by_class, needs, self._wishes(evaluations), guarded, self.keep_device
         )
+        modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
-        start = find_start(self.roles, self.graph, creation, place, device, kept, uses)
+        start = find_start(self.roles, self.graph, creation, place, device, kept, reach)
         prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
-        needs_device = device is not None and device_is_needed(self.roles, device, dropped, reach, self.graph)
+        needs_device = device is not None and device_is_needed(
+            self.roles, device, dropped, reach, self.graph, storage.gone
+        )
         return Training(
-            self.index, home, place, prepared, aliases, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
+            self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, prints, needs_device,
+            start, prints, needs_device, timing, storage,
         )  # fmt: skip
+
+    def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
+        """The files of the training, with those that define or call a function which is handed the Accelerator."""
+        found = [*modules]
+        for function, parameter in reach.parameters.items():
+            found += [parameter.module, *[caller for caller, _ in self.graph.sites.get(function, ())]]
+        return tuple(dict.fromkeys(found))
 
     # ---- what belongs to it
 

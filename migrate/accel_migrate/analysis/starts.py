@@ -32,9 +32,11 @@ def find_start(
     place: Place,
     device: DeviceDefinition | None,
     kept: list[Move],
-    uses: list[ast.stmt],
+    reach: Reach,
 ) -> Start:
     module = creation.module
+    handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
+    early: list[ast.AST] = [move.call for move in kept if move.device is None and move.module is module] + [*handed]
     if device is not None and device.scope is creation:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
@@ -55,7 +57,7 @@ def find_start(
         for position in range(earliest, index):
             statement = block[position]
             if any(_is_print(module, call) for call in _own_calls(statement)) or any(
-                move.device is None and move.module is module and _holds(module, statement, move.call) for move in kept
+                module.scope(node) is creation and _holds(module, statement, node) for node in early
             ):
                 return Start(module, statement, block, cpu, False)
     if device is not None and device.scope is creation:
@@ -99,13 +101,18 @@ def printing(
 
 
 def device_is_needed(
-    roles: Roles, device: DeviceDefinition, dropped: list[Move], reach: Reach, graph: CallGraph
+    roles: Roles,
+    device: DeviceDefinition,
+    dropped: list[Move],
+    reach: Reach,
+    graph: CallGraph,
+    replaced: set[ast.AST],
 ) -> bool:
     """Whether anything still reads the device's variable once moves and replaced parameters are gone."""
     module, variable = device.module, device.variable
     if "." in variable.name:
         return True
-    gone: set[ast.AST] = set()
+    gone = set(replaced)
     for move in dropped:
         for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
             gone.update(ast.walk(argument))
