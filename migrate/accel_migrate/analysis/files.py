@@ -54,15 +54,13 @@ def saves_in(timing: Timing, module: Module) -> Iterator[Save]:
         yield Save(module, call, value, opened, opened is None and len(call.args) + len(call.keywords) == 2)
 
 
-def written_in(timing: Timing, module: Module) -> Iterator[Written]:
-    """Statements after prepare that do nothing but write."""
+def written_in(module: Module) -> Iterator[Written]:
+    """Statements that do nothing but write."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
         what = _writes(module, call)
-        if what is None or not timing.after_prepare(module, call):
-            continue
-        statement = _whole(module, call)
-        if statement is not None and statement not in seen:
+        statement = _whole(module, call) if what is not None else None
+        if what is not None and statement is not None and statement not in seen:
             seen.add(statement)
             yield Written(module, statement, what)
 

@@ -11,6 +11,10 @@ from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 
 
+# Calls that hand on what their first argument yields.
+_PASSES_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
+
+
 @dataclass(frozen=True, eq=False)
 class Backward:
     """One backward pass: `call` runs it on `loss`; `scaler` is the GradScaler expression it went through."""
@@ -127,21 +131,32 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
 def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:
     """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
     for _ in range(6):
+        bar = _wrapped_once(module, iterated)
+        if bar is not None:
+            iterated = bar
+            continue
         if roles.role(module, iterated) & Role.LOADER and not isinstance(iterated, ast.Call):
             return iterated
         if isinstance(iterated, ast.Call) and iterated.args:
-            name = iterated.func.attr if isinstance(iterated.func, ast.Attribute) else getattr(iterated.func, "id", "")
-            if name in ("enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"):
+            if _name_of(iterated.func) in _PASSES_THROUGH:
                 iterated = iterated.args[0]
-                continue
-        if isinstance(iterated, ast.Name):
-            variable = module.variable(iterated)
-            bindings = module.bindings(variable) if variable is not None else []
-            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call) and not bindings[0].path:
-                iterated = bindings[0].value  # `bar = tqdm(loader)`, looped over later
                 continue
         return None
     return None
+
+
+def _wrapped_once(module: Module, iterated: ast.expr) -> ast.Call | None:
+    """The `tqdm(loader)` behind a name: `bar = tqdm(loader)`, looped over later."""
+    variable = module.variable(iterated) if isinstance(iterated, ast.Name) else None
+    bindings = module.bindings(variable) if variable is not None else []
+    value = bindings[0].value if len(bindings) == 1 and not bindings[0].path else None
+    if bindings and bindings[0].kind == "assign" and isinstance(value, ast.Call) and value.args:
+        return value if _name_of(value.func) in _PASSES_THROUGH else None
+    return None
+
+
+def _name_of(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:

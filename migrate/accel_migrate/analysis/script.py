@@ -58,6 +58,22 @@ class Training:
         """How to write the Accelerator at a node."""
         return self.reach.spelled(module, node)
 
+    def ready(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node that runs once it is made; None before, and out of reach."""
+        spelled = self.reach.spelled(module, node)
+        if spelled is None or self.timing.after_prepare(module, node):
+            return spelled
+        function = module.scope(node).function
+        if function in self.reach.parameters:
+            return spelled
+        beside = module is self.start.module and module.scope(node).function is self._makes
+        below = getattr(node, "lineno", 0) > self.start.statement.lineno - (not self.start.at_prepare)
+        return spelled if beside and below else None
+
+    @property
+    def _makes(self) -> Function | None:
+        return self.start.module.scope(self.start.statement).function
+
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases
 

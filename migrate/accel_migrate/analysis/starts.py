@@ -37,6 +37,7 @@ def find_start(
     module = creation.module
     handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
     early: list[ast.AST] = [move.call for move in kept if move.device is None and move.module is module] + [*handed]
+    early += [statement for _, statement in place.apart]
     if device is not None and device.scope is creation:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
@@ -170,7 +171,7 @@ def _parses_arguments(statement: ast.stmt) -> bool:
 
 
 def _holds(module: Module, statement: ast.stmt, node: ast.AST) -> bool:
-    return any(parent is statement for parent in module.ancestors(node))
+    return node is statement or any(parent is statement for parent in module.ancestors(node))
 
 
 def _holds_any(module: Module, block: list[ast.stmt], node: ast.AST) -> bool:

@@ -58,7 +58,7 @@ def find_storage(
         held,
         tuple(save for module in everywhere for save in saves_in(timing, module)),
         tuple(taken for module in everywhere for taken in _taken_in(roles, timing, module, held)),
-        tuple(written for module in everywhere for written in written_in(timing, module)),
+        tuple(written for module in modules for written in written_in(module)),
         tuple(load for module in modules for load in loads_in(timing, module)),
         tuple(loaded for module in everywhere for loaded in states_loaded_in(roles, timing, module, held)),
     )

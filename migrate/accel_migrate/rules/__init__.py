@@ -16,6 +16,7 @@ from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
+from accel_migrate.rules.progress_bar import RULE as PROGRESS_BAR
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     WEIGHTS_LOADED,
     FILE_WRITTEN,
     PRINT_CALL,
+    PROGRESS_BAR,
     LOOP_LEFT,
 )
 

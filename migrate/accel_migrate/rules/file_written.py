@@ -17,9 +17,9 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     saved = {save.opened or module.statement(save.call) for save in training.storage.saves if save.module is module}
     for written in training.storage.written:
-        if written.module is not module or written.statement in saved or _is_guarded(context, written.statement):
+        if written.module is not module or written.statement in saved or not _concerns(context, written.statement):
             continue
-        spelled = training.accelerator(module, written.statement)
+        spelled = training.ready(module, written.statement)
         trouble = _trouble(context, written)
         if spelled is not None and not trouble:
             guard = Guard(written.statement, f"{spelled}.is_main_process")
@@ -55,12 +55,17 @@ def _read_later(context: Context, written: Written, stored: ast.Name) -> bool:
     )
 
 
-def _is_guarded(context: Context, statement: ast.stmt) -> bool:
-    """Whether the author lets one process do it already."""
-    return any(
-        isinstance(parent, ast.If) and any(word in ast.unparse(parent.test) for word in ("rank", "main_process", "master"))
-        for parent in context.module.ancestors(statement)
-    )
+def _concerns(context: Context, statement: ast.stmt) -> bool:
+    """Whether the training runs it, and the author does not let one process do it already."""
+    training, module = context.training, context.module
+    function = module.scope(statement).function
+    if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
+        return False
+    return not any(isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement))
+
+
+def _names_one_process(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test) for word in ("rank", "main_process", "master"))
 
 
 RULE = Rule(
