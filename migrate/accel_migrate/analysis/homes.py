@@ -164,9 +164,8 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
         # What is built anew after the first use (a model loaded back for testing) is not ours to prepare.
         early = [i for i in built if i < first]
         if not early or not _all_built(objects, bindings, module, block, order, first):
-            raise NoHome(
-                "objects are still being built after the first loop over them has begun", block[late[0]].lineno
-            )
+            again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
+            raise NoHome(f"`{again.text}` is built after the training has begun", block[late[0]].lineno)
         last = max(early)
     limit = first if first is not None else len(block)
     for index in range(last + 1, limit):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
@@ -18,6 +19,7 @@ from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
+from accel_migrate.analysis.updates import updated_by_hand, why_no_update
 
 
 @dataclass(frozen=True)
@@ -217,12 +219,13 @@ class _Reader:
         first = self.group.backwards[0]
         trained = self.group.variables
         optimizers = [v for v, role in trained.items() if role & Role.OPTIMIZER]
-        if not optimizers:
-            raise NoHome("no optimizer steps after this backward pass", first.call.lineno)
         optimized = self._optimized_models(optimizers)
         models = [v for v, role in trained.items() if role & Role.MODEL and self._is_optimized(v, optimized)]
+        if not optimizers:
+            models = [variable for b in self.group.backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
-            raise NoHome("the optimizer's parameters are not those of a model in sight", first.call.lineno)
+            raise NoHome(why_no_update(self.roles, self.graph, first), first.call.lineno)
+        check_doubts(self.roles, self.graph, self.group.backwards, optimizers, models)
         loops = self._own_loops(models)
         evaluations = [judge(self.roles, loop) for loop in loops if not loop.trains]
         loaders = self._loaders(loops, evaluations)
