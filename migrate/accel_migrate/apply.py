@@ -121,9 +121,18 @@ class _Applier:
             if carried is not None:
                 new[0] = _with_leading(new[0], _merged(carried, _leading(new[0]), first=not result))
                 carried = None
-            result += new
+            if result and len(new) == 1 and self._same_guard(statements, mine[0]):
+                result[-1] = _under_one_guard(result[-1], new[0])
+            else:
+                result += new
         self._footer = [line for line in carried or [] if line.comment is not None]
         return result
+
+    def _same_guard(self, statements: Sequence[ast.stmt], statement: ast.stmt) -> bool:
+        """Whether a statement comes under the same guard as the one right above it."""
+        index = next(i for i, item in enumerate(statements) if item is statement)
+        test = self.guarded.get(statement)
+        return test is not None and index > 0 and self.guarded.get(statements[index - 1]) == test
 
     def _left_behind(self, statement: ast.stmt, node: cst.BaseStatement) -> list[cst.EmptyLine]:
         lines = _leading(node)
@@ -451,6 +460,14 @@ def _leading_blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
             break
         blank.append(line)
     return blank
+
+
+def _under_one_guard(first: cst.BaseStatement, second: cst.BaseStatement) -> cst.BaseStatement:
+    """The body of the second `if` joins that of the first; its comments and blank lines go with it."""
+    assert isinstance(first, cst.If) and isinstance(second, cst.If)
+    opening, added = list(second.body.body), _leading(second)
+    opening[0] = _with_leading(opening[0], added)  # type: ignore[arg-type]
+    return first.with_changes(body=first.body.with_changes(body=[*first.body.body, *opening]))
 
 
 def _without_last_comment(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:

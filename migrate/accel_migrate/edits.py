@@ -80,3 +80,8 @@ _SPEAKS_OF_MOVING = re.compile(
 def speaks_of_moving(comment: str) -> bool:
     """Whether a comment says that something is moved to a device, and so is no longer true."""
     return bool(comment) and bool(_SPEAKS_OF_MOVING.search(comment))
+
+
+def quoted(source: Source, text: str) -> str:
+    """A string literal in the quotes that the file prefers."""
+    return f"'{text}'" if source.text.count("'") > source.text.count('"') else f'"{text}"'

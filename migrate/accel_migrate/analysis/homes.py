@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.loops import CallGraph
@@ -98,12 +99,16 @@ def choose_home(chains: list[list[Variable]]) -> Scope | None:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere)."""
+    """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere).
+
+    What is built only under a condition is prepared `apart`, where it is built.
+    """
 
     module: Module
     block: list[ast.stmt]
     after: ast.stmt
     first_use: ast.stmt | None
+    apart: tuple[tuple[Built, ast.stmt], ...] = ()
 
 
 _AFFECTS = {
@@ -160,9 +165,8 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
         # What is built anew after the first use (a model loaded back for testing) is not ours to prepare.
         early = [i for i in built if i < first]
         if not early or not _all_built(objects, bindings, module, block, order, first):
-            raise NoHome(
-                "objects are still being built after the first loop over them has begun", block[late[0]].lineno
-            )
+            again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
+            raise NoHome(f"`{again.text}` is built after the training has begun", block[late[0]].lineno)
         last = max(early)
     limit = first if first is not None else len(block)
     for index in range(last + 1, limit):
@@ -173,7 +177,22 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
             raise NoHome("nothing of the training loop is built in sight", body[0].lineno)
         last = _after_docstring(block)
     last = _end_of_paragraph(module, block, last, limit, variables)
-    return Place(module, block, block[last], block[first] if first is not None else None)
+    apart = tuple(_conditional(module, block, bindings))
+    return Place(module, block, block[last], block[first] if first is not None else None, apart)
+
+
+def _conditional(
+    module: Module, block: list[ast.stmt], bindings: list[tuple[Built, Binding]]
+) -> Iterator[tuple[Built, ast.stmt]]:
+    """Objects that one branch of an `if` builds and no other: `if args.adam: optimizer = Adam(...)`."""
+    for thing in dict.fromkeys(thing for thing, _ in bindings):
+        own = [binding.statement for other, binding in bindings if other == thing]
+        top = _top(module, own[0], block)
+        if len(own) > 1 or top is own[0] or not isinstance(top, ast.If):
+            continue
+        if thing.role is not Role.OPTIMIZER:
+            raise NoHome(f"`{thing.text}` is built only under a condition", own[0].lineno)
+        yield thing, own[0]
 
 
 def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: int, variables: set[Variable]) -> int:

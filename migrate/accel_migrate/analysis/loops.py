@@ -11,6 +11,10 @@ from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 
 
+# Calls that hand on what their first argument yields.
+_PASSES_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
+
+
 @dataclass(frozen=True, eq=False)
 class Backward:
     """One backward pass: `call` runs it on `loss`; `scaler` is the GradScaler expression it went through."""
@@ -79,9 +83,6 @@ class CallGraph:
                 pending += self.callees.get(function, ())
         self._reached[node] = found
         return found
-
-
-_PASSING_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
 
 
 def backward_calls(roles: Roles) -> list[Backward]:
@@ -154,7 +155,7 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
 def _passes_through(call: ast.Call) -> bool:
     """Whether a call hands out what its first argument holds, one by one."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in _PASSING_THROUGH and bool(call.args)
+    return name in _PASSES_THROUGH and bool(call.args)
 
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:

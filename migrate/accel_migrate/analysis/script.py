@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
@@ -16,6 +17,9 @@ from accel_migrate.analysis.reach import NAME, Reach, find_reach
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
+from accel_migrate.analysis.storage import Storage, find_storage
+from accel_migrate.analysis.timing import Timing, find_timing
+from accel_migrate.analysis.updates import updated_by_hand, why_no_update
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,29 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    timing: Timing
+    storage: Storage
     makes_accelerator: bool = True  # another training in the same scope may have made it
 
     def accelerator(self, module: Module, node: ast.AST) -> str | None:
         """How to write the Accelerator at a node."""
         return self.reach.spelled(module, node)
+
+    def ready(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node that runs once it is made; None before, and out of reach."""
+        spelled = self.reach.spelled(module, node)
+        if spelled is None or self.timing.after_prepare(module, node):
+            return spelled
+        function = module.scope(node).function
+        if function in self.reach.parameters:
+            return spelled
+        beside = module is self.start.module and module.scope(node).function is self._makes
+        below = getattr(node, "lineno", 0) > self.start.statement.lineno - (not self.start.at_prepare)
+        return spelled if beside and below else None
+
+    @property
+    def _makes(self) -> Function | None:
+        return self.start.module.scope(self.start.statement).function
 
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases
@@ -197,12 +219,13 @@ class _Reader:
         first = self.group.backwards[0]
         trained = self.group.variables
         optimizers = [v for v, role in trained.items() if role & Role.OPTIMIZER]
-        if not optimizers:
-            raise NoHome("no optimizer steps after this backward pass", first.call.lineno)
         optimized = self._optimized_models(optimizers)
         models = [v for v, role in trained.items() if role & Role.MODEL and self._is_optimized(v, optimized)]
+        if not optimizers:
+            models = [variable for b in self.group.backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
-            raise NoHome("the optimizer's parameters are not those of a model in sight", first.call.lineno)
+            raise NoHome(why_no_update(self.roles, self.graph, first), first.call.lineno)
+        check_doubts(self.roles, self.graph, self.group.backwards, optimizers, models)
         loops = self._own_loops(models)
         evaluations = [judge(self.roles, loop) for loop in loops if not loop.trains]
         loaders = self._loaders(loops, evaluations)
@@ -219,6 +242,8 @@ class _Reader:
         modules = tuple(
             dict.fromkeys([place.module, *[b.module for b in self.group.backwards], *[lp.module for lp in loops]])
         )
+        timing = find_timing(self.roles, self.graph, home, place)
+        storage = find_storage(self.roles, self.graph, timing, aliases, modules)
         dropped, kept = self._moves(modules, aliases, loaders)
         device = self._device(home, kept + dropped)
         by_class = home if home.is_class else None
@@ -228,18 +253,29 @@ class _Reader:
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
         needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
+        needs += storage.needs
         reach = find_reach(
             self.roles, self.graph, creation, by_class, needs, self._wishes(evaluations), guarded, self.keep_device
         )
+        modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
-        start = find_start(self.roles, self.graph, creation, place, device, kept, uses)
+        start = find_start(self.roles, self.graph, creation, place, device, kept, reach)
         prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
-        needs_device = device is not None and device_is_needed(self.roles, device, dropped, reach, self.graph)
+        needs_device = device is not None and device_is_needed(
+            self.roles, device, dropped, reach, self.graph, storage.gone
+        )
         return Training(
-            self.index, home, place, prepared, aliases, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
+            self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, prints, needs_device,
+            start, prints, needs_device, timing, storage,
         )  # fmt: skip
+
+    def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
+        """The files of the training, with those that define or call a function which is handed the Accelerator."""
+        found = [*modules]
+        for function, parameter in reach.parameters.items():
+            found += [parameter.module, *[caller for caller, _ in self.graph.sites.get(function, ())]]
+        return tuple(dict.fromkeys(found))
 
     # ---- what belongs to it
 

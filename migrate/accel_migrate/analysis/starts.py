@@ -32,9 +32,12 @@ def find_start(
     place: Place,
     device: DeviceDefinition | None,
     kept: list[Move],
-    uses: list[ast.stmt],
+    reach: Reach,
 ) -> Start:
     module = creation.module
+    handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
+    early: list[ast.AST] = [move.call for move in kept if move.device is None and move.module is module] + [*handed]
+    early += [statement for _, statement in place.apart]
     if device is not None and device.scope is creation:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
@@ -55,7 +58,7 @@ def find_start(
         for position in range(earliest, index):
             statement = block[position]
             if any(_is_print(module, call) for call in _own_calls(statement)) or any(
-                move.device is None and move.module is module and _holds(module, statement, move.call) for move in kept
+                module.scope(node) is creation and _holds(module, statement, node) for node in early
             ):
                 return Start(module, statement, block, cpu, False)
     if device is not None and device.scope is creation:
@@ -99,13 +102,18 @@ def printing(
 
 
 def device_is_needed(
-    roles: Roles, device: DeviceDefinition, dropped: list[Move], reach: Reach, graph: CallGraph
+    roles: Roles,
+    device: DeviceDefinition,
+    dropped: list[Move],
+    reach: Reach,
+    graph: CallGraph,
+    replaced: set[ast.AST],
 ) -> bool:
     """Whether anything still reads the device's variable once moves and replaced parameters are gone."""
     module, variable = device.module, device.variable
     if "." in variable.name:
         return True
-    gone: set[ast.AST] = set()
+    gone = set(replaced)
     for move in dropped:
         for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
             gone.update(move.module.walk(argument))
@@ -163,7 +171,7 @@ def _parses_arguments(statement: ast.stmt) -> bool:
 
 
 def _holds(module: Module, statement: ast.stmt, node: ast.AST) -> bool:
-    return any(parent is statement for parent in module.ancestors(node))
+    return node is statement or any(parent is statement for parent in module.ancestors(node))
 
 
 def _holds_any(module: Module, block: list[ast.stmt], node: ast.AST) -> bool:

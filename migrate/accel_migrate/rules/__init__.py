@@ -9,12 +9,15 @@ from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
 from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
 from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
 from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
+from accel_migrate.rules.file_written import RULE as FILE_WRITTEN
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
+from accel_migrate.rules.progress_bar import RULE as PROGRESS_BAR
+from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
     ACCELERATOR_MADE,
@@ -27,7 +30,10 @@ RULES: tuple[Rule, ...] = (
     EVALUATION_GATHER,
     EVALUATION_WHOLE,
     MODEL_SAVED,
+    WEIGHTS_LOADED,
+    FILE_WRITTEN,
     PRINT_CALL,
+    PROGRESS_BAR,
     LOOP_LEFT,
 )
 

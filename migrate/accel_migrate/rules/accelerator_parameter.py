@@ -45,7 +45,7 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
         return [_added(module, function)]
     argument = next(a for a in _arguments(function) if a.arg == parameter.device)
     edits: list[Edit] = [Replace(source.start(argument), source.end(argument), NAME)]
-    gone: set[ast.AST] = set()
+    gone = context.training.storage.gone
     for move in context.training.dropped:
         for part in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
             gone.update(ast.walk(part))

@@ -19,7 +19,8 @@ def find(context: Context) -> Iterator[Change]:
     if place.module is not module:
         return
     spelled = training.accelerator(module, place.after)
-    names = [built.text for built in training.prepared]
+    apart = {built for built, _ in place.apart}
+    names = [built.text for built in training.prepared if built not in apart]
     text = _call(names, f"{spelled}.prepare", _width(context), _indent(context))
     statements = (
         (accelerator_statement(context), text) if training.start.at_prepare and training.makes_accelerator else (text,)
@@ -27,6 +28,10 @@ def find(context: Context) -> Iterator[Change]:
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
     yield change(CODE, place.after, f"prepares {', '.join(names)}", [edit], loop=training.index)
+    for built, statement in place.apart:
+        alone = Insert(statement, (f"{built.text} = {spelled}.prepare({built.text})",), "after")
+        message = f"prepares {built.text} where it is built: it exists only under a condition"
+        yield change(CODE, statement, message, [alone], loop=training.index)
 
 
 def _call(names: list[str], function: str, width: int, indent: int) -> str:

@@ -1,0 +1,132 @@
+"""Files that a training writes or reads back: weights, whole models, and all else that only one process may write."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.timing import Timing
+
+_WRITERS = {
+    "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "torchvision.utils.save_image",
+    "matplotlib.pyplot.savefig", "imageio.imwrite", "imageio.imsave", "imageio.mimsave", "imageio.mimwrite",
+    "cv2.imwrite", "scipy.io.savemat", "soundfile.write", "torchaudio.save", "torchvision.utils.write_png",
+    "shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "shutil.rmtree",
+    "os.remove", "os.rename", "os.replace", "os.symlink", "os.unlink", "joblib.dump", "safetensors.torch.save_file",
+    "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save",
+}  # fmt: skip
+_WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet"}
+_WRITING_MODE = re.compile(r"[wax]")
+
+
+@dataclass(frozen=True, eq=False)
+class Save:
+    """A `torch.save` that runs after prepare; `opened` is the `with open(...)` whose file it writes to."""
+
+    module: Module
+    call: ast.Call
+    value: ast.expr | None
+    opened: ast.With | None
+    plain: bool  # two arguments, the second a path
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A statement that writes files, and that the main process alone may run."""
+
+    module: Module
+    statement: ast.stmt
+    what: str
+
+
+def saves_in(timing: Timing, module: Module) -> Iterator[Save]:
+    for call in module.calls:
+        if module.qualified(call.func) != "torch.save" or not timing.after_prepare(module, call):
+            continue
+        value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
+        opened = _opened_by(module, target)
+        if target is None or (opened is None and _is_stream(module, target)):
+            continue
+        yield Save(module, call, value, opened, opened is None and len(call.args) + len(call.keywords) == 2)
+
+
+def written_in(module: Module) -> Iterator[Written]:
+    """Statements that do nothing but write."""
+    seen: set[ast.stmt] = set()
+    for call in module.calls:
+        what = _writes(module, call)
+        statement = _whole(module, call) if what is not None else None
+        if what is not None and statement is not None and statement not in seen:
+            seen.add(statement)
+            yield Written(module, statement, what)
+
+
+def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a model, which on several processes all must do together."""
+    return bool(roles.role(module, call.func) & Role.MODEL)
+
+
+def _writes(module: Module, call: ast.Call) -> str | None:
+    dotted = module.qualified(call.func)
+    if dotted in _WRITERS:
+        return dotted.rpartition(".")[2]
+    if isinstance(call.func, ast.Attribute) and dotted is None and call.func.attr in _WRITING_METHODS:
+        return call.func.attr
+    if isinstance(call.func, ast.Name) and call.func.id == "open" and module.resolve("open", module.scope(call)) is None:
+        mode = _argument(call, 1, "mode")
+        if isinstance(mode, ast.Constant) and isinstance(mode.value, str) and _WRITING_MODE.search(mode.value):
+            return "open"
+    return None
+
+
+def _whole(module: Module, call: ast.Call) -> ast.stmt | None:
+    """The statement that a writing call makes up: the call itself, or the `with open(...)` around what it writes."""
+    parent = module.parents[call]
+    if isinstance(parent, ast.withitem):
+        statement = module.parents[parent]
+        return statement if isinstance(statement, ast.With) else None
+    if isinstance(parent, ast.Expr):
+        for around in module.ancestors(parent):
+            if isinstance(around, ast.With) and any(_writes_item(module, item) for item in around.items):
+                return None  # the block around it is the whole
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
+                break
+        return parent
+    # `json.dump(log, open(path, "w"))`
+    outer = module.parents.get(parent)
+    if isinstance(parent, ast.Call) and isinstance(outer, ast.Expr):
+        return outer
+    return None
+
+
+def _writes_item(module: Module, item: ast.withitem) -> bool:
+    return isinstance(item.context_expr, ast.Call) and _writes(module, item.context_expr) == "open"
+
+
+def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    if position < len(call.args):
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
+    """The `with open(...) as f:` that made a file object."""
+    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    for binding in module.bindings(variable) if variable is not None else ():
+        if binding.kind == "with" and isinstance(binding.statement, ast.With):
+            if any(parent is binding.statement for parent in module.ancestors(target)):  # type: ignore[arg-type]
+                return binding.statement
+    return None
+
+
+def _is_stream(module: Module, target: ast.expr) -> bool:
+    """`io.BytesIO()`: memory of this process, which every process may write."""
+    variable = module.variable(target)
+    bindings = module.bindings(variable) if variable is not None else []
+    return any(b.value is not None and "BytesIO" in ast.unparse(b.value) for b in bindings) or "BytesIO" in ast.unparse(
+        target
+    )

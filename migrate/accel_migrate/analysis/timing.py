@@ -1,0 +1,67 @@
+"""What runs after `prepare`, and so meets prepared objects, and what runs before."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.homes import Place
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Function, Module, Scope
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """The order of things around `prepare`. Functions run late when code after it calls them."""
+
+    home: Scope
+    place: Place
+    late: frozenset[Function]
+
+    def after_prepare(self, module: Module, node: ast.AST) -> bool:
+        scope = module.scope(node)
+        function = scope.function
+        if function is self._method or (function is None and self.home.parent is None):
+            return module is self.home.module and self._below(node)
+        if self.home.is_class and scope.owner_class is self.home:
+            return True
+        if function is not None and module.functions[function].parent is self.home:  # a closure of the home
+            return function in self.late or (self.home.is_function and self._below(function))
+        return function in self.late
+
+    @property
+    def _method(self) -> Function | None:
+        """The function that holds `prepare`."""
+        return self.place.module.scope(self.place.after).function
+
+    def _below(self, node: ast.AST) -> bool:
+        return bool(getattr(node, "lineno", 0) > (self.place.after.end_lineno or 0))
+
+
+def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Timing:
+    module = place.module
+    around = module.scope(place.after)
+    late: set[Function] = set()
+    for statement in _statements_of(around):
+        if statement.lineno > (place.after.end_lineno or 0):
+            late |= graph.reached_from(statement, roles, module)
+    if home.is_class:
+        for method in home.node.body:  # type: ignore[attr-defined]
+            if isinstance(method, ast.FunctionDef) and method is not around.function:
+                late |= graph.reached_from(method, roles, module)
+    return Timing(home, place, frozenset(late))
+
+
+def _statements_of(scope: Scope) -> list[ast.stmt]:
+    """The statements that run with a scope, those of its own blocks included, without definitions."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        pending += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.excepthandler)]
+    return found

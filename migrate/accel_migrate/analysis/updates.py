@@ -1,0 +1,85 @@
+"""How weights are changed after a backward pass: by an optimizer, or by hand, and what to say when neither is in sight."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.loops import Backward, CallGraph
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+
+def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
+    """Models whose parameters a loop changes by their gradients: `for p in net.parameters(): p.data -= lr * p.grad`."""
+    module = backward.module
+    scope = module.scope(backward.call)
+    around = scope.function or module.tree
+    found = []
+    for node in ast.walk(around):
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and _reads_gradient(node, node.target.id):
+            owner = _owner_of_parameters(node.iter)
+            variable = module.variable(owner) if owner is not None else None
+            if variable is not None and roles.of(variable) & Role.MODEL:
+                found.append(variable)
+    return found
+
+
+def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
+    """What stands in the way when no optimizer over a model in sight steps after a backward pass."""
+    module = backward.module
+    function = backward.function
+    owner = module.scope(backward.call).owner_class
+    if owner is not None and any(ast.unparse(b).endswith("Module") or "nn." in ast.unparse(b) for b in _bases(owner.node)):
+        return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
+    stepped = _unknown_stepper(module, backward)
+    if stepped:
+        return f"{stepped} steps the optimizer from within, out of sight; step the inner optimizer in the loop"
+    if function is not None and not graph.sites.get(function) and owner is None:
+        return (
+            f"the caller of {function.name}(), which builds the model and the optimizer, is not among the files given; "
+            "name that file too"
+        )
+    if not _steps(module, backward):
+        return "no optimizer steps after this backward pass, so nothing is trained"
+    return "the optimizer's parameters are not those of a model in sight"
+
+
+def _reads_gradient(loop: ast.For, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "grad"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        for statement in loop.body
+        for node in ast.walk(statement)
+    )
+
+
+def _owner_of_parameters(iterated: ast.expr) -> ast.expr | None:
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "parameters":
+        return iterated.func.value
+    return None
+
+
+def _bases(node: ast.AST) -> list[ast.expr]:
+    return node.bases if isinstance(node, ast.ClassDef) else []
+
+
+def _unknown_stepper(module: Module, backward: Backward) -> str:
+    """An object with a stepping method of its own name: `schedule.step_and_update_lr()`."""
+    for call in _calls_beside(module, backward):
+        function = call.func
+        if isinstance(function, ast.Attribute) and "step" in function.attr and function.attr != "step":
+            return ast.unparse(function) + "()"
+    return ""
+
+
+def _steps(module: Module, backward: Backward) -> bool:
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "step" for call in _calls_beside(module, backward)
+    )
+
+
+def _calls_beside(module: Module, backward: Backward) -> list[ast.Call]:
+    scope = module.scope(backward.call)
+    return [call for call in module.calls if module.scope(call).function is scope.function]

@@ -1,0 +1,79 @@
+"""AM504: pictures, tables and logs are written by the main process alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.files import Written, is_forward
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Guard, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM504"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    saved = {save.opened or module.statement(save.call) for save in training.storage.saves if save.module is module}
+    for written in training.storage.written:
+        if written.module is not module or written.statement in saved or not _concerns(context, written.statement):
+            continue
+        spelled = training.ready(module, written.statement)
+        trouble = _trouble(context, written)
+        if spelled is not None and not trouble:
+            guard = Guard(written.statement, f"{spelled}.is_main_process")
+            yield change(CODE, written.statement, "one process writes the file", [guard], loop=training.index)
+        else:
+            why = trouble or "the Accelerator is out of reach here"
+            message = (
+                f"every process writes this file, because {why}; have only the process whose "
+                "accelerator.is_main_process is true write it"
+            )
+            yield change(CODE, written.statement, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _trouble(context: Context, written: Written) -> str:
+    """Why the statement cannot simply go under a guard; empty if it can."""
+    module = context.module
+    for node in ast.walk(written.statement):
+        if isinstance(node, ast.Call) and is_forward(context.script.roles, module, node):
+            return "a model runs in it, which all processes must do together"
+        if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue):
+            return "the flow of the script depends on it"
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _read_later(context, written, node):
+            return f"`{node.id}`, which is set in it, is read later"
+    return ""
+
+
+def _read_later(context: Context, written: Written, stored: ast.Name) -> bool:
+    module, statement = context.module, written.statement
+    inside = set(ast.walk(statement))
+    return any(
+        isinstance(node, ast.Name) and node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
+        for node in ast.walk(module.scope(statement).node)
+    )
+
+
+def _concerns(context: Context, statement: ast.stmt) -> bool:
+    """Whether the training runs it, and the author does not let one process do it already."""
+    training, module = context.training, context.module
+    function = module.scope(statement).function
+    if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
+        return False
+    return not any(isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement))
+
+
+def _names_one_process(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test) for word in ("rank", "main_process", "master"))
+
+
+RULE = Rule(
+    code=CODE,
+    name="file_written",
+    summary="write files on the main process only",
+    why="Every process runs the script; N of them writing one file at once leave it torn, and tables get every row N times.",
+    example_before='save_image(samples, "samples.png")',
+    example_after='if accelerator.is_main_process:\n    save_image(samples, "samples.png")',
+    find=find,
+)

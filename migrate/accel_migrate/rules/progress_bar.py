@@ -1,0 +1,113 @@
+"""AM602: one progress bar is shown on each machine, and it counts what all processes do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.edits import change, opening_bracket
+from accel_migrate.plan import Change, Edit, Guard, Replace, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM602"
+_BARS = {"tqdm", "trange", "tqdm_notebook", "tnrange"}
+_SIZE = re.compile(r"(len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\]))$")
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    for call in module.calls:
+        if _is_bar(context, call):
+            spelled = training.ready(module, call)
+            if spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
+                edit = _argument(context, call, f"disable=not {spelled}.is_local_main_process")
+                yield change(CODE, call, "one bar on each machine", [edit], loop=training.index, required=False)
+            yield from _counted(context, call)
+        elif _is_write(context, call):
+            spelled = training.ready(module, call)
+            if spelled is not None:
+                guard = Guard(module.statement(call), f"{spelled}.is_local_main_process")
+                yield change(CODE, call, "written once on each machine", [guard], loop=training.index, required=False)
+
+
+def _is_bar(context: Context, call: ast.Call) -> bool:
+    dotted = context.module.qualified(call.func) or ""
+    return dotted.startswith("tqdm") and dotted.rpartition(".")[2] in _BARS
+
+
+def _is_write(context: Context, call: ast.Call) -> bool:
+    """`tqdm.write("...")` as a statement."""
+    dotted = context.module.qualified(call.func) or ""
+    return dotted.startswith("tqdm") and dotted.endswith(".write") and isinstance(context.module.parents[call], ast.Expr)
+
+
+def _argument(context: Context, call: ast.Call, text: str) -> Edit:
+    source = context.module.source
+    arguments = [*call.args, *call.keywords]
+    if not arguments:
+        bracket = opening_bracket(source, call)
+        return Replace(bracket + 1, bracket + 1, text)
+    end = max(source.end(argument) for argument in arguments)
+    return Replace(end, end, f", {text}")
+
+
+def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
+    """A bar with a total of its own is moved on by hand: by samples, it must count those of all processes."""
+    training, module = context.training, context.module
+    total = next((keyword.value for keyword in call.keywords if keyword.arg == "total"), None)
+    if total is None or call.args:
+        return
+    updates = _updates(context, call)
+    for update in updates:
+        spelled = training.ready(module, update)
+        step = update.args[0] if update.args else None
+        if step is not None and spelled is not None and _counts_samples(context, update, step):
+            end = module.source.end(step)
+            edit = Replace(end, end, f" * {spelled}.num_processes")
+            yield change(CODE, update, "counts the samples of all processes", [edit], loop=training.index, required=False)
+    if not any(update.args for update in updates) and "len(" not in ast.unparse(total):
+        message = (
+            f"the bar's total, {ast.unparse(total)}, is counted in steps of one process, of which there are N times fewer on "
+            "N processes; divide it by accelerator.num_processes if it stands for all of the data"
+        )
+        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _counts_samples(context: Context, update: ast.Call, step: ast.expr) -> bool:
+    """Whether the bar moves by the size of a batch that this process was given as its share."""
+    module, training = context.module, context.training
+    around = set(module.ancestors(update))
+    loops = [loop for loop in training.loops if loop.trains and loop.statement in around]
+    shared = any(training.holds(module.variable(loop.loader)) for loop in loops)
+    return shared and bool(_SIZE.fullmatch(ast.unparse(step)))
+
+
+def _updates(context: Context, call: ast.Call) -> list[ast.Call]:
+    """The `bar.update(...)` calls of the bar that a call makes."""
+    module = context.module
+    parent = module.parents[call]
+    target = parent.optional_vars if isinstance(parent, ast.withitem) else None
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0]
+    variable = module.variable(target) if target is not None else None
+    return [
+        other
+        for other in module.calls
+        if variable is not None
+        and isinstance(other.func, ast.Attribute)
+        and other.func.attr == "update"
+        and module.variable(other.func.value) == variable
+    ]
+
+
+RULE = Rule(
+    code=CODE,
+    name="progress_bar",
+    summary="show a progress bar on the main process of each machine",
+    why="Every process runs the script; N bars on one terminal overwrite each other. A bar around a prepared loader has the "
+    "right length by itself; one that is moved on by the samples of a batch must count those of the other processes too.",
+    example_before="for batch in tqdm(loader): ...",
+    example_after="for batch in tqdm(loader, disable=not accelerator.is_local_main_process): ...",
+    find=find,
+)
