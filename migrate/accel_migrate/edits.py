@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from accel_migrate.plan import Change, Edit, Replace, Safety
 from accel_migrate.source import Source
 
+Item = ast.expr | ast.keyword | ast.arg
+
 
 def change(
     code: str,
@@ -55,6 +57,23 @@ def replace_node(source: Source, node: ast.expr, text: str) -> Replace:
 def replace_callee(source: Source, call: ast.Call, text: str) -> Replace:
     """`anything(...)` becomes `text(...)`."""
     return Replace(source.start(call.func), source.end(call.func), text)
+
+
+def without_item(source: Source, first: Item, last: Item | None = None) -> Replace:
+    """An argument, parameter or entry goes, with one comma and, if it had a line for itself, with that line."""
+    text = source.text
+    start, end = source.start(first), source.end(last or first)
+    after = re.compile(r"\s*,").match(text, end)
+    line_start = text.rfind("\n", 0, start) + 1
+    if after is not None:
+        end = after.end()
+        line_end = text.find("\n", end)
+        if not text[line_start:start].strip() and line_end >= 0 and not text[end:line_end].strip():
+            return Replace(line_start, line_end + 1, "")
+        space = re.compile(r"[ \t]*").match(text, end)
+        return Replace(start, space.end() if space is not None else end, "")
+    before = re.compile(r",\s*$").search(text, 0, start)
+    return Replace(before.start() if before is not None else start, end, "")
 
 
 def comment_above(source: Source, statement: ast.stmt) -> str:

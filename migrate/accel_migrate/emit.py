@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+
 from accel_migrate.rule import Context
+from accel_migrate.source import Source
 
 # Attributes and methods of the Accelerator that rewritten scripts may use.
 EMITTED = (
+    "autocast",
     "backward",
     "clip_grad_norm_",
     "clip_grad_value_",
@@ -18,6 +22,7 @@ EMITTED = (
     "prepare",
     "print",
     "save",
+    "unscale_gradients",
     "unwrap_model",
     "wait_for_everyone",
 )
@@ -30,9 +35,46 @@ def accelerator_name(context: Context) -> str:
 
 def accelerator_statement(context: Context) -> str:
     """`accelerator = Accelerator(...)` with what the script's own options ask for."""
+    training, source = context.training, context.training.start.module.source
     arguments = []
-    if context.training.start.cpu is not None:
-        arguments.append(f"cpu={context.training.start.cpu}")
+    if training.start.cpu is not None:
+        arguments.append(f"cpu={training.start.cpu}")
+    arguments += _precision(context, source)
+    made = f"{accelerator_name(context)} = Accelerator"
+    line = f"{made}({', '.join(arguments)})"
+    if training.start.statement.col_offset + len(line) <= 120:
+        return line
+    inner = "".join(f"\n    {argument}," for argument in arguments)
+    return f"{made}({inner}\n)"
+
+
+def _precision(context: Context, source: Source) -> list[str]:
+    """The script's own precision, unless the user asked for another. Its regions stay where they were."""
+    precision = context.training.precision
     if context.settings.mixed_precision is not None:
-        arguments.append(f'mixed_precision="{context.settings.mixed_precision}"')
-    return f"{accelerator_name(context)} = Accelerator({', '.join(arguments)})"
+        return [f'mixed_precision="{context.settings.mixed_precision}"']
+    if precision.argument is None:
+        return []
+    arguments = [f"mixed_precision={requoted(source, precision.argument)}"]
+    if precision.settings:
+        told = ", ".join(f"{name}={requoted(source, value)}" for name, value in precision.settings)
+        arguments.append(f"kwargs_handlers=[GradScalerKwargs({told})]")
+    if context.settings.target != "accelerate":
+        arguments.append("autocast_forward=False")
+    return arguments
+
+
+def imported_names(context: Context) -> list[str]:
+    """What the script must import to write its Accelerator."""
+    settings = context.training.precision.settings if context.settings.mixed_precision is None else ()
+    return ["Accelerator", "GradScalerKwargs"] if settings else ["Accelerator"]
+
+
+def requoted(source: Source, text: str) -> str:
+    """A text that `ast` wrote with single quotes, in the quotes that the author uses."""
+    if source.text.count('"') < source.text.count("'") or '"' in text:
+        return text
+    strings = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    for value in strings:
+        text = text.replace(f"'{value}'", f'"{value}"')
+    return text

@@ -126,7 +126,11 @@ class _Bypass:
         if variable is None or variable in self.models:
             return None
         for binding in reaching(module, node, variable):
-            if binding.value is not None and binding.kind == "assign" and not _without_gradients(module, binding.statement):
+            if (
+                binding.value is not None
+                and binding.kind == "assign"
+                and not _without_gradients(module, binding.statement)
+            ):
                 found = self.find(module, binding.value, depth + 1)
                 if found is not None:
                     return found
@@ -145,11 +149,13 @@ class _Bypass:
     def _of_forward(self, module: Module, call: ast.Call) -> bool:
         """`model.loss(output, target)`: its input comes out of the forward, through which gradients are averaged."""
         return any(
-            self.roles.role(module, argument) & Role.OUTPUT for argument in (*call.args, *[k.value for k in call.keywords])
+            self.roles.role(module, argument) & Role.OUTPUT
+            for argument in (*call.args, *[k.value for k in call.keywords])
         )
 
 
 def _without_gradients(module: Module, statement: ast.stmt) -> bool:
     return any(
-        isinstance(parent, ast.With) and "no_grad" in ast.unparse(parent.items[0]) for parent in module.ancestors(statement)
+        isinstance(parent, ast.With) and "no_grad" in ast.unparse(parent.items[0])
+        for parent in module.ancestors(statement)
     )

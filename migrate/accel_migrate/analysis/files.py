@@ -76,7 +76,11 @@ def _writes(module: Module, call: ast.Call) -> str | None:
         return dotted.rpartition(".")[2]
     if isinstance(call.func, ast.Attribute) and dotted is None and call.func.attr in _WRITING_METHODS:
         return call.func.attr
-    if isinstance(call.func, ast.Name) and call.func.id == "open" and module.resolve("open", module.scope(call)) is None:
+    if (
+        isinstance(call.func, ast.Name)
+        and call.func.id == "open"
+        and module.resolve("open", module.scope(call)) is None
+    ):
         mode = _argument(call, 1, "mode")
         if isinstance(mode, ast.Constant) and isinstance(mode.value, str) and _WRITING_MODE.search(mode.value):
             return "open"

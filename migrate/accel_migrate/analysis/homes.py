@@ -31,9 +31,10 @@ class Built:
 class NoHome(Exception):
     """Why the objects cannot be prepared in one place; the line is where the trouble is."""
 
-    def __init__(self, message: str, line: int) -> None:
+    def __init__(self, message: str, line: int, module: Module | None = None) -> None:
         super().__init__(message)
         self.line = line
+        self.module = module  # None: the file of the loop
 
 
 def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:

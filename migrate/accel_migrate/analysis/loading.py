@@ -44,9 +44,7 @@ def loads_in(timing: Timing, module: Module) -> Iterator[Load]:
             yield Load(module, call, location, _feeds_state(module, call), timing.after_prepare(module, call))
 
 
-def states_loaded_in(
-    roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]
-) -> Iterator[StateLoaded]:
+def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]) -> Iterator[StateLoaded]:
     for call in module.calls:
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr == "load_state_dict":

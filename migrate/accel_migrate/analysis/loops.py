@@ -10,7 +10,6 @@ from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 
-
 # Calls that hand on what their first argument yields.
 _PASSES_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
 
@@ -102,7 +101,7 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
         return None  # a gradient is handed in: not a scalar loss
     receiver = function.value
     if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr == "scale":
-        if roles.role(module, receiver.func.value) & Role.SCALER and len(receiver.args) == 1:
+        if roles.of(module.variable(receiver.func.value)) & Role.SCALER and len(receiver.args) == 1:
             return Backward(module, call, receiver.args[0], receiver.func.value)
     value = roles.value(module, receiver)
     if value.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCALER) or value.owner is not None:

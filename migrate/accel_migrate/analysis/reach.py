@@ -17,11 +17,17 @@ NAME = "accelerator"
 
 @dataclass(frozen=True, eq=False)
 class NewParameter:
-    """A function that is handed the Accelerator: in place of `device`, or in front of `before` (None: at the end)."""
+    """A function that is handed the Accelerator: in place of its device or scaler, or behind its last parameter."""
 
     module: Module
     function: Function
     device: str | None
+    scaler: str | None = None  # looked at only where there is no device
+
+    @property
+    def replaced(self) -> str | None:
+        """The parameter whose place it takes."""
+        return self.device or self.scaler
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +62,28 @@ def find_reach(
     wishes: list[tuple[Module, ast.AST]],
     guarded: bool,
     keep_device: bool = False,
+    scalers: dict[Function, tuple[Module, str]] | None = None,
 ) -> Reach:
     """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
     reach = Reach(creation, by_class, {}, everywhere)
     for module, node in needs:
-        reach = _extended(roles, graph, reach, module, node, keep_device)
+        reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
     for module, node in wishes:
         with suppress(NoHome):
-            reach = _extended(roles, graph, reach, module, node, keep_device)
+            reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
     return reach
 
 
-def _extended(roles: Roles, graph: CallGraph, reach: Reach, module: Module, node: ast.AST, keep_device: bool) -> Reach:
+def _extended(
+    roles: Roles,
+    graph: CallGraph,
+    reach: Reach,
+    module: Module,
+    node: ast.AST,
+    keep_device: bool,
+    scalers: dict[Function, tuple[Module, str]],
+) -> Reach:
     """The reach with one more place, and with all callers on the way to it."""
     parameters = dict(reach.parameters)
     extended = Reach(reach.creation, reach.by_class, parameters, reach.everywhere)
@@ -88,7 +103,8 @@ def _extended(roles: Roles, graph: CallGraph, reach: Reach, module: Module, node
         if not sites:
             raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno)
         _check_references(roles, module, function, sites)
-        parameters[function] = NewParameter(module, function, device)
+        _, scaler = scalers.get(function, (module, None))
+        parameters[function] = NewParameter(module, function, device, scaler)
         pending += sites
     return extended
 

@@ -383,6 +383,8 @@ class Roles:
                 return Value(Role.OUTPUT)
         if self._is_optimizer_class(module, call):
             return Value(Role.OPTIMIZER)
+        if isinstance(function, ast.Name) and module.imports.get(name, "").endswith(".amp.GradScaler"):
+            return Value(Role.SCALER)  # imported in a `try`, with a class of its own for an old torch
         return UNKNOWN
 
     def _imported(self, module: Module, call: ast.Call, dotted: str, depth: int) -> Value | None:

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
-from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.carried import Carrier
+from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions, moves_in
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
+from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, find_reach
 from accel_migrate.analysis.roles import Role, Roles
@@ -54,6 +56,8 @@ class Training:
     needs_device: bool  # whether the device's variable is still read after migration
     timing: Timing
     storage: Storage
+    precision: Precision
+    gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     makes_accelerator: bool = True  # another training in the same scope may have made it
 
     def accelerator(self, module: Module, node: ast.AST) -> str | None:
@@ -239,8 +243,16 @@ class _Reader:
         aliases = frozenset(link for links in chains for link in links)
         uses = self._uses(home, loops)
         place = find_place(home, list(prepared), uses)
+        precision = find_precision(self.roles, self.group.backwards, loops)
         modules = tuple(
-            dict.fromkeys([place.module, *[b.module for b in self.group.backwards], *[lp.module for lp in loops]])
+            dict.fromkeys(
+                [
+                    place.module,
+                    *[b.module for b in self.group.backwards],
+                    *[lp.module for lp in loops],
+                    *precision.modules(),
+                ]
+            )
         )
         timing = find_timing(self.roles, self.graph, home, place)
         storage = find_storage(self.roles, self.graph, timing, aliases, modules)
@@ -254,20 +266,34 @@ class _Reader:
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
         needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
         needs += storage.needs
+        needs += [(region.module, region.call) for region in precision.regions]
+        needs += precision.scaling.unscaled
         reach = find_reach(
-            self.roles, self.graph, creation, by_class, needs, self._wishes(evaluations), guarded, self.keep_device
+            self.roles,
+            self.graph,
+            creation,
+            by_class,
+            needs,
+            self._wishes(evaluations),
+            guarded,
+            self.keep_device,
+            precision.scaling.parameters,
         )
         modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
-        start = find_start(self.roles, self.graph, creation, place, device, kept, reach)
+        own = device if device is not None and device.scope is creation else None
+        anchor = own.statement if own is not None else place.after
+        carrier = Carrier(self.graph, own.module if own is not None else place.module, anchor)
+        wish = cpu_wish(own.module, own) if own is not None else None
+        precision = with_argument(precision, carrier, own, wish)
+        start = find_start(self.roles, self.graph, creation, place, device, kept, reach, precision.argument)
         prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
-        needs_device = device is not None and device_is_needed(
-            self.roles, device, dropped, reach, self.graph, storage.gone
-        )
+        gone = _gone(dropped, precision) | storage.gone
+        needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, prints, needs_device, timing, storage,
+            start, prints, needs_device, timing, storage, precision, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
@@ -494,6 +520,13 @@ class _Reader:
         for module in modules:
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NoHome("the name `accelerator` is taken in this file", 1)
+
+
+def _gone(dropped: list[Move], precision: Precision) -> frozenset[ast.AST]:
+    expressions: list[ast.AST] = [region.whole for region in precision.regions]
+    for move in dropped:
+        expressions += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
+    return frozenset(node for expression in expressions for node in ast.walk(expression))
 
 
 def is_built(variable: Variable) -> bool:

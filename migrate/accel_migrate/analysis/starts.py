@@ -33,6 +33,7 @@ def find_start(
     device: DeviceDefinition | None,
     kept: list[Move],
     reach: Reach,
+    precision: str | None,
 ) -> Start:
     module = creation.module
     handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
@@ -45,7 +46,8 @@ def find_start(
     else:
         anchor, block, cpu = place.after, place.block, None
     index = block.index(anchor)
-    names = {node.id for node in ast.walk(ast.parse(cpu)) if isinstance(node, ast.Name)} if cpu else set()
+    arguments = [ast.parse(text) for text in (cpu, precision) if text is not None]
+    names = {node.id for argument in arguments for node in ast.walk(argument) if isinstance(node, ast.Name)}
     earliest = 0
     for position, statement in enumerate(block[: index + 1]):
         if (
@@ -101,35 +103,25 @@ def printing(
             yield module, call
 
 
-def device_is_needed(
-    roles: Roles,
-    device: DeviceDefinition,
-    dropped: list[Move],
-    reach: Reach,
-    graph: CallGraph,
-    replaced: set[ast.AST],
-) -> bool:
+def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: Reach, graph: CallGraph) -> bool:
     """Whether anything still reads the device's variable once moves and replaced parameters are gone."""
     module, variable = device.module, device.variable
     if "." in variable.name:
         return True
-    gone = set(replaced)
-    for move in dropped:
-        for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
-            gone.update(move.module.walk(argument))
+    passed: set[ast.AST] = set(module.walk(device.statement))
     for function, parameter in reach.parameters.items():
         if parameter.device is None:
             continue
         for caller, call in graph.sites.get(function, ()):
             for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
                 if caller is module and module.variable(argument) == variable:
-                    gone.add(argument)
-    gone.update(module.walk(device.statement))
+                    passed.add(argument)
     return any(
         isinstance(node, ast.Name)
         and node.id == variable.name
         and isinstance(node.ctx, ast.Load)
         and node not in gone
+        and node not in passed
         and module.variable(node) == variable
         for node in module.walk(module.tree)
     )

@@ -29,7 +29,9 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     module = backward.module
     function = backward.function
     owner = module.scope(backward.call).owner_class
-    if owner is not None and any(ast.unparse(b).endswith("Module") or "nn." in ast.unparse(b) for b in _bases(owner.node)):
+    if owner is not None and any(
+        ast.unparse(b).endswith("Module") or "nn." in ast.unparse(b) for b in _bases(owner.node)
+    ):
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
     stepped = _unknown_stepper(module, backward)
     if stepped:
@@ -56,7 +58,11 @@ def _reads_gradient(loop: ast.For, name: str) -> bool:
 
 
 def _owner_of_parameters(iterated: ast.expr) -> ast.expr | None:
-    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "parameters":
+    if (
+        isinstance(iterated, ast.Call)
+        and isinstance(iterated.func, ast.Attribute)
+        and iterated.func.attr == "parameters"
+    ):
         return iterated.func.value
     return None
 

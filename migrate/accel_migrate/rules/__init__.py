@@ -5,18 +5,21 @@ from __future__ import annotations
 from accel_migrate.rule import Rule
 from accel_migrate.rules.accelerator_made import RULE as ACCELERATOR_MADE
 from accel_migrate.rules.accelerator_parameter import RULE as ACCELERATOR_PARAMETER
+from accel_migrate.rules.autocast_region import RULE as AUTOCAST_REGION
 from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
 from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
 from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
 from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
 from accel_migrate.rules.file_written import RULE as FILE_WRITTEN
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
+from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
 from accel_migrate.rules.progress_bar import RULE as PROGRESS_BAR
+from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
@@ -27,6 +30,9 @@ RULES: tuple[Rule, ...] = (
     OTHER_MOVE,
     BACKWARD_CALL,
     GRADIENT_CLIPPING,
+    AUTOCAST_REGION,
+    GRADIENT_SCALER,
+    SCALER_STATE,
     EVALUATION_GATHER,
     EVALUATION_WHOLE,
     MODEL_SAVED,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
-from accel_migrate.emit import accelerator_name, accelerator_statement
+from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
 from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -19,7 +19,8 @@ def find(context: Context) -> Iterator[Change]:
     start = training.start
     if start.module is not module or not training.makes_accelerator:
         return
-    edits: list[Edit] = [_import(module, context.settings.target)]
+    names = ", ".join(imported_names(context))
+    edits: list[Edit] = [_import(module, f"from {context.settings.target} import {names}")]
     made = accelerator_statement(context)
     device = training.device
     takes_place = device is not None and device.statement is start.statement
@@ -37,10 +38,9 @@ def find(context: Context) -> Iterator[Change]:
     yield change(CODE, start.statement, message, edits, loop=training.index)
 
 
-def _import(module: Module, target: str) -> Edit:
+def _import(module: Module, line: str) -> Edit:
     """After the last import of torch or another package, before those of the project itself."""
     imports = [s for s in module.tree.body if isinstance(s, ast.Import | ast.ImportFrom)]
-    line = f"from {target} import Accelerator"
     outside = [s for s in imports if not _is_future(s)]
     packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]
     if not imports:

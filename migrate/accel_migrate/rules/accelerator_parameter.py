@@ -27,8 +27,8 @@ def find(context: Context) -> Iterator[Change]:
                 edits += _call(context, caller, call, function, parameter)
         if edits:
             what = (
-                f"takes the Accelerator in place of `{parameter.device}`"
-                if parameter.device
+                f"takes the Accelerator in place of `{parameter.replaced}`"
+                if parameter.replaced
                 else "takes the Accelerator"
             )
             node: ast.AST = function if parameter.module is module else _first_call(context, module, function)
@@ -41,14 +41,13 @@ def _first_call(context: Context, module: Module, function: Function) -> ast.AST
 
 def _definition(module: Module, function: Function, parameter: NewParameter, context: Context) -> list[Edit]:
     source = module.source
-    if parameter.device is None:
+    if parameter.replaced is None:
         return [_added(module, function)]
-    argument = next(a for a in _arguments(function) if a.arg == parameter.device)
+    argument = next(a for a in _arguments(function) if a.arg == parameter.replaced)
     edits: list[Edit] = [Replace(source.start(argument), source.end(argument), NAME)]
-    gone = context.training.storage.gone
-    for move in context.training.dropped:
-        for part in (*move.call.args, *[keyword.value for keyword in move.call.keywords]):
-            gone.update(ast.walk(part))
+    if parameter.device is None:
+        return edits
+    gone: set[ast.AST] = set(context.training.gone)
     for inner, other in context.training.reach.parameters.items():
         for caller, call in context.script.graph.sites.get(inner, ()):
             if caller is module and other.device is not None:
@@ -81,8 +80,8 @@ def _added(module: Module, function: Function) -> Edit:
 def _call(context: Context, caller: Module, call: ast.Call, function: Function, parameter: NewParameter) -> list[Edit]:
     source = caller.source
     spelled = context.training.accelerator(caller, call) or NAME
-    if parameter.device is not None:
-        passed = dict(arguments_of(call, _target(parameter))).get(parameter.device)
+    if parameter.replaced is not None:
+        passed = dict(arguments_of(call, _target(parameter))).get(parameter.replaced)
         if passed is not None:
             for keyword in call.keywords:
                 if keyword.value is passed:

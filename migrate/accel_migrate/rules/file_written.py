@@ -61,7 +61,9 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
     function = module.scope(statement).function
     if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
         return False
-    return not any(isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement))
+    return not any(
+        isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement)
+    )
 
 
 def _names_one_process(test: ast.expr) -> bool:

@@ -39,7 +39,9 @@ def _is_bar(context: Context, call: ast.Call) -> bool:
 def _is_write(context: Context, call: ast.Call) -> bool:
     """`tqdm.write("...")` as a statement."""
     dotted = context.module.qualified(call.func) or ""
-    return dotted.startswith("tqdm") and dotted.endswith(".write") and isinstance(context.module.parents[call], ast.Expr)
+    return (
+        dotted.startswith("tqdm") and dotted.endswith(".write") and isinstance(context.module.parents[call], ast.Expr)
+    )
 
 
 def _argument(context: Context, call: ast.Call, text: str) -> Edit:
@@ -65,7 +67,9 @@ def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
         if step is not None and spelled is not None and _counts_samples(context, update, step):
             end = module.source.end(step)
             edit = Replace(end, end, f" * {spelled}.num_processes")
-            yield change(CODE, update, "counts the samples of all processes", [edit], loop=training.index, required=False)
+            yield change(
+                CODE, update, "counts the samples of all processes", [edit], loop=training.index, required=False
+            )
     if not any(update.args for update in updates) and "len(" not in ast.unparse(total):
         message = (
             f"the bar's total, {ast.unparse(total)}, is counted in steps of one process, of which there are N times fewer on "

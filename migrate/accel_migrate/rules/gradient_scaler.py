@@ -1,0 +1,89 @@
+"""AM304: the Accelerator keeps the GradScaler, so the script's own goes, with all that speaks of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.edits import change, replace_node, without_item
+from accel_migrate.plan import Change, Edit, Remove, Unwrap
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM304"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    scaling = training.precision.scaling
+    source = module.source
+    for owner, statement in scaling.gone:
+        if owner is module:
+            yield _change(context, statement, "the Accelerator keeps the scaler", Remove(statement))
+    for owner, call in scaling.steps:
+        if owner is module:
+            edit = replace_node(source, call, f"{source.code(call.args[0])}.step()")
+            yield _change(context, call, "the prepared optimizer steps through the scaler", edit)
+    for owner, call in scaling.unscaled:
+        if owner is module:
+            yield _unscaled(context, call)
+    for owner, choice in scaling.choices:
+        if owner is module and choice.orelse:
+            yield _change(context, choice, "both branches are the same with the Accelerator", Unwrap(choice))
+    yield from _parameters(context)
+
+
+def _change(context: Context, node: ast.AST, message: str, *edits: Edit) -> Change:
+    return change(CODE, node, message, edits, loop=context.training.index)
+
+
+def _unscaled(context: Context, call: ast.Call) -> Change:
+    """Clipping through the Accelerator unscales; anything else that reads gradients needs it done first."""
+    module = context.module
+    statement = module.statement(call)
+    block = module.block(statement)
+    later = block[block.index(statement) + 1 :]
+    if any(
+        isinstance(node, ast.Attribute) and node.attr.startswith("clip_grad_") for s in later for node in ast.walk(s)
+    ):
+        return _change(context, call, "clipping unscales gradients", Remove(statement))
+    spelled = context.training.accelerator(module, call)
+    text = f"{spelled}.unscale_gradients({module.source.code(call.args[0])})"
+    return _change(context, call, "the Accelerator unscales gradients", replace_node(module.source, call, text))
+
+
+def _parameters(context: Context) -> Iterator[Change]:
+    """Functions are no longer handed a scaler; where they had no device, the Accelerator takes its place."""
+    training, module = context.training, context.module
+    scaling = training.precision.scaling
+    for function, (owner, name) in scaling.parameters.items():
+        new = training.reach.parameters.get(function)
+        if new is not None and new.replaced == name:
+            continue
+        edits: list[Edit] = []
+        if owner is module:
+            arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+            edits.append(without_item(module.source, next(a for a in arguments if a.arg == name)))
+        for caller, call in context.script.graph.sites.get(function, ()):
+            if caller is module:
+                edits += [
+                    without_item(module.source, _item(call, node)) for m, c, node in scaling.arguments if c is call
+                ]
+        if edits:
+            yield _change(context, function, f"{function.name}() needs no scaler", *edits)
+
+
+def _item(call: ast.Call, value: ast.expr) -> ast.expr | ast.keyword:
+    return next((keyword for keyword in call.keywords if keyword.value is value), value)
+
+
+RULE = Rule(
+    code=CODE,
+    name="gradient_scaler",
+    summary="the GradScaler of the script goes",
+    why="Under fp16 the Accelerator scales the loss in `backward`, unscales before it clips, and skips a step whose gradients "
+    "overflowed. A second scaler would scale twice.",
+    example_before="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nclip_grad_norm_(model.parameters(), 1.0)\n"
+    "scaler.step(optimizer)\nscaler.update()",
+    example_after="accelerator.backward(loss)\naccelerator.clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()",
+    find=find,
+)
