@@ -181,6 +181,8 @@ class _FilePlan:
         self.notes.append(Note(loop_left.CODE, line, 1, f"training loop left as it was: {reason}"))
 
     def take(self, change: Change, settings: Settings, accept: Accept) -> None:
+        if change in self.applied or change in self.refused:
+            return  # a function that several scripts train with changes once
         if change.safety is Safety.NOTE:
             self.notes.append(Note(change.code, change.line, change.column, change.message))
         elif change.required or (

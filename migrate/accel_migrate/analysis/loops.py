@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ast
+from copy import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+
 
 # Calls that hand on what their first argument yields.
+def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
+    scope: Scope | None = module.scope(call)
+    while scope is not None:
+        if scope in scopes:
+            return True
+        scope = scope.parent
+    return False
+
+
 _PASSES_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
 
 
@@ -63,6 +74,16 @@ class CallGraph:
                 assert not isinstance(target.node, ast.ClassDef)
                 self.sites.setdefault(target.node, []).append((module, call))
                 self.callees.setdefault(module.scope(call).function, set()).add(target.node)
+
+    def as_seen_from(self, entry: Scope, others: list[Scope]) -> CallGraph:
+        """The calls without those that other entries make."""
+        own = copy(self)
+        own.sites = {
+            function: [(module, call) for module, call in sites if not _made_in(module, call, others)]
+            for function, sites in self.sites.items()
+        }
+        own.chains = {}
+        return own
 
     def reached_from(self, node: ast.AST, roles: Roles, module: Module) -> set[Function]:
         """Every function of the project that running `node` may call."""

@@ -98,10 +98,10 @@ def _extended(
         if function is extended.creation.node:
             continue
         if function is None:
-            raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1))
+            raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1), module)
         sites = graph.sites.get(function, [])
         if not sites:
-            raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno)
+            raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno, module)
         _check_references(roles, module, function, sites)
         _, scaler = scalers.get(function, (module, None))
         parameters[function] = NewParameter(module, function, device, scaler)

@@ -234,23 +234,19 @@ class Module:
         """Visit the children of a node that opens a scope; defaults, decorators and bases belong outside."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             self.functions[node] = inner
-            for outside in (*node.decorator_list, *node.args.defaults, *[d for d in node.args.kw_defaults if d]):
+            for outside in (*node.decorator_list, *([node.returns] if node.returns is not None else ())):
                 self._visit(outside, node, outer, statement)
-            self._parameters(node.args, inner, node)
-            self.parents[node.args] = node
+            self._arguments(node.args, node, inner, outer, node)
             for child in node.body:
                 self._visit(child, node, inner, child)
             for body in node.body:
                 self.scope_of[body] = inner
         elif isinstance(node, ast.Lambda):
-            for outside in (*node.args.defaults, *[d for d in node.args.kw_defaults if d]):
-                self._visit(outside, node, outer, statement)
-            self._parameters(node.args, inner, statement)
-            self.parents[node.args] = node
+            self._arguments(node.args, node, inner, outer, statement)
             self._visit(node.body, node, inner, statement)
             self.scope_of[node.body] = inner
         elif isinstance(node, ast.ClassDef):
-            for outside in (*node.decorator_list, *node.bases, *[k.value for k in node.keywords]):
+            for outside in (*node.decorator_list, *node.bases, *node.keywords):
                 self._visit(outside, node, outer, statement)
             for child in node.body:
                 self._visit(child, node, inner, child)
@@ -277,6 +273,17 @@ class Module:
                 if made is not None:
                     self._visit(made, node, inner, statement)
                     self.scope_of[made] = inner
+
+    def _arguments(
+        self, arguments: ast.arguments, parent: ast.AST, inner: Scope, outer: Scope, statement: ast.stmt
+    ) -> None:
+        self.parents[arguments] = parent
+        first = len(self._nodes)
+        self._nodes.append(arguments)
+        for default in (*arguments.defaults, *[d for d in arguments.kw_defaults if d is not None]):
+            self._visit(default, arguments, outer, statement)
+        self._parameters(arguments, inner, statement)
+        self._spans[arguments] = (first, len(self._nodes))
 
     def _parameters(self, arguments: ast.arguments, scope: Scope, statement: ast.stmt) -> None:
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

@@ -106,10 +106,23 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
     for index, group in enumerate(_groups(roles, graph, backwards)):
         first = group.backwards[0]
         try:
-            trainings.append(_Reader(roles, graph, group, loops, index, keep_device).training())
+            trainings += [
+                _Reader(roles, own_graph, group, loops, index, keep_device).training()
+                for own_graph in _entries(roles, graph, group)
+            ]
         except NoHome as trouble:
             refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
     return Script(project, roles, graph, _made_once(trainings), tuple(refusals), tuple(backwards))
+
+
+def _entries(roles: Roles, graph: CallGraph, group: _Group) -> list[CallGraph]:
+    """The calls as each script sees them, when several scripts build their own objects for one training function."""
+    optimizers = [variable for variable, role in group.variables.items() if role & Role.OPTIMIZER]
+    built = {link.scope for variable in optimizers for link in chain(roles, graph, variable) if is_root(link)}
+    if len(built) < 2 or any(scope.is_class for scope in built):
+        return [graph]
+    ordered = sorted(built, key=lambda scope: (str(scope.module.source.path), getattr(scope.node, "lineno", 0)))
+    return [graph.as_seen_from(scope, [other for other in ordered if other is not scope]) for scope in ordered]
 
 
 def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
@@ -124,7 +137,7 @@ def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
 
 
 def trouble_module(trouble: NoHome, first: Backward) -> Module:
-    return getattr(trouble, "module", None) or first.module
+    return trouble.module or first.module
 
 
 @dataclass(eq=False)
