@@ -37,7 +37,8 @@ def find_start(
 ) -> Start:
     module = creation.module
     handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
-    early: list[ast.AST] = [move.call for move in kept if move.device is None and move.module is module] + [*handed]
+    early: list[ast.AST] = [*handed]
+    early += [move.call for move in kept if move.device is None and move.module is module]
     early += [statement for _, statement in place.apart]
     if device is not None and device.scope is creation:
         anchor: ast.stmt = device.statement

@@ -36,7 +36,8 @@ class Storage:
     @property
     def needs(self) -> list[tuple[Module, ast.AST]]:
         """Where the Accelerator must be in reach: without it each process would write, or miss a wrapper's keys."""
-        return [(found.module, found.call) for found in (*self.saves, *self.taken, *self.loaded)]
+        found: list[Save | StateTaken | StateLoaded] = [*self.saves, *self.taken, *self.loaded]
+        return [(one.module, one.call) for one in found]
 
     @property
     def gone(self) -> set[ast.AST]:

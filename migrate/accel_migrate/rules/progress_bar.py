@@ -46,7 +46,7 @@ def _is_write(context: Context, call: ast.Call) -> bool:
 
 def _argument(context: Context, call: ast.Call, text: str) -> Edit:
     source = context.module.source
-    arguments = [*call.args, *call.keywords]
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not arguments:
         bracket = opening_bracket(source, call)
         return Replace(bracket + 1, bracket + 1, text)
@@ -55,36 +55,71 @@ def _argument(context: Context, call: ast.Call, text: str) -> Edit:
 
 
 def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
-    """A bar with a total of its own is moved on by hand: by samples, it must count those of all processes."""
+    """A bar that is moved on by hand towards a total of its own counts what all processes do."""
     training, module = context.training, context.module
-    total = next((keyword.value for keyword in call.keywords if keyword.arg == "total"), None)
-    if total is None or call.args:
+    total = _total(call)
+    if total is None:
         return
-    updates = _updates(context, call)
-    for update in updates:
+    for update in _updates(context, call):
         spelled = training.ready(module, update)
         step = update.args[0] if update.args else None
-        if step is not None and spelled is not None and _counts_samples(context, update, step):
+        if spelled is None or not _in_shared_loop(context, update):
+            continue
+        if step is not None and _SIZE.fullmatch(ast.unparse(step)):
             end = module.source.end(step)
             edit = Replace(end, end, f" * {spelled}.num_processes")
             yield change(
                 CODE, update, "counts the samples of all processes", [edit], loop=training.index, required=False
             )
-    if not any(update.args for update in updates) and "len(" not in ast.unparse(total):
-        message = (
-            f"the bar's total, {ast.unparse(total)}, is counted in steps of one process, of which there are N times fewer on "
-            "N processes; divide it by accelerator.num_processes if it stands for all of the data"
-        )
-        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+        elif _moves_by_one(step):
+            counted = _batches_counted(context, total)
+            if counted == "before":
+                bracket = opening_bracket(module.source, update)
+                edit = Replace(bracket + 1, module.source.end(update) - 1, f"{spelled}.num_processes")
+                yield change(
+                    CODE, update, "counts the batches of all processes", [edit], loop=training.index, required=False
+                )
+            elif counted != "after":
+                message = (
+                    f"the bar's total, {ast.unparse(total)}, is reached in steps of one process, and on N processes each has "
+                    "N times fewer; divide it by accelerator.num_processes if it stands for all of the data"
+                )
+                yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
 
 
-def _counts_samples(context: Context, update: ast.Call, step: ast.expr) -> bool:
-    """Whether the bar moves by the size of a batch that this process was given as its share."""
+def _total(call: ast.Call) -> ast.expr | None:
+    total = next((keyword.value for keyword in call.keywords if keyword.arg == "total"), None)
+    if total is None and call.args and isinstance(call.args[0], ast.Call):
+        inner = call.args[0]
+        if isinstance(inner.func, ast.Name) and inner.func.id == "range" and len(inner.args) == 1:
+            return inner.args[0]
+    return total if not call.args else None
+
+
+def _moves_by_one(step: ast.expr | None) -> bool:
+    return step is None or (isinstance(step, ast.Constant) and step.value == 1)
+
+
+def _batches_counted(context: Context, total: ast.expr) -> str:
+    """When the batches that a total stands for were counted: "before" or "after" prepare; empty if it counts no batches."""
+    module, training = context.module, context.training
+    places: list[ast.expr] = [total]
+    variable = module.variable(total)
+    places += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+    for place in places:
+        for node in ast.walk(place):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
+                if training.holds(module.variable(node.args[0])):
+                    return "after" if training.timing.after_prepare(module, node) else "before"
+    return ""
+
+
+def _in_shared_loop(context: Context, update: ast.Call) -> bool:
+    """Whether the bar moves in a loop over batches that this process was given as its share."""
     module, training = context.module, context.training
     around = set(module.ancestors(update))
     loops = [loop for loop in training.loops if loop.trains and loop.statement in around]
-    shared = any(training.holds(module.variable(loop.loader)) for loop in loops)
-    return shared and bool(_SIZE.fullmatch(ast.unparse(step)))
+    return any(training.holds(module.variable(loop.loader)) for loop in loops)
 
 
 def _updates(context: Context, call: ast.Call) -> list[ast.Call]:

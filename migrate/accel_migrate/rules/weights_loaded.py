@@ -48,7 +48,8 @@ def _located(module: Module, load: Load) -> Edit:
     cpu = quoted(source, "cpu")
     if load.location is not None:
         return replace_node(source, load.location, cpu)
-    end = max(source.end(part) for part in (*load.call.args, *load.call.keywords))
+    arguments: list[ast.expr | ast.keyword] = [*load.call.args, *load.call.keywords]
+    end = max(source.end(argument) for argument in arguments)
     return Replace(end, end, f", map_location={cpu}")
 
 
@@ -69,6 +70,7 @@ RULE = Rule(
     "keys that the file does not have. And a file that this run writes is written by one process while others are on their "
     "way to read it.",
     example_before='model.load_state_dict(torch.load("best.pt", map_location=device))',
-    example_after='accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).load_state_dict(torch.load("best.pt", map_location="cpu"))',
+    example_after="accelerator.wait_for_everyone()\n"
+    'accelerator.unwrap_model(model).load_state_dict(torch.load("best.pt", map_location="cpu"))',
     find=find,
 )
