@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from copy import copy
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 
 from accel_migrate.analysis.project import Definition

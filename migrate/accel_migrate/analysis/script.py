@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions, moves_in
+from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
+from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, find_reach
@@ -269,7 +269,9 @@ class _Reader:
         )
         timing = find_timing(self.roles, self.graph, home, place)
         storage = find_storage(self.roles, self.graph, timing, aliases, modules)
-        dropped, kept = self._moves(modules, aliases, loaders)
+        dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, loaders, place)
+        if self.keep_device:
+            dropped, kept = [], [*dropped, *kept]
         device = self._device(home, kept + dropped)
         by_class = home if home.is_class else None
         creation = device.scope if device is not None and by_class is None else home
@@ -491,39 +493,6 @@ class _Reader:
         ]
 
     # ---- moves
-
-    def _moves(
-        self, modules: tuple[Module, ...], aliases: frozenset[Variable], loaders: list[Variable]
-    ) -> tuple[list[Move], list[Move]]:
-        batches = Batches(self.roles, self.graph)
-        shared = {link for loader in loaders for link in chain(self.roles, self.graph, loader)}
-        dropped: list[Move] = []
-        kept: list[Move] = []
-        for module in modules:
-            for move in moves_in(self.roles, module):
-                (
-                    dropped if not self.keep_device and self._is_needless(move, aliases, shared, batches) else kept
-                ).append(move)
-        return dropped, kept
-
-    def _is_needless(self, move: Move, aliases: frozenset[Variable], shared: set[Variable], batches: Batches) -> bool:
-        module, receiver = move.module, move.receiver
-        if self.roles.role(module, receiver) & Role.MODEL:
-            return any(variable in aliases for variable in self._stored_in(module, move.call, receiver))
-        sources = batches.loaders(module, receiver)
-        return sources is not None and all(
-            any(link in shared for link in chain(self.roles, self.graph, source)) for source in sources
-        )
-
-    def _stored_in(self, module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:
-        """The variable that is moved, or that a freshly built model is stored in."""
-        variable = module.variable(receiver)
-        if variable is not None:
-            return [variable]
-        statement = module.statement(call)
-        if isinstance(statement, ast.Assign):
-            return [v for target in statement.targets if (v := module.variable(target)) is not None]
-        return []
 
     def _needs_accelerator(self, move: Move, aliases: frozenset[Variable]) -> bool:
         """A kept move that cannot go on naming the device by a variable."""

@@ -1,0 +1,116 @@
+"""Which moves go: those of batches that a prepared loader has moved, and of models that `prepare` places.
+
+A model's move stays where something depends on it: the model runs before it is prepared, or comes back from the CPU
+in the middle of training. There the move is harmless, and without it the script would break.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accel_migrate.analysis.batches import Batches
+from accel_migrate.analysis.devices import Move, moves_in
+from accel_migrate.analysis.homes import Place, chain
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+_RUNS_THE_MODEL = re.compile(r"summary|add_graph|flops|macs|profile|trace|export", re.I)
+
+
+def sort_moves(
+    roles: Roles,
+    graph: CallGraph,
+    modules: tuple[Module, ...],
+    aliases: frozenset[Variable],
+    loaders: list[Variable],
+    place: Place,
+) -> tuple[list[Move], list[Move]]:
+    """The moves that prepared objects make needless, and the others."""
+    sorter = _Sorter(roles, graph, modules, aliases, loaders, place)
+    dropped: list[Move] = []
+    kept: list[Move] = []
+    for module in modules:
+        for move in moves_in(roles, module):
+            (dropped if sorter.is_needless(move) else kept).append(move)
+    return dropped, kept
+
+
+class _Sorter:
+    def __init__(
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        modules: tuple[Module, ...],
+        aliases: frozenset[Variable],
+        loaders: list[Variable],
+        place: Place,
+    ) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.aliases = aliases
+        self.place = place
+        self.batches = Batches(roles, graph)
+        self.shared = {link for loader in loaders for link in chain(roles, graph, loader)}
+        self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
+
+    def is_needless(self, move: Move) -> bool:
+        module, receiver = move.module, move.receiver
+        if self.roles.role(module, receiver) & Role.MODEL:
+            stored = _stored_in(module, move.call, receiver)
+            if not any(variable in self.aliases for variable in stored):
+                return False
+            if self._is_before_prepare(move):
+                return not self._runs_early(move, stored)
+            return not self.sent_to_cpu
+        sources = self.batches.loaders(module, receiver)
+        return sources is not None and all(
+            any(link in self.shared for link in chain(self.roles, self.graph, source)) for source in sources
+        )
+
+    def _goes_to_cpu(self, module: Module, call: ast.Call) -> bool:
+        """`model.cpu()`, `model.eval().cpu()` or `model.to("cpu")` of a prepared model."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("cpu", "to"):
+            return False
+        if function.attr == "to" and not (call.args and _is_cpu(call.args[0])):
+            return False
+        receiver = function.value
+        while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
+            receiver = receiver.func.value
+        return module.variable(receiver) in self.aliases and bool(self.roles.role(module, receiver) & Role.MODEL)
+
+    def _is_before_prepare(self, move: Move) -> bool:
+        after = self.place.after
+        return move.module is self.place.module and move.call.lineno <= (after.end_lineno or after.lineno)
+
+    def _runs_early(self, move: Move, stored: list[Variable]) -> bool:
+        """Whether the model is run between its move and `prepare`."""
+        module = move.module
+        last = self.place.after.end_lineno or self.place.after.lineno
+        scope = module.scope(move.call)
+        for call in module.calls:
+            if not move.call.lineno < call.lineno <= last or module.scope(call) is not scope:
+                continue
+            if module.variable(call.func) in stored:
+                return True
+            if _RUNS_THE_MODEL.search(ast.unparse(call.func)):
+                if any(module.variable(argument) in stored for argument in call.args):
+                    return True
+        return False
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Constant) and node.value == "cpu") or "cpu" in ast.unparse(node).lower()
+
+
+def _stored_in(module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:
+    """The variable that is moved, or that a freshly built model is stored in."""
+    variable = module.variable(receiver)
+    if variable is not None:
+        return [variable]
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign):
+        return [v for target in statement.targets if (v := module.variable(target)) is not None]
+    return []
