@@ -14,7 +14,7 @@ from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.homes import Place, chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.scopes import Function, Module, Variable
 
 _RUNS_THE_MODEL = re.compile(r"summary|add_graph|flops|macs|profile|trace|export", re.I)
 
@@ -53,6 +53,7 @@ class _Sorter:
         self.place = place
         self.batches = Batches(roles, graph)
         self.shared = {link for loader in loaders for link in chain(roles, graph, loader)}
+        self.early = self._run_before_prepare()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
 
     def is_needless(self, move: Move) -> bool:
@@ -64,10 +65,25 @@ class _Sorter:
             if self._is_before_prepare(move):
                 return not self._runs_early(move, stored)
             return not self.sent_to_cpu
+        if self._is_before_prepare(move) and self._is_at_home(move) or module.scope(move.call).function in self.early:
+            return False  # the loader is not prepared yet
         sources = self.batches.loaders(module, receiver)
         return sources is not None and all(
             any(link in self.shared for link in chain(self.roles, self.graph, source)) for source in sources
         )
+
+    def _run_before_prepare(self) -> set[Function]:
+        """Functions that are called, also or only, while the loaders are still plain."""
+        module, block = self.place.module, self.place.block
+        last = next(index for index, statement in enumerate(block) if statement is self.place.after)
+        found: set[Function] = set()
+        for statement in block[: last + 1]:
+            if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                found |= self.graph.reached_from(statement, self.roles, module)
+        return found
+
+    def _is_at_home(self, move: Move) -> bool:
+        return move.module.scope(move.call).function is move.module.scope(self.place.after).function
 
     def _goes_to_cpu(self, module: Module, call: ast.Call) -> bool:
         """`model.cpu()`, `model.eval().cpu()` or `model.to("cpu")` of a prepared model."""

@@ -6,6 +6,7 @@ import ast
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from accel_migrate.analysis.devices import is_device
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
@@ -91,7 +92,7 @@ def _extended(
     while pending:
         module, node = pending.pop()
         function = module.scope(node).function
-        device = _device_parameter(roles, module, function) if function is not None and not keep_device else None
+        device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
         in_sight = extended.spelled(module, node) is not None
         if in_sight and (device is None or function in parameters or extended.by_class is not None):
             continue
@@ -109,14 +110,21 @@ def _extended(
     return extended
 
 
-def _device_parameter(roles: Roles, module: Module, function: Function) -> str | None:
-    """The parameter that holds the device, if every caller hands over a device for it."""
+def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:
+    """The parameter that holds the device, if every caller hands over the training's device for it."""
     scope = module.functions[function]
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    for argument in arguments:
+    positional = [*function.args.posonlyargs, *function.args.args]
+    plain = len(positional) - len(function.args.defaults)
+    # Behind a parameter with a default, one without cannot stand.
+    for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
         variable = Variable(scope, argument.arg)
         if roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
-            return argument.arg
+            passed = [
+                (caller, dict(arguments_of(call, Definition(module, function))).get(argument.arg))
+                for caller, call in graph.sites.get(function, ())
+            ]
+            if all(value is None or is_device(roles, caller, value) for caller, value in passed):
+                return argument.arg
     return None
 
 
@@ -136,7 +144,3 @@ def _check_references(roles: Roles, module: Module, function: Function, sites: l
     for _, call in sites:
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
             raise NoHome(f"{function.name}() is called with unpacked arguments", call.lineno)
-
-
-def passed_argument(call: ast.Call, module: Module, function: Function, name: str) -> ast.expr | None:
-    return dict(arguments_of(call, Definition(module, function))).get(name)

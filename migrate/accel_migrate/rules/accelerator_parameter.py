@@ -44,7 +44,8 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
     if parameter.replaced is None:
         return [_added(module, function)]
     argument = next(a for a in _arguments(function) if a.arg == parameter.replaced)
-    edits: list[Edit] = [Replace(source.start(argument), source.end(argument), NAME)]
+    default = _default(function, argument)
+    edits: list[Edit] = [Replace(source.start(argument), source.end(default or argument), NAME)]
     if parameter.device is None:
         return edits
     gone: set[ast.AST] = set(context.training.gone)
@@ -59,6 +60,13 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
             if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone:
                 edits.append(replace_node(source, node, f"{NAME}.device"))
     return edits
+
+
+def _default(function: Function, argument: ast.arg) -> ast.expr | None:
+    positional = [*function.args.posonlyargs, *function.args.args]
+    defaults = dict(zip(reversed(positional), reversed(function.args.defaults)))
+    keywords = dict(zip(function.args.kwonlyargs, function.args.kw_defaults))
+    return defaults.get(argument) or keywords.get(argument)
 
 
 def _arguments(function: Function) -> list[ast.arg]:
