@@ -110,8 +110,8 @@ class Accelerator(Processes):
             self.project_configuration.set_directories(project_dir)
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
-        # Looked up once: it is called at every step.
-        self._run_backward = self._session.strategy.backward(self._session.precision.backward)
+        # Asked once, for it is needed at every step; None is the loss's own.
+        self._backward = self._session.strategy.backward(self._session.precision.backward)
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
@@ -226,8 +226,12 @@ class Accelerator(Processes):
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Gradients of the loss, weighed by its share in the accumulation window."""
-        divisor = self._accumulation.divisor
-        self._run_backward(loss if divisor == 1 else loss / divisor, **kwargs)
+        if self._accumulation.divisor != 1:
+            loss = loss / self._accumulation.divisor
+        if self._backward is None:
+            loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+        else:
+            self._backward(loss, **kwargs)
 
     def accumulate(self, *models: Module) -> Block:
         """One micro-step: optimizers and schedulers inside it step only when the window is complete."""

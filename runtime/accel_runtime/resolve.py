@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -103,7 +105,17 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
         rank=world.rank,
         world_size=world.size,
     )
+    atexit.register(_part)
     return True
+
+
+def _part() -> None:
+    """Leaves the other processes when a script ends without `end_training`."""
+    failed = hasattr(sys, "last_value")
+    # Threads of gloo that are still there when the interpreter goes abort the process; other backends may wait for
+    # processes that a failure has already ended.
+    if dist.is_initialized() and (not failed or dist.get_backend() == "gloo"):
+        dist.destroy_process_group()
 
 
 def _strategy(options: Options, world: World, device: torch.device, handlers: tuple[Handler, ...]) -> Strategy:

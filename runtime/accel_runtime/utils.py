@@ -48,7 +48,6 @@ from accel_runtime.processes import DistributedType
 from accel_runtime.profiling import ProfileKwargs
 from accel_runtime.progress import tqdm
 from accel_runtime.seeding import set_seed
-from accel_runtime.surroundings import clear_environment, patch_environment
 from accel_runtime.tracking import LoggerType
 
 __all__ = [
@@ -67,7 +66,6 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "clear_device_cache",
-    "clear_environment",
     "concatenate",
     "convert_to_fp32",
     "extract_model_from_parallel",
@@ -89,7 +87,6 @@ __all__ = [
     "is_xpu_available",
     "listify",
     "pad_across_processes",
-    "patch_environment",
     "recursively_apply",
     "reduce",
     "release_memory",

@@ -9,7 +9,7 @@ import torch
 from accel_runtime import find_executable_batch_size, set_seed
 from accel_runtime.errors import UsageError
 from accel_runtime.logging import get_logger
-from accel_runtime.utils import patch_environment, tqdm
+from accel_runtime.utils import tqdm
 
 
 def test_a_seed_repeats_every_generator():
@@ -20,10 +20,15 @@ def test_a_seed_repeats_every_generator():
     assert draw() == draw()
 
 
-def test_a_seed_of_ones_own_for_each_process():
+def as_rank(monkeypatch, rank):
+    for name, value in {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank}.items():
+        monkeypatch.setenv(name, str(value))
+
+
+def test_a_seed_of_ones_own_for_each_process(monkeypatch):
     def draw(rank):
-        with patch_environment(rank=rank, world_size=4):
-            set_seed(7, device_specific=True)
+        as_rank(monkeypatch, rank)
+        set_seed(7, device_specific=True)
         return torch.rand(1).item()
 
     assert draw(0) != draw(1)
@@ -31,9 +36,9 @@ def test_a_seed_of_ones_own_for_each_process():
     assert torch.rand(1).item() == draw(1)
 
 
-def test_the_main_process_speaks_unless_all_may(caplog):
-    with patch_environment(rank=1, world_size=2):
-        logger = get_logger("accel.test", log_level="info")
+def test_the_main_process_speaks_unless_all_may(caplog, monkeypatch):
+    as_rank(monkeypatch, 1)
+    logger = get_logger("accel.test", log_level="info")
     logger.info("not heard")
     logger.info("heard from %s", "all", main_process_only=False)
     assert [record.message for record in caplog.records] == ["[RANK 1] heard from all"]
@@ -48,11 +53,11 @@ def test_a_warning_given_once(caplog):
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_a_bar_on_the_first_process_of_a_machine():
+def test_a_bar_on_the_first_process_of_a_machine(monkeypatch):
     assert not tqdm(range(2)).disable
-    with patch_environment(rank=1, world_size=2, local_rank=1):
-        assert tqdm(range(2)).disable
-        assert not tqdm(range(2), main_process_only=False).disable
+    as_rank(monkeypatch, 1)
+    assert tqdm(range(2)).disable
+    assert not tqdm(range(2), main_process_only=False).disable
     with pytest.raises(UsageError, match="main_process_only by name"):
         tqdm(True, range(2))
 

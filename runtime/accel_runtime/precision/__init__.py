@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
@@ -22,8 +21,7 @@ class Precision(ABC):
     name: str
     scales = False  # whether gradients are larger than they are until `unscale`
 
-    # How a loss goes backward. Called at every step, so variants that add nothing name torch's own method.
-    backward: Callable[..., None] = staticmethod(Tensor.backward)
+    backward: Callable[..., None] | None = None  # how a loss goes backward, where that is not `loss.backward()`
 
     @abstractmethod
     def autocast(self, settings: AutocastKwargs | None = None) -> AbstractContextManager[Any]:

@@ -29,16 +29,14 @@ class Strategy(ABC):
 
     name: str
     exchanges_gradients = False
-    # Called at every step, so strategies that add nothing name torch's own function.
-    clip_norm: Callable[..., Tensor] = staticmethod(torch.nn.utils.clip_grad_norm_)
 
     @abstractmethod
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         """The models wrapped and the optimizers fitted to them, each at its place in the bundle."""
 
-    def backward(self, run: Callable[..., None]) -> Callable[..., None]:
-        """How a loss goes backward, given how the precision does it."""
-        return run
+    def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None] | None:
+        """How a loss goes backward, given how the precision does it; None is `loss.backward()`."""
+        return scaled
 
     def unwrap(self, model: Module) -> Module:
         """The model that the user wrote."""
@@ -46,6 +44,9 @@ class Strategy(ABC):
 
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:  # noqa: B027 nothing to turn off where nothing is exchanged
         """Turns the exchange of gradients off, or on again."""
+
+    def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
 
     def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
         torch.nn.utils.clip_grad_value_(parameters, clip_value)

@@ -50,9 +50,12 @@ class Ddp(Strategy):
         models = tuple(self._wrap(model, evaluation) for model in bundle.models)
         return Bundle(models, bundle.optimizers, bundle.loaders)
 
-    def backward(self, run: Callable[..., None]) -> Callable[..., None]:
+    def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
-            run(loss, **kwargs)
+            if scaled is None:
+                loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+            else:
+                scaled(loss, **kwargs)
             if self.unseen:
                 self._check_unseen()
 
