@@ -24,6 +24,7 @@ from accel_runtime.handlers import (
     pick,
 )
 from accel_runtime.options import Options
+from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
 from accel_runtime.strategies import Strategy
 from accel_runtime.world import World, world_from
@@ -103,6 +104,7 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
         rank=world.rank,
         world_size=world.size,
     )
+    part_at_exit()
     return True
 
 
