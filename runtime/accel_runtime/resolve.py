@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +24,7 @@ from accel_runtime.handlers import (
     pick,
 )
 from accel_runtime.options import Options
+from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
 from accel_runtime.strategies import Strategy
 from accel_runtime.world import World, world_from
@@ -105,17 +104,8 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
         rank=world.rank,
         world_size=world.size,
     )
-    atexit.register(_part)
+    part_at_exit()
     return True
-
-
-def _part() -> None:
-    """Leaves the other processes when a script ends without `end_training`."""
-    failed = hasattr(sys, "last_value")
-    # Threads of gloo that are still there when the interpreter goes abort the process; other backends may wait for
-    # processes that a failure has already ended.
-    if dist.is_initialized() and (not failed or dist.get_backend() == "gloo"):
-        dist.destroy_process_group()
 
 
 def _strategy(options: Options, world: World, device: torch.device, handlers: tuple[Handler, ...]) -> Strategy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def command(
     """Start SCRIPT with its ARGUMENTS on the processes and machines that the flags, or the configuration, say."""
     if script is None and not explain:
         raise click.UsageError("which script? as in: accel launch --num-processes 2 train.py")
-    settled, files = settled_from(typed_flags(parameters), config_file)
+    # The script's own processes look at the same file, wherever they change to.
+    named = {VARIABLE: str(Path(config_file).absolute())} if config_file else {}
+    settled, files = settled_from(typed_flags(parameters), {**os.environ, **named})
     target = Target(script or "SCRIPT", arguments, module)
     if script is not None:
         require_script(target)
@@ -51,7 +54,7 @@ def command(
         click.echo(submit(scheduler, target, settled.settings, yes))
         return
     machine = this_machine(os.environ)
-    plan = plan_launch(target, settled, machine, os.environ)
+    plan = plan_launch(target, settled, machine, {**os.environ, **named})
     if explain:
         notes = [note for file in files for note in file.notes]
         click.echo(explanation(plan, settled, machine, notes))
@@ -61,11 +64,8 @@ def command(
         run_plan(plan)
 
 
-def settled_from(flags: dict[str, Any], config_file: str | None = None) -> tuple[Settled, list[ConfigFile]]:
+def settled_from(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settled, list[ConfigFile]]:
     """The values of a launch from here: flags, environment, files, and what a scheduler has decided."""
-    if config_file:
-        # The script's own processes look at the same file, wherever they change to.
-        os.environ[VARIABLE] = str(Path(config_file).absolute())
-    files = config_files(os.environ)
-    layers = [flag_layer(flags), environment_layer(os.environ), *(file.layer() for file in files)]
-    return settle([*layers, detection_layer(machines_of(os.environ))]), files
+    files = config_files(environ)
+    layers = [flag_layer(flags), environment_layer(environ), *(file.layer() for file in files)]
+    return settle([*layers, detection_layer(machines_of(environ))]), files

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accel_runtime.config_file import VARIABLE
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.layout import Layout, chosen_devices, layout_of
 from accel_runtime.launch.meeting import Meeting, meeting_of
@@ -64,6 +65,8 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
     world = rank_already(environ)
     layout = layout_of(settings, machine) if world is None else _layout_of_rank(settings, world)
     environment = as_environment(settled) | _devices(settings, machine) | _threads(settings, layout, machine, environ)
+    if VARIABLE in environ:
+        environment[VARIABLE] = environ[VARIABLE]
     if world is not None or layout.processes == 1:
         return Plan(target, settings, layout, environment)
     if settings.max_restarts or layout.is_elastic:

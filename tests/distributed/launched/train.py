@@ -1,6 +1,7 @@
 """A migrated script: trains a little and prints its losses. Nothing in it knows who launched it."""
 
 import sys
+from pathlib import Path
 
 import torch
 from accel_runtime import Accelerator
@@ -28,7 +29,7 @@ def main():
         text = f"{accelerator.num_processes} processes: " + " ".join(f"{loss:.9f}" for loss in losses)
         print(text)
         if len(sys.argv) > 1:
-            open(sys.argv[1], "w").write(text)
+            Path(sys.argv[1]).write_text(text)
     accelerator.end_training()
 
 

@@ -1,0 +1,133 @@
+"""A run that fails says which rank failed first and why, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
+
+# Both ranks say who they are through a pipe, so that the test knows when they are there; then they wait to be ended.
+WAIT = """
+import os, signal
+with open("ready", "w") as ready:
+    ready.write(f"{os.getpid()}\\n")
+signal.pause()
+"""
+
+FAIL = """
+import os, sys
+import torch, torch.distributed as dist
+
+def step():
+    raise ValueError("a bad batch")
+
+dist.init_process_group("gloo")
+print("out of rank", os.environ["RANK"])
+print("err of rank", os.environ["RANK"], file=sys.stderr)
+dist.barrier()
+if sys.argv[1] == "raise" and dist.get_rank() == 1:
+    step()
+if sys.argv[1] == "kill" and dist.get_rank() == 1:
+    os.kill(os.getpid(), 9)
+dist.barrier()
+"""
+
+
+def failing(folder: Path, *arguments: str) -> str:
+    (folder / "fail.py").write_text(FAIL)
+    done = subprocess.run([*LAUNCH, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_the_first_failure_is_told_in_full_and_its_consequences_in_a_line(tmp_path: Path) -> None:
+    said = failing(tmp_path, "fail.py", "raise")
+    assert said.count("Traceback (most recent call last)") == 1
+    assert 'File "fail.py", line 6, in step' in said
+    digest = said[said.index("accel launch:") :].splitlines()
+    assert digest[0] == "accel launch: rank 1 of 2 failed first: ValueError: a bad batch (fail.py:6)"
+    assert digest[1].startswith("  then rank 0: ") or digest[1] == "  1 other process was ended by the launcher"
+    assert len(digest) == 2
+
+
+def test_a_killed_rank_is_named_before_the_errors_it_caused_and_logs_are_kept(tmp_path: Path) -> None:
+    said = failing(tmp_path, "--log-dir", "logs", "fail.py", "kill")
+    digest = said[said.index("accel launch:") :]
+    assert digest.startswith("accel launch: rank 1 of 2 failed first: process ")
+    assert "was killed by SIGKILL (often the system is out of memory)" in digest.splitlines()[0]
+    assert digest.rstrip().endswith("logs of every rank: logs")
+    # The terminal shows the first rank, the folder has them all.
+    assert "err of rank 0" in said and "err of rank 1" not in said
+    for rank in "01":
+        (out,) = tmp_path.glob(f"logs/*/attempt_0/{rank}/stdout.log")
+        (err,) = tmp_path.glob(f"logs/*/attempt_0/{rank}/stderr.log")
+        assert out.read_text() == f"out of rank {rank}\n" and f"err of rank {rank}" in err.read_text()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """A launcher whose two ranks are up, and these ranks."""
+    (folder / "wait.py").write_text(WAIT)
+    os.mkfifo(folder / "ready")
+    launcher = subprocess.Popen(
+        [*LAUNCH, "wait.py"], cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        # Opened at both ends: the first rank to close it would end the file.
+        with os.fdopen(os.open(folder / "ready", os.O_RDWR)) as ready:
+            ranks = [psutil.Process(int(ready.readline())) for _ in range(2)]
+        yield launcher, ranks
+    finally:
+        launcher.kill()
+        launcher.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_ends_every_process_without_a_traceback(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with running(tmp_path) as (launcher, ranks):
+        # ctrl-C reaches the whole foreground group, a scheduler's SIGTERM the launcher alone.
+        os.killpg(launcher.pid, number) if number == signal.SIGINT else launcher.send_signal(number)
+        _, said = launcher.communicate(timeout=30)
+        assert launcher.returncode == code
+        assert said == f"accel launch: ended by {number.name}; no process is left\n"
+        assert not any(rank.is_running() for rank in ranks)
+
+
+def test_a_killed_launcher_leaves_no_orphans(tmp_path: Path) -> None:
+    with running(tmp_path) as (launcher, ranks):
+        launcher.kill()
+        _, alive = psutil.wait_procs(ranks, timeout=10)
+        assert not alive
+
+
+def test_a_restart_forms_a_new_world_even_when_a_rank_is_late(tmp_path: Path) -> None:
+    (tmp_path / "again.py").write_text(
+        """
+import os, time
+import torch, torch.distributed as dist
+attempt, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), int(os.environ["RANK"])
+if attempt and rank:
+    time.sleep(2)  # the fault under test: with one store for all attempts, rank 0 now calls a dead address
+dist.init_process_group("gloo")
+dist.barrier()
+if not attempt and rank:
+    os.kill(os.getpid(), 9)
+dist.barrier()
+open(f"done{rank}", "w").write(str(attempt))
+"""
+    )
+    command = [*LAUNCH, "--max-restarts", "1", "again.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [(tmp_path / f"done{rank}").read_text() for rank in (0, 1)] == ["1", "1"]
