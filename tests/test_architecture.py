@@ -21,8 +21,8 @@ LAYERS = {
         run
         configuration interactive present
         options report work
-        catalogue pipeline project
-        rules
+        catalogue findings pipeline project
+        judge rules
         emit
         rule
         analysis apply discover document edits undo verify

@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from accel_migrate.outcome import Outcome, Part
+from accel_migrate.plan import Status
+from accel_migrate.report import Report, render
 from accel_migrate.report.highlight import highlighted, to_html
 from accel_migrate.report.side_by_side import Row, folded, rows
 
@@ -19,6 +22,7 @@ addEventListener("load", () => {
     overflow: document.documentElement.scrollWidth - innerWidth,
     background: getComputedStyle(document.body).backgroundColor,
     sides: document.querySelector(".diff .old").getClientRects().length,
+    numbers: Math.max(...[...document.querySelectorAll("td.number")].map((each) => each.offsetWidth)),
     keyword: getComputedStyle(document.querySelector(".k")).color,
   };
   document.querySelector(".fold button").click();
@@ -66,6 +70,7 @@ def test_a_browser_shows_both_sides_folds_far_lines_and_tells_reasons(page: Path
     wide = probe(page, tmp_path, width=1280)
     assert wide["overflow"] == 0
     assert wide["sides"] == 1
+    assert wide["numbers"] == 51, "columns of numbers stay narrow, also under a fold"
     assert wide["unfolded"] == 1, "two files fold lines, and one was opened"
     assert wide["reason"] == "prepare() moves this"
     assert wide["background"] == "rgb(246, 247, 249)" != wide["switched"] == "rgb(20, 23, 28)"
@@ -85,6 +90,13 @@ def test_a_screenshot_can_be_taken(page: Path, tmp_path: Path) -> None:
     assert picture.stat().st_size > 20_000, "an empty page is smaller"
 
 
+def test_every_line_of_both_sides_is_there() -> None:
+    part = Part("", b"import torch\n", b"import torch\n\nx = 1\n\n\n")
+    page = render(Report((Outcome(Path("a.py"), "a.py", Status.MIGRATED, parts=(part,)),)), "html")
+    assert re.findall(r'class="number old">(\d+)', page) == ["1"]
+    assert re.findall(r'class="number new">(\d+)', page) == ["1", "2", "3", "4", "5"]
+
+
 def test_lines_that_resemble_each_other_face_each_other() -> None:
     before = ["a", "loss.backward()", "b"]
     after = ["a", "new line", "accelerator.backward(loss)", "b"]
@@ -96,7 +108,13 @@ def test_lines_that_resemble_each_other_face_each_other() -> None:
 def test_runs_to_show_and_to_fold_alternate() -> None:
     every = [Row(number, number) for number in range(1, 21)]
     every[9] = Row(10, 10, ((0, 1),))
-    assert [len(run) for run in folded(every, {20})] == [0, 6, 7, 3, 4]
+    assert [len(run) for run in folded(every, {20}, context=2)] == [0, 7, 5, 5, 3]
+
+
+def test_a_short_run_is_not_folded() -> None:
+    every = [Row(number, number) for number in range(1, 8)]
+    every[3] = Row(4, 4, ((0, 1),))
+    assert [len(run) for run in folded(every, set(), context=0)] == [7]
 
 
 def test_colours_and_marks_nest() -> None:

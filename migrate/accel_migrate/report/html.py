@@ -105,14 +105,13 @@ def _finding(finding: Finding) -> str:
 
 def _part(part: Part, outcome: Outcome, report: Report) -> str:
     """The two sides of a file or a cell, with far-away lines folded."""
-    before, after = part.before.decode(part.encoding), part.after.decode(part.encoding)
-    old, new = highlighted(_lf(before)), highlighted(_lf(after))
+    before, after = (_lf(data.decode(part.encoding)) for data in (part.before, part.after))
+    old, new = highlighted(before), highlighted(after)
     here = [each for each in outcome.findings if _belongs(each, part)]
     by_line: dict[int, list[Finding]] = {}
     for finding in here:
         by_line.setdefault(finding.line, []).append(finding)
-    every = list(rows(_lf(before).split("\n"), _lf(after).split("\n")))
-    every = [row for row in every if (row.left or 0) <= len(old) and (row.right or 0) <= len(new)]
+    every = list(rows(before.removesuffix("\n").split("\n"), after.removesuffix("\n").split("\n")))
     pieces = []
     for index, run in enumerate(folded(every, set(by_line))):
         lines = "".join(_row(row, old, new, by_line) for row in run)
@@ -124,7 +123,8 @@ def _part(part: Part, outcome: Outcome, report: Report) -> str:
         elif run:
             pieces.append(f"<tbody>{lines}</tbody>")
     caption = f"<caption>{escape(part.label)}</caption>" if part.label else ""
-    return f'<table class="diff">{caption}{"".join(pieces)}</table>'
+    columns = '<colgroup><col class="numbers"><col><col class="numbers"><col></colgroup>'
+    return f'<table class="diff">{caption}{columns}{"".join(pieces)}</table>'
 
 
 def _lf(text: str) -> str:

@@ -6,10 +6,11 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from accel_migrate.report.highlight import Span
 
+SHORTEST_FOLD = 3
 WORD = re.compile(r"\w+|\s+|.")
 
 
@@ -73,6 +74,7 @@ def folded(all_rows: Sequence[Row], interesting: set[int], context: int = 3) -> 
         if row.changed or row.left in interesting:
             for place in range(max(index - context, 0), min(index + context + 1, len(all_rows))):
                 near[place] = True
+    _fill_short_gaps(near)
     run: list[Row] = []
     showing = True
     for row, is_near in zip(all_rows, near, strict=True):
@@ -81,3 +83,13 @@ def folded(all_rows: Sequence[Row], interesting: set[int], context: int = 3) -> 
             run, showing = [], is_near
         run.append(row)
     yield run
+
+
+def _fill_short_gaps(near: list[bool]) -> None:
+    """A fold of a few lines saves nothing and is in the way."""
+    start = 0
+    for is_near, group in groupby(list(near)):
+        length = len(list(group))
+        if not is_near and length <= SHORTEST_FOLD:
+            near[start : start + length] = [True] * length
+        start += length
