@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 OPENING = """\
 # Rules
 
-Everything that `accel-migrate` finds has a code. `accel-migrate --explain AM301` prints the same text as this page, which
-is made from the rules by `make docs`.
+Everything that `accel-migrate` finds has a code. `accel-migrate --explain AM301` prints the same text as this page,
+which is made from the rules by `make docs`.
 
-`safe` changes train as before and are applied. `review` changes are right in most scripts; `--unsafe-fixes` applies them.
-A `note` edits nothing: it tells what a person should look at. The changes of one training loop belong together: either
-all that it cannot do without are applied, or the loop is left as it was and AM901 says why.
+`safe` changes train as before and are applied. `review` changes are right in most scripts; `--unsafe-fixes` applies
+them. A `note` edits nothing: it tells what a person should look at. The changes of one training loop belong together:
+either all that it cannot do without are applied, or the loop is left as it was and AM901 says why.
 """
 
 CHAPTERS = {
