@@ -244,7 +244,7 @@ class _Reader:
             raise NoHome(why_no_update(self.roles, self.graph, first), first.call.lineno)
         check_doubts(self.roles, self.graph, self.group.backwards, optimizers, models)
         loops = self._own_loops(models)
-        evaluations = [judge(self.roles, loop) for loop in loops if not loop.trains]
+        evaluations = self._evaluations(loops)
         loaders = self._loaders(loops, evaluations)
         schedulers = self._per_batch_schedulers(optimizers, loops)
         used = [*models, *optimizers, *schedulers, *loaders]
@@ -368,6 +368,25 @@ class _Reader:
         # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
         return found
 
+    def _evaluations(self, loops: list[LoaderLoop]) -> list[Gather | Whole]:
+        """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
+        moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
+        judged = [judge(self.roles, loop, moves[loop.module]) for loop in loops if not loop.trains]
+        whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
+        trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
+        kept: list[Gather | Whole] = []
+        for evaluation in judged:
+            shared = [link for link in self._sources(evaluation.loop) if is_root(link)]
+            if isinstance(evaluation, Gather) and any(link in whole - trained for link in shared):
+                line = evaluation.loop.statement.lineno
+                evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
+            kept.append(evaluation)
+        return kept
+
+    def _sources(self, loop: LoaderLoop) -> list[Variable]:
+        variable = loop.module.variable(loop.loader)
+        return chain(self.roles, self.graph, variable) if variable is not None else []
+
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Gather | Whole]) -> list[Variable]:
         """The loaders to share out: those trained on, and those whose evaluation gathers."""
         whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
@@ -376,7 +395,6 @@ class _Reader:
             variable = loop.module.variable(loop.loader)
             if variable is not None and id(loop) not in whole:
                 found.append(variable)
-        # One loader in a loop that gathers and in one that cannot: it must stay whole, and so must the other loop.
         return list(dict.fromkeys(found))
 
     def _per_batch_schedulers(self, optimizers: list[Variable], loops: list[LoaderLoop]) -> list[Variable]:

@@ -18,11 +18,13 @@ def find(context: Context) -> Iterator[Change]:
         if not isinstance(evaluation, Gather) or evaluation.loop.module is not module:
             continue
         spelled = training.accelerator(module, evaluation.after)
-        names = ", ".join(evaluation.names)
-        gathered = f"{names} = {spelled}.gather_for_metrics(({names}))"
+        names, values = ", ".join(evaluation.names), ", ".join(evaluation.values)
+        gathered = f"{names} = {spelled}.gather_for_metrics(({values}))"
         edits: list[Edit] = [Insert(evaluation.after, (gathered,), "after")]
         for size, row in evaluation.sizes:
             edits.append(replace_node(module.source, size, f"{row}.size(0)"))
+        for part, name in evaluation.parts:
+            edits.append(replace_node(module.source, part, name))
         message = f"gathers {' and '.join(evaluation.names)} over processes: each sample counts once"
         yield change(CODE, evaluation.after, message, edits, loop=training.index)
 

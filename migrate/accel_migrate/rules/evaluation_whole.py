@@ -16,7 +16,13 @@ def find(context: Context) -> Iterator[Change]:
     module = context.module
     for evaluation in context.training.evaluations:
         if isinstance(evaluation, Whole) and evaluation.loop.module is module:
-            message = f"every process evaluates all of the data, because {evaluation.reason} (line {evaluation.line})"
+            shared = context.training.holds(module.variable(evaluation.loop.loader))
+            what = (
+                "each process evaluates its own share of the loader it trains on"
+                if shared
+                else "every process evaluates all of the data"
+            )
+            message = f"{what}, because {evaluation.reason} (line {evaluation.line})"
             yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
 

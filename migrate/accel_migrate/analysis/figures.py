@@ -1,0 +1,207 @@
+"""Figures that an evaluation adds up: is each step a sum over samples, whatever batches they come in?"""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.scopes import Function, Module, Variable
+
+_MEAN_LOSSES = {
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+}  # fmt: skip
+_UNWRAPPED_METHODS = {"item", "cpu", "detach", "numpy", "float", "double", "long", "int", "tolist"}
+_CHANGES_MEAN = {"weight", "ignore_index", "reduction", "size_average", "reduce"}
+
+
+class NotExact(Exception):
+    """Why a figure depends on how samples are grouped into batches."""
+
+    def __init__(self, reason: str, node: ast.AST) -> None:
+        super().__init__(reason)
+        self.line = getattr(node, "lineno", 1)
+
+
+class Figures:
+    """Judges the expressions of one evaluation loop; `assigned` holds what its names stand for."""
+
+    def __init__(self, roles: Roles, module: Module) -> None:
+        self.roles = roles
+        self.module = module
+        self.assigned: dict[str, ast.expr] = {}
+
+    def check_additive(self, node: ast.expr, depth: int = 0) -> None:
+        """Raise NotExact unless the expression is a sum over samples."""
+        node = unwrapped(node)
+        if isinstance(node, ast.Name) and node.id in self.assigned and depth < 4:
+            self.check_additive(self.assigned[node.id], depth + 1)
+            return
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            self.check_additive(node.left, depth)
+            self.check_additive(node.right, depth)
+            return
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for mean, count in ((node.left, node.right), (node.right, node.left)):
+                if self.is_size(count) and self.is_sample_mean(mean, depth):
+                    return
+            raise NotExact("a product that is not a batch mean times its number of samples is added up", node)
+        if self.is_size(node) or self._is_sum(node):
+            return
+        raise NotExact("a mean of batch means depends on how samples are grouped", node)
+
+    def check_rows(self, node: ast.expr, depth: int = 0) -> None:
+        """Raise NotExact unless what is collected are rows of the gathered tensors."""
+        inner = unwrapped(node)
+        if isinstance(inner, ast.Name) and inner.id in self.assigned and depth < 4:
+            self.check_rows(self.assigned[inner.id], depth + 1)
+            return
+        text = ast.unparse(node)
+        if any(word in text for word in ("loss", ".mean(", "acc", "item()", "criterion")):
+            raise NotExact("a figure of each batch is collected", node)
+
+    def is_size(self, node: ast.expr) -> bool:
+        node = unwrapped(node)
+        if isinstance(node, ast.Name) and node.id in self.assigned:
+            node = unwrapped(self.assigned[node.id])
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "len":
+                return True
+            if isinstance(node.func, ast.Attribute):
+                return (node.func.attr == "size" and len(node.args) == 1 and is_zero(node.args[0])) or (
+                    node.func.attr == "numel"
+                )
+        return (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Attribute)
+            and node.value.attr == "shape"
+            and is_zero(node.slice)
+        )
+
+    def is_sample_mean(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is the plain mean over the samples of the batch: a loss, or the project's own accuracy."""
+        node = unwrapped(node)
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name) and node.id in self.assigned and depth < 4:
+            return self.is_sample_mean(self.assigned[node.id], depth + 1)
+        if not isinstance(node, ast.Call):
+            return False
+        built = self._criterion(node)
+        if built is not None:
+            return not built.args and not any(k.arg in _CHANGES_MEAN or k.arg is None for k in built.keywords)
+        dotted = self.module.qualified(node.func) or ""
+        if dotted.startswith("torch.nn.functional.") and dotted.rpartition(".")[2] in _MEAN_LOSSES:
+            return len(node.args) <= 2 and not any(k.arg in _CHANGES_MEAN for k in node.keywords)
+        target = self.roles.target(self.module, node)
+        return target is not None and not isinstance(target.node, ast.ClassDef) and divides_by_batch(target.node)
+
+    def is_weighted_meter(self, call: ast.Call) -> bool:
+        """`meter.update(mean, size)` of a class of the project that adds up `mean * size` and `size`."""
+        target = self.roles.target(self.module, call)
+        if target is None or isinstance(target.node, ast.ClassDef) or len(call.args) != 2 or call.keywords:
+            return False
+        names = [argument.arg for argument in target.node.args.args[1:]]
+        if len(names) != 2:
+            return False
+        sums = [ast.unparse(s.value) for s in ast.walk(target.node) if isinstance(s, ast.AugAssign)]
+        value, count = names
+        return sorted(sums) == sorted([f"{value} * {count}", count]) or sorted(sums) == sorted(
+            [f"{count} * {value}", count]
+        )
+
+    def _is_sum(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("sum", "count_nonzero") or _sums(node):
+            return True
+        built = self._criterion(node)
+        return built is not None and _sums(built)
+
+    def _criterion(self, node: ast.Call) -> ast.Call | None:
+        """How the criterion that is called here was built, followed through parameters."""
+        if not self.roles.role(self.module, node.func) & Role.CRITERION:
+            return None
+        for variable in self._sources(self.module.variable(node.func)):
+            for binding in variable.scope.module.bindings(variable):
+                value = binding.value
+                while (
+                    isinstance(value, ast.Call)
+                    and isinstance(value.func, ast.Attribute)
+                    and value.func.attr in ("to", "cuda")
+                ):
+                    value = value.func.value
+                if isinstance(value, ast.Call):
+                    return value
+        return None
+
+    def _sources(self, variable: Variable | None) -> list[Variable]:
+        if variable is None:
+            return []
+        found = [variable]
+        for current in found:
+            if any(b.kind == "parameter" for b in current.scope.module.bindings(current)) and len(found) < 10:
+                for module in self.roles.project.modules:
+                    for call in module.calls:
+                        target = self.roles.target(module, call)
+                        if target is not None and target.node is current.scope.node:
+                            passed = dict(arguments_of(call, target))
+                            source = module.variable(passed[current.name]) if current.name in passed else None
+                            if source is not None and source not in found:
+                                found.append(source)
+        return found
+
+
+def divides_by_batch(function: Function) -> bool:
+    """Whether a function returns counts divided by `target.size(0)`, as every `accuracy(output, target)` does."""
+    sizes = {
+        target.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and _speaks_of_size(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    divided = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and ((isinstance(node.right, ast.Name) and node.right.id in sizes) or _speaks_of_size(node.right))
+    ]
+    sums = any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(function))
+    means = any(isinstance(node, ast.Attribute) and node.attr == "mean" for node in ast.walk(function))
+    return bool(divided) and sums and not means
+
+
+def unwrapped(node: ast.expr) -> ast.expr:
+    """Without `.item()`, `float(...)` and the like around it."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _UNWRAPPED_METHODS:
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("float", "int")
+            and node.args
+        ):
+            node = node.args[0]
+        else:
+            return node
+
+
+def is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
+def _speaks_of_size(node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    return text.endswith((".size(0)", ".shape[0]")) or text.startswith("len(")
+
+
+def _sums(call: ast.Call) -> bool:
+    return any(
+        k.arg == "reduction" and isinstance(k.value, ast.Constant) and k.value.value == "sum" for k in call.keywords
+    )
