@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions
+from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions, moves_in
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
