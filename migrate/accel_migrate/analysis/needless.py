@@ -65,7 +65,7 @@ class _Sorter:
             if self._is_before_prepare(move):
                 return not self._runs_early(move, stored)
             return not self.sent_to_cpu
-        if self._is_before_prepare(move) and self._is_at_home(move) or module.scope(move.call).function in self.early:
+        if (self._is_before_prepare(move) and self._is_at_home(move)) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         sources = self.batches.loaders(module, receiver)
         return sources is not None and all(

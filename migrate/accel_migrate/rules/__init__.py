@@ -15,6 +15,7 @@ from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     ACCELERATOR_PARAMETER,
     DEVICE_MOVE,
     OTHER_MOVE,
+    OTHER_DEVICE,
     BACKWARD_CALL,
     GRADIENT_CLIPPING,
     AUTOCAST_REGION,
