@@ -172,6 +172,20 @@ def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     return _negated(_without_availability(module, test)) or asked
 
 
+def guard_wish(scope: Scope, moves: list[Move]) -> str | None:
+    """The same wish where no device is named: `if args.cuda: model.cuda()`, read in the scope that can ask it."""
+    for move in moves:
+        module = move.module
+        if move.device is not None or module is not scope.module or module.scope(move.call) is not scope:
+            continue
+        guards = [parent for parent in module.ancestors(move.call) if isinstance(parent, ast.If)]
+        for guard in guards[:1]:
+            test = _without_availability(module, guard.test)
+            if test is not None and not isinstance(test, ast.Constant):
+                return _negated(test)
+    return None
+
+
 def _asked_by_name(module: Module, chosen: ast.expr | None) -> str | None:
     """`args.device` may say "cpu" by itself."""
     if isinstance(chosen, ast.Call) and module.qualified(chosen.func) == "torch.device" and chosen.args:

@@ -76,6 +76,28 @@ def find_reach(
     return reach
 
 
+def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
+    """Where the Accelerator is made: at home, or in the nearest caller of it that also calls all else that needs it."""
+    functions = {function for module, node in needs if (function := module.scope(node).function) is not None}
+    for function in functions - {home.function}:
+        functions = functions | {f for m, c in graph.sites.get(function, ()) if (f := m.scope(c).function) is not None}
+    scope = home
+    for _ in range(5):
+        function = scope.function
+        if function is None or scope.is_class:
+            return home
+        if functions <= graph.reached_from(function, roles, scope.module) | {function}:
+            return scope
+        callers = {caller.scope(call).function: caller for caller, call in graph.sites.get(function, ())}
+        if len(callers) != 1:
+            return home
+        ((caller, module),) = callers.items()
+        if caller is None:
+            return home
+        scope = module.functions[caller]
+    return home
+
+
 def _extended(
     roles: Roles,
     graph: CallGraph,

@@ -15,7 +15,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backwa
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
-from accel_migrate.analysis.reach import NAME, Reach, find_reach
+from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
@@ -274,8 +274,6 @@ class _Reader:
             dropped, kept = [], [*dropped, *kept]
         device = self._device(home, kept + dropped)
         by_class = home if home.is_class else None
-        creation = device.scope if device is not None and by_class is None else home
-        guarded = self._under_main_guard(creation, place if device is None else None, device)
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
@@ -283,6 +281,13 @@ class _Reader:
         needs += storage.needs
         needs += [(region.module, region.call) for region in precision.regions]
         needs += precision.scaling.unscaled
+        if by_class is not None:
+            creation = home
+        elif device is not None:
+            creation = device.scope
+        else:
+            creation = creation_scope(self.roles, self.graph, home, needs)
+        guarded = self._under_main_guard(creation, place if device is None else None, device)
         reach = find_reach(
             self.roles,
             self.graph,
@@ -301,7 +306,7 @@ class _Reader:
         carrier = Carrier(self.graph, own.module if own is not None else place.module, anchor)
         wish = cpu_wish(own.module, own) if own is not None else None
         precision = with_argument(precision, carrier, own, wish)
-        start = find_start(self.roles, self.graph, creation, place, device, kept, reach, precision.argument)
+        start = find_start(self.roles, self.graph, creation, place, device, dropped, kept, reach, precision.argument)
         prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
         gone = _gone(dropped, precision) | storage.gone
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)

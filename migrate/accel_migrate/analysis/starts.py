@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish
+from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
 from accel_migrate.analysis.homes import Place
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.reach import Reach
@@ -31,6 +31,7 @@ def find_start(
     creation: Scope,
     place: Place,
     device: DeviceDefinition | None,
+    dropped: list[Move],
     kept: list[Move],
     reach: Reach,
     precision: str | None,
@@ -44,8 +45,12 @@ def find_start(
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
         cpu = cpu_wish(module, device)
+    elif place.module.scope(place.after) is creation or creation.is_class:
+        anchor, block, cpu = place.after, place.block, guard_wish(creation, [*dropped, *kept])
     else:
-        anchor, block, cpu = place.after, place.block, None
+        block, cpu = creation.node.body, guard_wish(creation, [*dropped, *kept])  # type: ignore[attr-defined]
+        anchor = next(s for s in block if any(_holds(module, s, call) or s is call for call in handed))
+        return Start(module, anchor, block, cpu, False)
     index = block.index(anchor)
     arguments = [ast.parse(text) for text in (cpu, precision) if text is not None]
     names = {node.id for argument in arguments for node in ast.walk(argument) if isinstance(node, ast.Name)}
