@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from accel_migrate.plan import Change, Edit, Replace, Safety
+from accel_migrate.analysis.pieces import ACCELERATOR
+from accel_migrate.plan import Change, Edit, Remove, Replace, Safety
 from accel_migrate.source import Source
+
+if TYPE_CHECKING:
+    from accel_migrate.rule import Context
 
 Item = ast.expr | ast.keyword | ast.arg
 
@@ -98,3 +103,22 @@ _SPEAKS_OF_MOVING = re.compile(
 def speaks_of_moving(comment: str) -> bool:
     """Whether a comment says that something is moved to a device, and so is no longer true."""
     return bool(comment) and bool(_SPEAKS_OF_MOVING.search(comment))
+
+
+def piece_changes(context: Context, code: str) -> Iterator[Change]:
+    """The changes that the pieces of hand-written distribution under one code ask for in one file."""
+    training, module = context.training, context.module
+    for piece in training.distribution.pieces:
+        if piece.module is not module or piece.code != code:
+            continue
+        if piece.text is None:
+            assert isinstance(piece.node, ast.stmt)
+            yield change(code, piece.node, piece.message, [Remove(piece.node)], loop=training.index)
+            continue
+        spelled = training.accelerator(module, piece.node)
+        if ACCELERATOR in piece.text and spelled is None:
+            continue  # an optional one, out of reach
+        text = piece.text.replace(ACCELERATOR, spelled or "")
+        assert isinstance(piece.node, ast.expr)
+        edit = replace_node(module.source, piece.node, text)
+        yield change(code, piece.node, piece.message, [edit], loop=training.index)

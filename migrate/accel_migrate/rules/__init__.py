@@ -8,16 +8,22 @@ from accel_migrate.rules.accelerator_parameter import RULE as ACCELERATOR_PARAME
 from accel_migrate.rules.autocast_region import RULE as AUTOCAST_REGION
 from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
 from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
+from accel_migrate.rules.distributed_sampler import RULE as DISTRIBUTED_SAMPLER
 from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
 from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
+from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
+from accel_migrate.rules.parallel_model import RULE as PARALLEL_MODEL
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
+from accel_migrate.rules.process_group import RULE as PROCESS_GROUP
+from accel_migrate.rules.process_rank import RULE as PROCESS_RANK
 from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
+from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
 
 RULES: tuple[Rule, ...] = (
     ACCELERATOR_MADE,
@@ -34,6 +40,12 @@ RULES: tuple[Rule, ...] = (
     EVALUATION_WHOLE,
     MODEL_SAVED,
     PRINT_CALL,
+    PROCESS_GROUP,
+    PARALLEL_MODEL,
+    DISTRIBUTED_SAMPLER,
+    PROCESS_RANK,
+    HAND_COLLECTIVE,
+    SPAWNED_FUNCTION,
     LOOP_LEFT,
 )
 
