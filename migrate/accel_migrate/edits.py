@@ -105,6 +105,17 @@ def speaks_of_moving(comment: str) -> bool:
     return bool(comment) and bool(_SPEAKS_OF_MOVING.search(comment))
 
 
+_SPEAKS_OF_PROCESSES = re.compile(
+    r"\b(ddp|distributed|process(es)?[ _]group|nccl|backend|ranks?|samplers?|set_epoch|world|gpus?|cuda|device|wrap)\b", re.I
+)
+
+
+def without(source: Source, statement: ast.stmt, subject: re.Pattern[str]) -> Remove:
+    """The statement goes, and with it a comment right above that speaks of the same subject."""
+    above = comment_above(source, statement)
+    return Remove(statement, keep_comments=not (above and subject.search(above)))
+
+
 def piece_changes(context: Context, code: str) -> Iterator[Change]:
     """The changes that the pieces of hand-written distribution under one code ask for in one file."""
     training, module = context.training, context.module
@@ -113,7 +124,8 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
             continue
         if piece.text is None:
             assert isinstance(piece.node, ast.stmt)
-            yield change(code, piece.node, piece.message, [Remove(piece.node)], loop=training.index)
+            edits = [without(module.source, piece.node, _SPEAKS_OF_PROCESSES)]
+            yield change(code, piece.node, piece.message, edits, loop=training.index)
             continue
         spelled = training.accelerator(module, piece.node)
         if ACCELERATOR in piece.text and spelled is None:

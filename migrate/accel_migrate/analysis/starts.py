@@ -24,6 +24,7 @@ class Start:
     block: list[ast.stmt]
     cpu: str | None  # the script's own wish for the CPU, as an expression
     at_prepare: bool  # right before prepare, after `statement`
+    joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
 
 
 def find_start(
@@ -85,7 +86,7 @@ def _earlier(
     for position in range(earliest, first):
         if any(_is_print(module, call) for call in _own_calls(block[position])):
             return Start(module, block[position], block, cpu, False)
-    return Start(module, block[first], block, cpu, False)
+    return Start(module, block[first], block, cpu, False, joins=True)
 
 
 def _first_piece(

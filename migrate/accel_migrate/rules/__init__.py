@@ -24,11 +24,13 @@ from accel_migrate.rules.process_group import RULE as PROCESS_GROUP
 from accel_migrate.rules.process_rank import RULE as PROCESS_RANK
 from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
 from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
+from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 
 RULES: tuple[Rule, ...] = (
     ACCELERATOR_MADE,
     PREPARE_CALL,
     ACCELERATOR_PARAMETER,
+    UNUSED_IMPORT,
     DEVICE_MOVE,
     OTHER_MOVE,
     BACKWARD_CALL,

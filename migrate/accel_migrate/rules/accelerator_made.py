@@ -31,7 +31,7 @@ def find(context: Context) -> Iterator[Change]:
         message = "the Accelerator chooses the device"
     else:
         if not start.at_prepare:
-            edits.append(Insert(start.statement, made, "before"))
+            edits.append(Insert(start.statement, made, "before", above_comments=not start.joins))
         message = "the Accelerator is made"
         if device is not None and device.module is module:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Wrapping
-from accel_migrate.edits import change, piece_changes
-from accel_migrate.plan import Change, Edit, Remove, Replace, Safety
+from accel_migrate.edits import change, piece_changes, without
+from accel_migrate.plan import Change, Edit, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM702"
+_SPEAKS_OF_WRAPPING = re.compile(r"\b(ddp|distributed\w*|data.?parallel|wrap\w*|gpus?)\b", re.I)
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -29,7 +31,7 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
     if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
         target, model = module.variable(statement.targets[0]), module.variable(wrapping.model)
         if target is not None and target == model:
-            return [Remove(statement)]
+            return [without(source, statement, _SPEAKS_OF_WRAPPING)]
     return [
         Replace(source.start(call), source.start(wrapping.model), ""),
         Replace(source.end(wrapping.model), source.end(call), ""),
