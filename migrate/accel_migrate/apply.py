@@ -187,6 +187,9 @@ class _Applier:
         if not kept:
             return self._heirs(statement, before + after, node)
         inserts = self.before.get(statement, [])
+        if before and inserts and not inserts[0].above_comments:
+            before[0] = _with_leading(before[0], _leading(kept[0]))
+            kept[0] = _with_leading(kept[0], [])
         if before and inserts and inserts[0].above_comments:
             # The new statements take the blank lines; the comments stay with the statement they speak of.
             lines = _leading(kept[0])
@@ -203,7 +206,7 @@ class _Applier:
     ) -> list[cst.BaseStatement]:
         """New statements beside one that goes: the first takes over its blank lines and the comments that stay."""
         if new:
-            new[0] = _with_leading(new[0], self._left_behind(statement, node))
+            new[0] = _with_leading(new[0], _merged(self._left_behind(statement, node), _leading(new[0]), first=False))
         return new
 
     def _inserted(self, inserts: Iterable[Insert], indent: str) -> list[cst.BaseStatement]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from accel_migrate.plan import Change, Edit, Replace, Safety
+from accel_migrate.analysis.pieces import ACCELERATOR
+from accel_migrate.plan import Change, Edit, Remove, Replace, Safety
 from accel_migrate.source import Source
+
+if TYPE_CHECKING:
+    from accel_migrate.rule import Context
 
 Item = ast.expr | ast.keyword | ast.arg
 
@@ -104,3 +109,35 @@ def speaks_of_moving(comment: str) -> bool:
 def quoted(source: Source, text: str) -> str:
     """A string literal in the quotes that the file prefers."""
     return f"'{text}'" if source.text.count("'") > source.text.count('"') else f'"{text}"'
+
+
+_SPEAKS_OF_PROCESSES = re.compile(
+    r"\b(ddp|distributed|process(es)?[ _]group|nccl|backend|ranks?|samplers?|set_epoch|world|gpus?|cuda|device|wrap)\b",
+    re.I,
+)
+
+
+def without(source: Source, statement: ast.stmt, subject: re.Pattern[str]) -> Remove:
+    """The statement goes, and with it a comment right above that speaks of the same subject."""
+    above = comment_above(source, statement)
+    return Remove(statement, keep_comments=not (above and subject.search(above)))
+
+
+def piece_changes(context: Context, code: str) -> Iterator[Change]:
+    """The changes that the pieces of hand-written distribution under one code ask for in one file."""
+    training, module = context.training, context.module
+    for piece in training.distribution.pieces:
+        if piece.module is not module or piece.code != code:
+            continue
+        if piece.text is None:
+            assert isinstance(piece.node, ast.stmt)
+            edits = [without(module.source, piece.node, _SPEAKS_OF_PROCESSES)]
+            yield change(code, piece.node, piece.message, edits, loop=training.index)
+            continue
+        spelled = training.accelerator(module, piece.node)
+        if ACCELERATOR in piece.text and spelled is None:
+            continue  # an optional one, out of reach
+        text = piece.text.replace(ACCELERATOR, spelled or "")
+        assert isinstance(piece.node, ast.expr)
+        edit = replace_node(module.source, piece.node, text)
+        yield change(code, piece.node, piece.message, [edit], loop=training.index)

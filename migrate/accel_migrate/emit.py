@@ -14,13 +14,17 @@ EMITTED = (
     "clip_grad_norm_",
     "clip_grad_value_",
     "device",
+    "end_training",
     "gather_for_metrics",
     "get_state_dict",
     "is_local_main_process",
     "is_main_process",
+    "local_process_index",
     "num_processes",
     "prepare",
     "print",
+    "process_index",
+    "reduce",
     "save",
     "unscale_gradients",
     "unwrap_model",
@@ -38,8 +42,14 @@ def accelerator_statement(context: Context) -> str:
     training, source = context.training, context.training.start.module.source
     arguments = []
     if training.start.cpu is not None:
-        arguments.append(f"cpu={training.start.cpu}")
+        arguments.append(f"cpu={requoted(source, training.start.cpu)}")
     arguments += _precision(context, source)
+    handlers = [
+        f"{name}({', '.join(f'{key}={requoted(source, value)}' for key, value in told)})"
+        for name, told in _handlers(context)
+    ]
+    if handlers:
+        arguments.append(f"kwargs_handlers=[{', '.join(handlers)}]")
     made = f"{accelerator_name(context)} = Accelerator"
     line = f"{made}({', '.join(arguments)})"
     if training.start.statement.col_offset + len(line) <= 120:
@@ -56,18 +66,22 @@ def _precision(context: Context, source: Source) -> list[str]:
     if precision.argument is None:
         return []
     arguments = [f"mixed_precision={requoted(source, precision.argument)}"]
-    if precision.settings:
-        told = ", ".join(f"{name}={requoted(source, value)}" for name, value in precision.settings)
-        arguments.append(f"kwargs_handlers=[GradScalerKwargs({told})]")
     if context.settings.target != "accelerate":
         arguments.append("autocast_forward=False")
     return arguments
 
 
+def _handlers(context: Context) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """The settings of torch's own parts that the script gave them by hand."""
+    told = [("DistributedDataParallelKwargs", context.training.settings)]
+    if context.settings.mixed_precision is None:
+        told.append(("GradScalerKwargs", context.training.precision.settings))
+    return [(name, settings) for name, settings in told if settings]
+
+
 def imported_names(context: Context) -> list[str]:
     """What the script must import to write its Accelerator."""
-    settings = context.training.precision.settings if context.settings.mixed_precision is None else ()
-    return ["Accelerator", "GradScalerKwargs"] if settings else ["Accelerator"]
+    return ["Accelerator", *[name for name, _ in _handlers(context)]]
 
 
 def requoted(source: Source, text: str) -> str:

@@ -16,7 +16,8 @@ _DEPTH = 8
 class Carrier:
     """Carries expressions to `anchor`: what is bound before it keeps its name, parameters become what callers pass."""
 
-    def __init__(self, graph: CallGraph, module: Module, anchor: ast.stmt) -> None:
+    def __init__(self, graph: CallGraph, module: Module, anchor: ast.stmt, ignored: set[ast.stmt]) -> None:
+        self.ignored = ignored  # bindings that only say the same again, for each process
         self.graph = graph
         self.module = module
         self.anchor = anchor
@@ -69,7 +70,7 @@ class Carrier:
 
     def _variable(self, module: Module, node: ast.expr, variable: Variable, depth: int) -> ast.expr | None:
         owner = variable.scope.module
-        bindings = owner.bindings(variable)
+        bindings = [b for b in owner.bindings(variable) if b.statement not in self.ignored]
         kinds = {binding.kind for binding in bindings}
         if kinds == {"import"}:
             return node if self._is_same_import(module, variable.name) else None

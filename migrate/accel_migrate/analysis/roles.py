@@ -80,6 +80,12 @@ _WRAPPERS = {
     "apex.parallel.convert_syncbn_model",
     "copy.deepcopy",
 }
+_PARALLEL = {
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+}
 _TRANSPARENT = re.compile(r"(^|\.)(tqdm|trange|tqdm_notebook|track|islice|progress_bar|log_every)$")
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 _PRECISION_CONTEXTS = (
@@ -207,9 +213,14 @@ class Roles:
                     optimizer = module.variable(call.args[0])  # scaler.step(optimizer)
                     if optimizer is not None:
                         self._learn(optimizer, Value(Role.OPTIMIZER))
-            if self._is_optimizer_class(module, call):
+            dotted = module.qualified(function) or ""
+            if self._is_optimizer_class(module, call) or dotted.startswith("torch.nn.utils.clip_grad"):
                 for model in self._models_of_parameters(module, call):
                     self._learn(model, Value(Role.MODEL))
+            if dotted in _PARALLEL and call.args:
+                wrapped = module.variable(call.args[0])
+                if wrapped is not None:
+                    self._learn(wrapped, Value(Role.MODEL))
         for variable, methods in stepped.items():
             if {"step", "zero_grad"} <= methods or ("step" in methods and re.search(r"optim", variable.name, re.I)):
                 self._learn(variable, Value(Role.OPTIMIZER))

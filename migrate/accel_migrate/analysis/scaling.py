@@ -48,6 +48,11 @@ class Scaling:
                     return keyword.value
         return self.condition
 
+    def nodes(self) -> list[ast.AST]:
+        """Everything that speaks of a scaler and goes."""
+        found: list[ast.AST] = [node for _, node in (*self.gone, *self.unscaled, *self.stored, *self.restored)]
+        return [*found, *[call.func for _, call in self.steps], *[node for _, _, node in self.arguments]]
+
     def modules(self) -> list[Module]:
         return [module for module, _ in (*self.gone, *self.steps, *self.unscaled)]
 

@@ -7,18 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, device_definitions, moves_in
+from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
+from accel_migrate.analysis.obstacles import check as check_obstacles
+from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
+from accel_migrate.analysis.remains import carried_settings, names_device, tidied, with_unwrapping
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
-from accel_migrate.analysis.starts import Start, device_is_needed, find_start, printing
+from accel_migrate.analysis.starts import Start, after_names, device_is_needed, find_start, printing
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.updates import updated_by_hand, why_no_update
@@ -57,6 +61,9 @@ class Training:
     timing: Timing
     storage: Storage
     precision: Precision
+    distribution: Distribution
+    settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
+    rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     makes_accelerator: bool = True  # another training in the same scope may have made it
 
@@ -245,6 +252,10 @@ class _Reader:
         check_doubts(self.roles, self.graph, self.group.backwards, optimizers, models)
         loops = self._own_loops(models)
         evaluations = self._evaluations(loops)
+        near = self._files(models + optimizers, loops)
+        check_obstacles(near)
+        distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
+        evaluations = with_evaluations_on_main(distribution, self.graph, evaluations)
         loaders = self._loaders(loops, evaluations)
         schedulers = self._per_batch_schedulers(optimizers, loops)
         used = [*models, *optimizers, *schedulers, *loaders]
@@ -257,27 +268,21 @@ class _Reader:
         uses = self._uses(home, loops)
         place = find_place(home, list(prepared), uses)
         precision = find_precision(self.roles, self.group.backwards, loops)
-        modules = tuple(
-            dict.fromkeys(
-                [
-                    place.module,
-                    *[b.module for b in self.group.backwards],
-                    *[lp.module for lp in loops],
-                    *precision.modules(),
-                ]
-            )
-        )
+        used_in = [place.module, *[b.module for b in self.group.backwards], *[loop.module for loop in loops]]
+        modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
+        distribution = with_unwrapping(distribution, modules, home, place, aliases)
         timing = find_timing(self.roles, self.graph, home, place)
         storage = find_storage(self.roles, self.graph, timing, aliases, modules)
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, loaders, place)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
-        device = self._device(home, kept + dropped)
+        device = self._device(home, kept + dropped, distribution)
         by_class = home if home.is_class else None
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in evaluations if isinstance(e, Gather)]
-        needs += [(m.module, m.call) for m in kept if self._needs_accelerator(m, aliases)]
+        needs += [(m.module, m.call) for m in kept if not names_device(m, distribution)]
+        needs += [(piece.module, piece.node) for piece in distribution.pieces if piece.needs_accelerator]
         needs += storage.needs
         needs += [(region.module, region.call) for region in precision.regions]
         needs += precision.scaling.unscaled
@@ -287,6 +292,8 @@ class _Reader:
             creation = device.scope
         else:
             creation = creation_scope(self.roles, self.graph, home, needs)
+        if by_class is None:
+            creation = self._above_all(creation, distribution)
         guarded = self._under_main_guard(creation, place if device is None else None, device)
         reach = find_reach(
             self.roles,
@@ -302,18 +309,20 @@ class _Reader:
         modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
         own = device if device is not None and device.scope is creation else None
-        anchor = own.statement if own is not None else place.after
-        carrier = Carrier(self.graph, own.module if own is not None else place.module, anchor)
-        wish = cpu_wish(own.module, own) if own is not None else None
-        precision = with_argument(precision, carrier, own, wish)
-        start = find_start(self.roles, self.graph, creation, place, device, dropped, kept, reach, precision.argument)
-        prints = tuple(printing(self.roles, self.graph, reach, start, modules, uses))
-        gone = _gone(dropped, precision) | storage.gone
+        start = find_start(self.roles, self.graph, creation, place, own, dropped, kept, reach, distribution)
+        carrier = Carrier(self.graph, start.module, start.statement, {p.statement for p in distribution.pieces})
+        precision = with_argument(precision, carrier, own, start.cpu)
+        start = after_names(start, precision.argument)
+        settings = carried_settings(distribution, carrier)
+        prints = printing(self.roles, self.graph, reach, start, modules, uses)
+        once = tuple((m, call) for m, call in prints if not distribution.runs_on_main_only(m, call))
+        gone = _gone(dropped, precision, distribution, reach) | storage.gone
+        distribution, rebound = tidied(distribution, gone, device)
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, prints, needs_device, timing, storage, precision, gone,
+            start, once, needs_device, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
@@ -322,6 +331,25 @@ class _Reader:
         for function, parameter in reach.parameters.items():
             found += [parameter.module, *[caller for caller, _ in self.graph.sites.get(function, ())]]
         return tuple(dict.fromkeys(found))
+
+    def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
+        """The files in which these objects are built, handed on and used."""
+        links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
+        found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
+        return list(dict.fromkeys([*found, *[link.scope.module for link in links]]))
+
+    def _above_all(self, creation: Scope, distribution: Distribution) -> Scope:
+        """The scope from which every place that asks for the Accelerator can be reached."""
+        for piece in distribution.pieces:
+            if not piece.needs_accelerator:
+                continue
+            function = piece.module.scope(piece.node).function
+            if function is None:
+                return piece.module.root
+            reached = self.graph.reached_from(function, self.roles, piece.module)
+            if function is not creation.node and creation.node in reached:
+                creation = piece.module.functions[function]
+        return creation
 
     # ---- what belongs to it
 
@@ -476,7 +504,7 @@ class _Reader:
                             return True
         return False
 
-    def _device(self, home: Scope, moves: list[Move]) -> DeviceDefinition | None:
+    def _device(self, home: Scope, moves: list[Move], distribution: Distribution) -> DeviceDefinition | None:
         """The definition of the device that this training's moves name."""
         named: dict[Variable, None] = {}
         for move in moves:
@@ -487,6 +515,9 @@ class _Reader:
         found = []
         for module in self.roles.project.modules:
             found += [d for d in device_definitions(self.roles, module) if d.variable in named]
+        as_text = {piece.statement for piece in distribution.pieces}
+        kept_as_text = {d.variable for d in found if d.statement in as_text and len(_bound_in(d.variable)) > 1}
+        found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
         return usable[0] if usable else None
 
@@ -515,23 +546,24 @@ class _Reader:
             and any(isinstance(n, ast.Name) and n.id == "print" for n in e.loop.module.walk(e.loop.function))
         ]
 
-    # ---- moves
-
-    def _needs_accelerator(self, move: Move, aliases: frozenset[Variable]) -> bool:
-        """A kept move that cannot go on naming the device by a variable."""
-        return move.device is None or move.module.variable(move.device) is None
-
     def _check_names(self, modules: tuple[Module, ...], reach: Reach) -> None:
         for module in modules:
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NoHome("the name `accelerator` is taken in this file", 1)
 
 
-def _gone(dropped: list[Move], precision: Precision) -> frozenset[ast.AST]:
-    expressions: list[ast.AST] = [region.whole for region in precision.regions]
+def _bound_in(variable: Variable) -> list[ast.stmt]:
+    return [b.statement for b in variable.scope.module.bindings(variable) if b.kind == "assign"]
+
+
+def _gone(dropped: list[Move], precision: Precision, distribution: Distribution, reach: Reach) -> frozenset[ast.AST]:
+    nodes: list[ast.AST] = [region.whole for region in precision.regions]
     for move in dropped:
-        expressions += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
-    return frozenset(node for expression in expressions for node in ast.walk(expression))
+        nodes += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
+    nodes += precision.scaling.nodes()
+    nodes += distribution.gone()
+    nodes += [p.node for p in distribution.pieces if p.optional and reach.spelled(p.module, p.node) is not None]
+    return frozenset(part for node in nodes for part in ast.walk(node))
 
 
 def is_built(variable: Variable) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
-from accel_migrate.analysis.homes import Place
+from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope
@@ -23,6 +24,7 @@ class Start:
     block: list[ast.stmt]
     cpu: str | None  # the script's own wish for the CPU, as an expression
     at_prepare: bool  # right before prepare, after `statement`
+    joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
 
 
 def find_start(
@@ -34,34 +36,37 @@ def find_start(
     dropped: list[Move],
     kept: list[Move],
     reach: Reach,
-    precision: str | None,
+    distribution: Distribution,
 ) -> Start:
+    """`device` is the definition that the creating scope has itself."""
     module = creation.module
     handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
     early: list[ast.AST] = [*handed]
     early += [move.call for move in kept if move.device is None and move.module is module]
     early += [statement for _, statement in place.apart]
-    if device is not None and device.scope is creation:
+    cpu = guard_wish(creation, [*dropped, *kept])
+    if device is not None:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
         cpu = cpu_wish(module, device)
-    elif place.module.scope(place.after) is creation or creation.is_class:
-        anchor, block, cpu = place.after, place.block, guard_wish(creation, [*dropped, *kept])
+    elif creation is place.module.scope(place.after) or creation.is_class:
+        anchor, block = place.after, place.block
     else:
-        block, cpu = creation.node.body, guard_wish(creation, [*dropped, *kept])  # type: ignore[attr-defined]
-        anchor = next(s for s in block if any(_holds(module, s, call) or s is call for call in handed))
-        return Start(module, anchor, block, cpu, False)
+        anchor = _way_home(roles, graph, creation, place)
+        block = module.block(anchor)
+    cpu = cpu or _text_wish(module, creation, distribution)
     index = block.index(anchor)
-    arguments = [ast.parse(text) for text in (cpu, precision) if text is not None]
-    names = {node.id for argument in arguments for node in ast.walk(argument) if isinstance(node, ast.Name)}
+    first = _first_piece(roles, graph, module, block, distribution)
     earliest = 0
-    for position, statement in enumerate(block[: index + 1]):
+    for position, statement in enumerate(block[: min(index, first) + 1]):
         if (
-            _binds(statement, names)
+            _binds(statement, names_in(cpu))
             or isinstance(statement, ast.Import | ast.ImportFrom)
-            or _parses_arguments(statement)
+            or (_parses_arguments(statement) and position < first)
         ):
             earliest = position + 1
+    if first < index and first >= earliest:
+        return _earlier(module, block, earliest, first, kept, cpu)
     if not creation.is_class:
         for position in range(earliest, index):
             statement = block[position]
@@ -69,7 +74,7 @@ def find_start(
                 module.scope(node) is creation and _holds(module, statement, node) for node in early
             ):
                 return Start(module, statement, block, cpu, False)
-    if device is not None and device.scope is creation:
+    if device is not None or anchor is not place.after:
         return Start(module, anchor, block, cpu, False)
     if creation.is_class:
         needed = [m for m in kept if m.module is module and _holds_any(module, block, m.call)]
@@ -78,6 +83,67 @@ def find_start(
                 if _holds(module, statement, move.call):
                     return Start(module, statement, block, cpu, False)
     return Start(module, anchor, block, cpu, True)
+
+
+def _earlier(
+    module: Module, block: list[ast.stmt], earliest: int, first: int, kept: list[Move], cpu: str | None
+) -> Start:
+    """Where the processes were joined, or at a `print` before that."""
+    for position in range(earliest, first):
+        if any(_is_print(module, call) for call in _own_calls(block[position])):
+            return Start(module, block[position], block, cpu, False)
+    return Start(module, block[first], block, cpu, False, joins=True)
+
+
+def _first_piece(
+    roles: Roles, graph: CallGraph, module: Module, block: list[ast.stmt], distribution: Distribution
+) -> int:
+    """The first statement of a block that joins the processes or asks who this one is, by itself or in a call."""
+    asked = [p for p in distribution.pieces if p.code in ("AM701", "AM704", "AM705") and not p.optional]
+    inside = {p.module.scope(p.node).function for p in asked} - {None}
+    for position, statement in enumerate(block):
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if any(p.module is module and (p.node is statement or _holds(module, statement, p.node)) for p in asked):
+            return position
+        if graph.reached_from(statement, roles, module) & inside:
+            return position
+    return len(block)
+
+
+def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> ast.stmt:
+    """The statement of the creating scope from which the place of `prepare` is reached."""
+    module = creation.module
+    home = place.module.scope(place.after).function
+    for node in module.walk(creation.node):
+        if isinstance(node, ast.Expr | ast.Assign | ast.Return) and module.scope(node) is creation:
+            if home in graph.reached_from(node, roles, module):
+                return node
+    raise NoHome("how the training is reached from where processes are joined is not in sight", place.after.lineno)
+
+
+def _text_wish(module: Module, creation: Scope, distribution: Distribution) -> str | None:
+    """A device that is kept as text (`device = "cuda"`, later `f"cuda:{rank}"`) may say "cpu"."""
+    for piece in distribution.pieces:
+        statement = piece.statement
+        if piece.code == "AM701" and isinstance(statement, ast.Assign) and statement.value is piece.node:
+            return f"{module.source.code(statement.targets[0])} == 'cpu'"
+    return None
+
+
+def names_in(expression: str | None) -> set[str]:
+    tree = ast.parse(expression) if expression is not None else ast.Module([], [])
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def after_names(start: Start, expression: str | None) -> Start:
+    """The start, moved down behind what its arguments are made of; never past its own anchor."""
+    names = names_in(expression)
+    index = start.block.index(start.statement)
+    bound = [i for i, s in enumerate(start.block) if _binds(s, names)]
+    if not bound or any(i < index for i in bound) or start.at_prepare:
+        return start
+    raise NoHome("the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module)
 
 
 def printing(

@@ -8,25 +8,33 @@ from accel_migrate.rules.accelerator_parameter import RULE as ACCELERATOR_PARAME
 from accel_migrate.rules.autocast_region import RULE as AUTOCAST_REGION
 from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
 from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
+from accel_migrate.rules.distributed_sampler import RULE as DISTRIBUTED_SAMPLER
 from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
 from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
 from accel_migrate.rules.file_written import RULE as FILE_WRITTEN
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
+from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
+from accel_migrate.rules.parallel_model import RULE as PARALLEL_MODEL
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
 from accel_migrate.rules.print_call import RULE as PRINT_CALL
+from accel_migrate.rules.process_group import RULE as PROCESS_GROUP
+from accel_migrate.rules.process_rank import RULE as PROCESS_RANK
 from accel_migrate.rules.progress_bar import RULE as PROGRESS_BAR
 from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
+from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
+from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
     ACCELERATOR_MADE,
     PREPARE_CALL,
     ACCELERATOR_PARAMETER,
+    UNUSED_IMPORT,
     DEVICE_MOVE,
     OTHER_MOVE,
     OTHER_DEVICE,
@@ -42,6 +50,12 @@ RULES: tuple[Rule, ...] = (
     FILE_WRITTEN,
     PRINT_CALL,
     PROGRESS_BAR,
+    PROCESS_GROUP,
+    PARALLEL_MODEL,
+    DISTRIBUTED_SAMPLER,
+    PROCESS_RANK,
+    HAND_COLLECTIVE,
+    SPAWNED_FUNCTION,
     LOOP_LEFT,
 )
 

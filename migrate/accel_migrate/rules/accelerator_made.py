@@ -21,17 +21,17 @@ def find(context: Context) -> Iterator[Change]:
         return
     names = ", ".join(imported_names(context))
     edits: list[Edit] = [_import(module, f"from {context.settings.target} import {names}")]
-    made = accelerator_statement(context)
+    made = (accelerator_statement(context), *training.rebound)
     device = training.device
     takes_place = device is not None and device.statement is start.statement
     kept = f"{device.variable.name} = {accelerator_name(context)}.device" if device is not None else ""
     if takes_place:
-        new = (made, kept) if training.needs_device else (made,)
+        new = (*made, kept) if training.needs_device else made
         edits.append(Substitute(start.statement, new))
         message = "the Accelerator chooses the device"
     else:
         if not start.at_prepare:
-            edits.append(Insert(start.statement, (made,), "before"))
+            edits.append(Insert(start.statement, made, "before", above_comments=not start.joins))
         message = "the Accelerator is made"
         if device is not None and device.module is module:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))

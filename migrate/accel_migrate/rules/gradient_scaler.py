@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, replace_node, without_item
-from accel_migrate.plan import Change, Edit, Remove, Unwrap
+from accel_migrate.edits import change, replace_node, without, without_item
+from accel_migrate.plan import Change, Edit, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM304"
+_SPEAKS_OF_SCALING = re.compile(r"(un)?scal(e[rs]?|ing)\b|GradScaler|mixed precision|\bamp\b", re.I)
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -18,7 +20,8 @@ def find(context: Context) -> Iterator[Change]:
     source = module.source
     for owner, statement in scaling.gone:
         if owner is module:
-            yield _change(context, statement, "the Accelerator keeps the scaler", Remove(statement))
+            edit: Edit = without(source, statement, _SPEAKS_OF_SCALING)
+            yield _change(context, statement, "the Accelerator keeps the scaler", edit)
     for owner, call in scaling.steps:
         if owner is module:
             edit = replace_node(source, call, f"{source.code(call.args[0])}.step()")
@@ -45,7 +48,8 @@ def _unscaled(context: Context, call: ast.Call) -> Change:
     if any(
         isinstance(node, ast.Attribute) and node.attr.startswith("clip_grad_") for s in later for node in ast.walk(s)
     ):
-        return _change(context, call, "clipping unscales gradients", Remove(statement))
+        edit = without(module.source, statement, _SPEAKS_OF_SCALING)
+        return _change(context, call, "clipping unscales gradients", edit)
     spelled = context.training.accelerator(module, call)
     text = f"{spelled}.unscale_gradients({module.source.code(call.args[0])})"
     return _change(context, call, "the Accelerator unscales gradients", replace_node(module.source, call, text))

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.devices import Move
-from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.remains import names_device
 from accel_migrate.edits import change, opening_bracket, replace_node
-from accel_migrate.plan import Change, Replace
+from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
+from accel_migrate.source import Source
 
 CODE = "AM202"
 
@@ -18,33 +19,22 @@ def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     source = module.source
     for move in training.kept:
-        if move.module is not module:
-            continue
-        if move.device is not None and module.variable(move.device) is not None:
-            if _is_cuda_call(context, move):
-                start = source.end(move.call.func) - len("cuda")
-                edit = Replace(start, start + len("cuda"), "to")
-                yield change(CODE, move.call, "moves to the device, whatever it is", [edit], loop=training.index)
+        if move.module is not module or names_device(move, training.distribution):
             continue
         spelled = training.accelerator(module, move.call)
-        if spelled is None:
-            continue
-        target = f"{spelled}.device"
-        if move.device is not None:
-            edits = [replace_node(source, move.device, target)]
-        else:
-            start = source.end(move.call.func) - len("cuda")
-            bracket = opening_bracket(source, move.call)
-            rest = ", " if move.call.keywords else ""
-            edits = [Replace(start, bracket + 1, f"to({target}{rest}")]
-        yield change(CODE, move.call, "moves to this process's device", edits, loop=training.index)
+        if spelled is not None:
+            edits = _edits(source, move, f"{spelled}.device")
+            yield change(CODE, move.call, "moves to this process's device", edits, loop=training.index)
 
 
-def _is_cuda_call(context: Context, move: Move) -> bool:
-    """`x.cuda(device)`, which only takes devices of that kind, with the variable that the Accelerator's device goes into."""
-    assert isinstance(move.call.func, ast.Attribute) and move.device is not None
-    variable = context.module.variable(move.device)
-    return move.call.func.attr == "cuda" and bool(context.script.roles.of(variable) & Role.DEVICE)
+def _edits(source: Source, move: Move, target: str) -> list[Edit]:
+    if isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "to":
+        assert move.device is not None
+        return [replace_node(source, move.device, target)]
+    start = source.end(move.call.func) - len("cuda")
+    end = source.end(move.device) if move.device is not None else opening_bracket(source, move.call) + 1
+    rest = ", " if move.device is None and move.call.keywords else ""
+    return [Replace(start, end, f"to({target}{rest}")]
 
 
 RULE = Rule(

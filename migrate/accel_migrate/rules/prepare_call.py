@@ -23,7 +23,9 @@ def find(context: Context) -> Iterator[Change]:
     names = [built.text for built in training.prepared if built not in apart]
     text = _call(names, f"{spelled}.prepare", _width(context), _indent(context))
     statements = (
-        (accelerator_statement(context), text) if training.start.at_prepare and training.makes_accelerator else (text,)
+        (accelerator_statement(context), *training.rebound, text)
+        if training.start.at_prepare and training.makes_accelerator
+        else (text,)
     )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)

@@ -1,0 +1,117 @@
+"""Collectives that a script calls by hand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.pieces import ACCELERATOR, Piece
+from accel_migrate.analysis.ranks import Ranks
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Module
+
+CODE = "AM705"
+_REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
+
+
+def collective(
+    roles: Roles, ranks: Ranks, module: Module, call: ast.Call, name: str, evaluations: list[Gather | Whole]
+) -> Iterator[Piece]:
+    """What a call of torch.distributed becomes; raises NoHome for one without a counterpart."""
+    statement = module.statement(call)
+    alone = isinstance(statement, ast.Expr) and statement.value is call
+    if name in ("barrier", "monitored_barrier") and alone and not any(k.arg == "group" for k in call.keywords):
+        yield Piece(CODE, module, call, f"{ACCELERATOR}.wait_for_everyone()", "waits for everyone")
+    elif name == "all_reduce" and alone:
+        yield _reduced(roles, ranks, module, call, statement, evaluations)
+    else:
+        raise NoHome(
+            f"torch.distributed.{name}() has no counterpart that is the same in every case; use accelerator.gather, "
+            "reduce or broadcast there by hand",
+            call.lineno,
+            module,
+        )
+
+
+def _reduced(
+    roles: Roles,
+    ranks: Ranks,
+    module: Module,
+    call: ast.Call,
+    statement: ast.stmt,
+    evaluations: list[Gather | Whole],
+) -> Piece:
+    said = dict(zip(("tensor", "op", "group", "async_op"), call.args))
+    said |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+    tensor = said.get("tensor")
+    operation = ast.unparse(said["op"]).rpartition(".")[2] if "op" in said else "SUM"
+    waits = "async_op" not in said or ast.unparse(said["async_op"]) == "False"
+    if not isinstance(tensor, ast.Name | ast.Attribute) or operation not in _REDUCTIONS or "group" in said or not waits:
+        raise NoHome(f"`{ast.unparse(call)}` has no counterpart that is the same in every case", call.lineno, module)
+    divided = _is_divided(ranks, module, statement, tensor)
+    if _evaluates(module, statement, evaluations) and not divided:
+        return Piece(CODE, module, statement, None, "every process has the figure of all samples already")
+    if not divided and _called_by_evaluation(roles, module, statement, evaluations):
+        raise NoHome(
+            "an evaluation adds up over processes in a function that training may use too; migrate it by hand",
+            call.lineno,
+            module,
+        )
+    quote = '"' if module.source.text.count('"') >= module.source.text.count("'") else "'"
+    name = ast.unparse(tensor)
+    reduced = f"{ACCELERATOR}.reduce({name}, reduction={quote}{_REDUCTIONS[operation]}{quote})"
+    if _belongs_to_caller(module, statement, tensor):
+        return Piece(CODE, module, call, f"{name}.copy_({reduced})", "reduces over processes, in place")
+    return Piece(CODE, module, call, f"{name} = {reduced}", "reduces over processes")
+
+
+def _is_divided(ranks: Ranks, module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:
+    """Whether the sum is divided by the number of processes further down, so that it is a mean."""
+    block = module.block(statement)
+    for later in block[block.index(statement) + 1 :]:
+        for node in module.walk(later):
+            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+                divisor, divided = node.value, node.target
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                divisor, divided = node.right, node.left
+            else:
+                continue
+            counts = ranks.attribute(module, divisor) == "num_processes" or _names_world(divisor)
+            if counts and ast.unparse(tensor) in ast.unparse(divided):
+                return True
+    return False
+
+
+def _names_world(node: ast.expr) -> bool:
+    text = ast.unparse(node).rpartition(".")[2]
+    return text in ("world_size", "nprocs", "n_gpus", "ngpus", "num_gpus", "nproc", "get_world_size()", "num_processes")
+
+
+def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Gather | Whole]) -> bool:
+    function = module.scope(statement).function
+    return any(e.loop.module is module and e.loop.function is function and function is not None for e in evaluations)
+
+
+def _called_by_evaluation(roles: Roles, module: Module, statement: ast.stmt, evaluations: list[Gather | Whole]) -> bool:
+    function = module.scope(statement).function
+    if function is None:
+        return False
+    functions = {e.loop.function for e in evaluations}
+    for other in roles.project.modules:
+        for call in other.calls:
+            target = roles.target(other, call)
+            if target is not None and target.node is function and other.scope(call).function in functions:
+                return True
+    return False
+
+
+def _belongs_to_caller(module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:
+    """A parameter that is not handed back: the caller looks at its own tensor afterwards."""
+    variable = module.variable(tensor)
+    if variable is None or not any(b.kind == "parameter" for b in module.bindings(variable)):
+        return False
+    function = module.scope(statement).function
+    returned = [node for node in module.walk(function) if isinstance(node, ast.Return) and node.value is not None]  # type: ignore[arg-type]
+    return not any(module.variable(part) == variable for node in returned for part in module.walk(node))

@@ -1,0 +1,263 @@
+"""Hand-written distribution of one training, understood whole or not at all.
+
+Whatever of torch.distributed is not understood raises NoHome, unless it only runs where processes were joined: the
+Accelerator joins them in torch's own default group, so that such a call goes on working.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from accel_migrate.analysis.collectives import collective
+from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.loops import CallGraph, LoaderLoop
+from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Spawned, Wrapping
+from accel_migrate.analysis.ranks import Ranks, is_guarded
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.samplers import find_samplers
+from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.spawning import find_spawned, world_counts
+
+GROUP = "AM701"
+_JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")
+_SETTINGS = {
+    "find_unused_parameters", "broadcast_buffers", "bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
+}  # fmt: skip
+_READS = {
+    "get_rank",
+    "get_world_size",
+    "is_initialized",
+    "is_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+}
+
+
+def find_distribution(
+    roles: Roles, graph: CallGraph, modules: list[Module], loops: list[LoaderLoop], evaluations: list[Gather | Whole]
+) -> Distribution:
+    """The pieces in the files of a training."""
+    if not any(_speaks_of_processes(module) for module in modules):
+        return Distribution()
+    ranks = Ranks(roles, modules)
+    spawned = find_spawned(roles, graph, modules, ranks)
+    pieces: list[Piece] = []
+    wrappings: list[Wrapping] = []
+    shared = []
+    main_only: set[ast.If] = set()
+    for module in modules:
+        sampling, loaders = find_samplers(roles, module)
+        pieces += sampling
+        shared += loaders
+        wrappings += _wrappings(module)
+        pieces += _group_pieces(roles, ranks, module, spawned, loops, evaluations)
+        pieces += ranks.pieces(module)
+        main_only |= ranks.main_only(module)
+    joins = any(piece.code == GROUP for piece in pieces)
+    if joins:
+        pieces += [piece for module in modules for piece in world_counts(module, spawned)]
+    dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
+    pieces = _without_empty_functions(graph, [p for p in _outermost(pieces) if p.node not in dropped])
+    _check_unread_files(roles, graph, modules)
+    return Distribution(
+        tuple(pieces), tuple(wrappings), tuple(shared), spawned, _settings(wrappings), frozenset(ranks.held),
+        frozenset(main_only),
+    )  # fmt: skip
+
+
+def _speaks_of_processes(module: Module) -> bool:
+    data = module.source.data
+    return b"distributed" in data or b"DataParallel" in data or b"RANK" in data or b"set_device" in data
+
+
+def _group_pieces(
+    roles: Roles,
+    ranks: Ranks,
+    module: Module,
+    spawned: Spawned | None,
+    loops: list[LoaderLoop],
+    evaluations: list[Gather | Whole],
+) -> Iterator[Piece]:
+    for call in module.calls:
+        dotted = module.qualified(call.func) or ""
+        statement = module.statement(call)
+        alone = isinstance(statement, ast.Expr) and statement.value is call
+        if dotted in ("torch.cuda.set_device", "torch.accelerator.set_device_index") and alone:
+            yield Piece(GROUP, module, statement, None, "the Accelerator sets the device of its process")
+        elif dotted in ("os.environ.setdefault", "os.putenv") and alone and _names_joining(call.args[:1]):
+            yield Piece(GROUP, module, statement, None, "the launcher says where the processes meet")
+        if not dotted.startswith("torch.distributed."):
+            continue
+        name = dotted.rpartition(".")[2]
+        if name == "init_process_group":
+            _check_rank(ranks, module, call, spawned)
+            if not alone:
+                raise NoHome("what init_process_group returns is used", call.lineno, module)
+            yield Piece(GROUP, module, statement, None, "the Accelerator joins the processes")
+        elif name == "destroy_process_group" and alone:
+            yield Piece(GROUP, module, call, f"{ACCELERATOR}.end_training()", "the Accelerator parts the processes")
+        elif name in _READS or (is_guarded(module, call) and not _reaches_evaluation(module, call, evaluations)):
+            continue
+        elif name[:1].islower():
+            yield from collective(roles, ranks, module, call, name, evaluations)
+    for node in module.walk(module.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            target = node.targets[0]
+            if module.qualified(target.value) == "os.environ" and _names_joining([target.slice]):
+                yield Piece(GROUP, module, node, None, "the launcher says where the processes meet")
+        if isinstance(node, ast.Assign) and _is_card_of_rank(ranks, module, node):
+            text = f"str({ACCELERATOR}.device)"
+            yield Piece(GROUP, module, node.value, text, "the Accelerator chooses the device")
+
+
+def _names_joining(names: list[ast.expr]) -> bool:
+    return bool(names) and isinstance(names[0], ast.Constant) and names[0].value in _JOINING
+
+
+def _is_card_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool:
+    """`device = f"cuda:{local_rank}"` beside another value: a device that the script keeps as text."""
+    value = statement.value
+    if not isinstance(value, ast.JoinedStr) or not ast.unparse(value)[2:].startswith("cuda:"):
+        return False
+    variable = module.variable(statement.targets[0])
+    return variable is not None and len(module.bindings(variable)) > 1
+
+
+def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Gather | Whole]) -> bool:
+    function = module.scope(call).function
+    return any(e.loop.function is function and function is not None for e in evaluations)
+
+
+def _check_rank(ranks: Ranks, module: Module, call: ast.Call, spawned: Spawned | None) -> None:
+    """The rank and size that are handed in must be the launcher's, or those of mp.spawn."""
+    for keyword in call.keywords:
+        if keyword.arg in ("rank", "world_size") and not isinstance(keyword.value, ast.Constant):
+            text = ast.unparse(keyword.value)
+            known = ranks.attribute(module, keyword.value) is not None or any(
+                isinstance(n, ast.Constant) and n.value in ("RANK", "WORLD_SIZE") for n in ast.walk(keyword.value)
+            )
+            if not known and spawned is None:
+                raise NoHome(
+                    f"init_process_group() is told `{keyword.arg}={text}`, which the script works out by itself; let it "
+                    "read the environment (init_method='env://') first",
+                    call.lineno,
+                    module,
+                )
+
+
+def _wrappings(module: Module) -> Iterator[Wrapping]:
+    for call in module.calls:
+        dotted = module.qualified(call.func) or ""
+        name = dotted.rpartition(".")[2]
+        if dotted.startswith("torch.nn.") and name in ("DistributedDataParallel", "DataParallel") and call.args:
+            for keyword in call.keywords:
+                allowed = {"device_ids", "output_device", "dim", *_SETTINGS}
+                if keyword.arg not in allowed:
+                    raise NoHome(f"{name}({keyword.arg}=...) has no counterpart", call.lineno, module)
+            yield Wrapping(module, call, call.args[0], name == "DataParallel")
+
+
+def _settings(wrappings: list[Wrapping]) -> tuple[tuple[str, ast.expr], ...]:
+    for wrapping in wrappings:
+        found = [(k.arg, k.value) for k in wrapping.call.keywords if k.arg in _SETTINGS and k.arg is not None]
+        if found and not wrapping.is_data_parallel:
+            return tuple(found)
+    return ()
+
+
+def _outermost(pieces: list[Piece]) -> list[Piece]:
+    """Without pieces inside others, and each node once."""
+    by_node: dict[ast.AST, Piece] = {}
+    for piece in pieces:
+        if piece.node not in by_node or by_node[piece.node].optional:
+            by_node[piece.node] = piece
+    return [piece for node, piece in by_node.items() if not any(p in by_node for p in piece.module.ancestors(node))]
+
+
+def _without_empty_functions(graph: CallGraph, pieces: list[Piece]) -> list[Piece]:
+    """`setup()` and `cleanup()` that only joined and parted the processes go, and so do their calls."""
+    removed = {piece.node for piece in pieces if piece.text is None}
+    turned = {piece.statement: piece for piece in pieces if piece.text is not None and piece.code == GROUP}
+    result = list(pieces)
+    for function, sites in graph.sites.items():
+        body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        alone = [(m, c) for m, c in sites if isinstance(m.parents[c], ast.Expr)]
+        owner = next((piece.module for piece in pieces if piece.node in body or piece.statement in body), None)
+        if not body or owner is None or len(alone) != len(sites):
+            continue
+        single = turned.get(body[0]) if len(body) == 1 else None
+        if single is None and not all(s in removed or _reads_only(owner, s, pieces) for s in body):
+            continue
+        inside = set(owner.walk(function))
+        result = [piece for piece in result if piece.node not in inside]
+        result.append(Piece(GROUP, owner, function, None, f"{function.name}() has nothing left to do"))
+        for module, call in alone:
+            text, message = (
+                (single.text, single.message) if single is not None else (None, "the Accelerator joins the processes")
+            )
+            node: ast.expr | ast.stmt = call if text is not None else module.statement(call)
+            result.append(Piece(GROUP, module, node, text, message))
+    return result
+
+
+def _reads_only(module: Module, statement: ast.stmt, pieces: list[Piece]) -> bool:
+    """`rank = ...` for the statements that go."""
+    return (
+        isinstance(statement, ast.Assign)
+        and any(p.statement is statement for p in pieces)
+        and _is_local(module, statement)
+    )
+
+
+def _is_local(module: Module, statement: ast.Assign) -> bool:
+    return all(isinstance(target, ast.Name) for target in statement.targets)
+
+
+def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -> None:
+    """Helpers in other files that join processes by themselves."""
+    for module in roles.project.modules:
+        if module in modules:
+            continue
+        for call in module.calls:
+            if (module.qualified(call.func) or "") == "torch.distributed.init_process_group":
+                function = module.scope(call).function
+                for caller, site in graph.sites.get(function, ()) if function is not None else ():
+                    if caller in modules:
+                        raise NoHome(
+                            f"{function.name}() of {module.source.path.name} joins the processes by itself; "  # type: ignore[union-attr]
+                            "make the Accelerator in its place by hand",
+                            site.lineno,
+                            caller,
+                        )
+
+
+def with_evaluations_on_main(
+    distribution: Distribution, graph: CallGraph, evaluations: list[Gather | Whole]
+) -> list[Gather | Whole]:
+    """What only the main process evaluates must not gather: the others would never come."""
+    result: list[Gather | Whole] = []
+    for evaluation in evaluations:
+        loop = evaluation.loop
+        places: list[tuple[Module, ast.AST]] = [(loop.module, loop.statement)]
+        seen: set[Function] = set()
+        for module, node in places:
+            function = module.scope(node).function
+            if function is not None and function not in seen:
+                seen.add(function)
+                places += graph.sites.get(function, [])
+        if any(distribution.runs_on_main_only(module, node) for module, node in places):
+            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno)
+        result.append(evaluation)
+    return result
+
+
+def without_nodes(distribution: Distribution, nodes: set[ast.AST]) -> Distribution:
+    """Without the pieces at these nodes, which somebody else takes away."""
+    return replace(distribution, pieces=tuple(p for p in distribution.pieces if p.node not in nodes))
+
+
+DEVICE_TEXT = re.compile(r"cuda:")

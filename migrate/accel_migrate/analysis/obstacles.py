@@ -1,0 +1,75 @@
+"""What no rewrite carries over: other engines, and ways to train that are not data parallel."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.scopes import Module
+
+_ENGINES = {
+    "apex": "apex does its own mixed precision; move to torch.amp (torch.autocast and GradScaler) first",
+    "torch.distributed.fsdp": "the model is sharded by FSDP in the script; leave that to `accel launch --use_fsdp`",
+    "torch.distributed.rpc": "torch.distributed.rpc splits the work in a way that is not data parallel",
+    "torch.distributed.pipelining": "a pipeline splits the model over devices, which is not data parallel",
+    "fairscale": "fairscale shards the model in the script; leave that to `accel launch --use_fsdp`",
+    "horovod": "horovod starts and joins the processes; take it out first",
+    "bagua": "bagua starts and joins the processes; take it out first",
+}
+_BY_HAND = {
+    "torch.multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
+    "multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
+    "torch.distributed.new_group": "processes are split into groups, which have no counterpart",
+}
+_CARD = re.compile(r"cuda:(\d+)")
+
+
+def check(modules: list[Module]) -> None:
+    """Raises NoHome at the first thing that stands in the way."""
+    for module in modules:
+        for call in module.calls:
+            dotted = module.qualified(call.func)
+            if dotted is None:
+                continue
+            for engine, reason in _ENGINES.items():
+                if dotted == engine or dotted.startswith(engine + "."):
+                    raise NoHome(f"{reason} (line {call.lineno})", call.lineno, module)
+            if dotted in _BY_HAND:
+                raise NoHome(f"{_BY_HAND[dotted]} (line {call.lineno})", call.lineno, module)
+        _check_cards(module)
+
+
+def _check_cards(module: Module) -> None:
+    """Two cards by number in one script: parts of the model, or of the data, live on different ones."""
+    seen: dict[str, ast.AST] = {}
+    for call in module.calls:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
+            continue
+        for argument in (*call.args, *[k.value for k in call.keywords]):
+            number = _card(module, argument)
+            if number is not None:
+                seen.setdefault(number, call)
+    if len(seen) > 1:
+        last = list(seen.values())[-1]
+        raise NoHome(
+            f"parts of the model live on different cards ({', '.join(f'cuda:{n}' for n in sorted(seen))}), which is not "
+            "data parallel",
+            getattr(last, "lineno", 1),
+            module,
+        )
+
+
+def _card(module: Module, node: ast.expr) -> str | None:
+    variable = module.variable(node)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) == 1 and bindings[0].value is not None:
+        node = bindings[0].value
+    if isinstance(node, ast.Call) and module.qualified(node.func) == "torch.device" and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and (found := _CARD.fullmatch(node.value)):
+            return found.group(1)
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return str(node.value)
+    return None

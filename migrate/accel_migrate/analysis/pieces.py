@@ -1,0 +1,106 @@
+"""Hand-written distribution, taken apart: each piece with what takes its place."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accel_migrate.analysis.scopes import Function, Module, Variable
+
+ACCELERATOR = "{accelerator}"  # stands for the Accelerator in the text of a piece
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """`node` gives way to `text`, in which the Accelerator is spelled as its place needs; None: the statement goes."""
+
+    code: str  # of the rule that speaks of it
+    module: Module
+    node: ast.expr | ast.stmt
+    text: str | None
+    message: str
+    optional: bool = False  # done where the Accelerator is in reach, and left where it is not
+
+    @property
+    def needs_accelerator(self) -> bool:
+        return self.text is not None and ACCELERATOR in self.text and not self.optional
+
+    @property
+    def statement(self) -> ast.stmt:
+        return self.module.statement(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapping:
+    """`DistributedDataParallel(model, ...)` or `DataParallel(model, ...)`, of which the model is left."""
+
+    module: Module
+    call: ast.Call
+    model: ast.expr
+    is_data_parallel: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A loader that was shared out by a DistributedSampler: the sampler's argument goes, `shuffle` says how it drew."""
+
+    module: Module
+    call: ast.Call
+    sampler: ast.keyword
+    shuffle: ast.keyword | None  # what the loader said itself
+    value: str | None  # the new `shuffle`; None: in order
+
+
+@dataclass(frozen=True, eq=False)
+class Spawned:
+    """`mp.spawn(function, args=(...))`; `lost` are the parameters that told the process who it is."""
+
+    module: Module
+    call: ast.Call
+    function: Function
+    arguments: tuple[ast.expr, ...]  # those that are still handed over
+    lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """All of it. Empty for a script that knows nothing of other processes."""
+
+    pieces: tuple[Piece, ...] = ()
+    wrappings: tuple[Wrapping, ...] = ()
+    shared: tuple[Shared, ...] = ()
+    spawned: Spawned | None = None
+    settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
+    ranks: frozenset[Variable] = frozenset()
+    main_only: frozenset[ast.If] = field(default_factory=frozenset)  # bodies that only the main process runs
+
+    def __bool__(self) -> bool:
+        return bool(self.pieces or self.wrappings or self.shared or self.spawned)
+
+    @property
+    def settings_module(self) -> Module | None:
+        return next((w.module for w in self.wrappings if not w.is_data_parallel), None)
+
+    def modules(self) -> list[Module]:
+        found = [p.module for p in self.pieces if not p.optional] + [w.module for w in self.wrappings]
+        found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])
+        return list(dict.fromkeys(found))
+
+    def gone(self) -> list[ast.AST]:
+        """Nodes that are no longer there afterwards."""
+        nodes: list[ast.AST] = [piece.node for piece in self.pieces if not piece.optional]
+        for wrapping in self.wrappings:
+            nodes.append(wrapping.call.func)
+            nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
+        for shared in self.shared:
+            nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
+        return nodes
+
+    def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node stands in the body of a main-process guard."""
+        inner = node
+        for parent in module.ancestors(node):
+            if isinstance(parent, ast.If) and parent in self.main_only and inner in parent.body:
+                return True
+            inner = parent
+        return False

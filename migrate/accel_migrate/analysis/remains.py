@@ -1,0 +1,83 @@
+"""What is left of the script's own bookkeeping once the Accelerator does the work."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accel_migrate.analysis.carried import Carrier
+from accel_migrate.analysis.devices import DeviceDefinition, Move
+from accel_migrate.analysis.homes import NoHome, Place
+from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.analysis.unwrapping import unwrapped
+
+
+def with_unwrapping(
+    distribution: Distribution, modules: Iterable[Module], home: Scope, place: Place, aliases: frozenset[Variable]
+) -> Distribution:
+    """The distribution with every `.module` of a prepared model that was wrapped by hand."""
+    if not distribution.wrappings:
+        return distribution
+    gone = {part for node in distribution.gone() for part in ast.walk(node)}
+    found = [p for module in modules for p in unwrapped(module, home, place, aliases) if p.node not in gone]
+    return replace(distribution, pieces=(*distribution.pieces, *found))
+
+
+def carried_settings(distribution: Distribution, carrier: Carrier) -> tuple[tuple[str, str], ...]:
+    """What DistributedDataParallel was told, as the place that makes the Accelerator writes it."""
+    module = distribution.settings_module
+    found = []
+    for name, value in distribution.settings:
+        carried = carrier.carried(module, value) if module is not None else None
+        if carried is None:
+            raise NoHome(f"`{name}` is not known where the Accelerator is made", value.lineno, module)
+        found.append((name, ast.unparse(carried)))
+    return tuple(found)
+
+
+def names_device(move: Move, distribution: Distribution) -> bool:
+    """Whether a move goes on naming its device by a variable: one that holds a device, not the number of a process."""
+    if move.device is None or (isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"):
+        return False
+    variable = move.module.variable(move.device)
+    return variable is not None and variable not in distribution.ranks and not variable.name.endswith("local_rank")
+
+
+def tidied(
+    distribution: Distribution, gone: frozenset[ast.AST], device: DeviceDefinition | None
+) -> tuple[Distribution, tuple[str, ...]]:
+    """Without definitions that nothing reads any more, and what a spawned function must now ask by itself."""
+    pieces = []
+    replaced = set(device.module.walk(device.statement)) if device is not None else set()
+    for piece in distribution.pieces:
+        if piece.node in replaced:
+            continue
+        statement = piece.module.parents[piece.node]
+        if piece.code == "AM704" and isinstance(statement, ast.Assign) and statement.value is piece.node:
+            variables = [piece.module.variable(t) for t in statement.targets if isinstance(t, ast.Name)]
+            if len(variables) == len(statement.targets) and not any(_is_read(v, gone) for v in variables):
+                piece = replace(piece, node=statement, text=None)
+        pieces.append(piece)
+    rebound = []
+    spawned = distribution.spawned
+    for name, attribute in spawned.lost if spawned is not None else ():
+        assert spawned is not None
+        if _is_read(Variable(spawned.module.functions[spawned.function], name), gone):
+            rebound.append(f"{name} = accelerator.{attribute}")
+    return replace(distribution, pieces=tuple(pieces)), tuple(rebound)
+
+
+def _is_read(variable: Variable | None, gone: frozenset[ast.AST]) -> bool:
+    if variable is None:
+        return True
+    module = variable.scope.module
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == variable.name
+        and isinstance(node.ctx, ast.Load)
+        and node not in gone
+        and module.variable(node) == variable
+        for node in module.walk(module.tree)
+    )

@@ -1,0 +1,112 @@
+"""DistributedSamplers: a prepared loader shares batches out by itself, so they go."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.pieces import Piece, Shared
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+CODE = "AM703"
+_GOES = "a prepared loader shares batches out by itself"
+
+
+def find_samplers(roles: Roles, module: Module) -> tuple[list[Piece], list[Shared]]:
+    """What becomes of each DistributedSampler of a file; raises NoHome for one that does more than share out."""
+    pieces: list[Piece] = []
+    shared: list[Shared] = []
+    for call in module.calls:
+        if (module.qualified(call.func) or "").rpartition(".")[2] != "DistributedSampler":
+            continue
+        parent = module.parents[call]
+        if isinstance(parent, ast.keyword) and parent.arg == "sampler":
+            shared.append(_shared(module, parent, call))
+            continue
+        whole = parent if isinstance(parent, ast.IfExp) else call
+        statement = module.parents[whole]
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            raise NoHome("a DistributedSampler is made without a name of its own", call.lineno, module)
+        if isinstance(whole, ast.IfExp):
+            other = whole.orelse if whole.body is call else whole.body
+            if not _is_none(other):
+                text = module.source.code(other)
+                pieces.append(Piece(CODE, module, whole, text, _GOES))
+                continue
+        variable = module.variable(statement.targets[0])
+        assert variable is not None
+        pieces += _definitions(module, variable, statement)
+        uses, loaders = _uses(module, variable, call)
+        pieces += uses
+        shared += loaders
+    pieces += list(_epochs(roles, module))
+    return pieces, shared
+
+
+def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> Iterator[Piece]:
+    for binding in module.bindings(variable):
+        if binding.value is None or not (binding.statement is statement or _is_none(binding.value)):
+            raise NoHome(f"`{variable.name}` is a DistributedSampler only at times", binding.statement.lineno, module)
+        yield Piece(CODE, module, binding.statement, None, _GOES)
+
+
+def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[Piece], list[Shared]]:
+    pieces: list[Piece] = []
+    shared: list[Shared] = []
+    for node in module.walk(module.tree):
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        if module.variable(node) != variable:
+            continue
+        parent = module.parents[node]
+        statement = module.statement(node)
+        if isinstance(parent, ast.keyword) and parent.arg == "sampler":
+            shared.append(_shared(module, parent, sampler))
+        elif isinstance(parent, ast.Attribute) and parent.attr == "set_epoch" and isinstance(statement, ast.Expr):
+            pieces.append(Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch"))
+        elif not _asks_for_none(module, node, variable):
+            raise NoHome(f"`{variable.name}` does more than share out a loader", node.lineno, module)
+    return pieces, shared
+
+
+def _asks_for_none(module: Module, node: ast.expr, variable: Variable) -> bool:
+    """`shuffle=(sampler is None)`, or `if sampler is not None: sampler.set_epoch(epoch)`."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.keyword):
+            return parent.arg == "shuffle"
+        if isinstance(parent, ast.If):
+            return all(isinstance(s, ast.Expr) and "set_epoch" in ast.unparse(s) for s in parent.body)
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
+
+
+def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
+    loader = module.parents[keyword]
+    if not isinstance(loader, ast.Call):
+        raise NoHome("a DistributedSampler is handed to something that is not a loader", sampler.lineno, module)
+    said = {k.arg: k.value for k in sampler.keywords}
+    drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
+    value: str | None = module.source.code(drawn) if drawn is not None else "True"
+    if isinstance(drawn, ast.Constant) and not drawn.value:
+        value = None
+    shuffle = next((k for k in loader.keywords if k.arg == "shuffle"), None)
+    return Shared(module, loader, keyword, shuffle, value)
+
+
+def _epochs(roles: Roles, module: Module) -> Iterator[Piece]:
+    """`loader.sampler.set_epoch(epoch)`."""
+    for call in module.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "set_epoch":
+            owner = function.value
+            if isinstance(owner, ast.Attribute) and owner.attr in ("sampler", "batch_sampler"):
+                statement = module.statement(call)
+                if roles.role(module, owner.value) & Role.LOADER and isinstance(statement, ast.Expr):
+                    yield Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch")
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

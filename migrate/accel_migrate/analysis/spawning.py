@@ -1,0 +1,94 @@
+"""Processes that the script starts itself, with torch.multiprocessing.spawn."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.pieces import ACCELERATOR, Piece, Spawned
+from accel_migrate.analysis.ranks import Ranks
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Function, Module, Variable
+
+CODE = "AM706"
+_SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn")
+_WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
+
+
+def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: Ranks) -> Spawned | None:
+    """The one call of mp.spawn, where it is understood."""
+    calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in _SPAWN]
+    if not calls:
+        return None
+    module, call = calls[0]
+    target = roles.project.definition(module, call.args[0]) if call.args else None
+    said = dict(zip(("fn", "args", "nprocs", "join"), call.args)) | {k.arg: k.value for k in call.keywords}
+    handed = said.get("args", ast.Tuple([], ast.Load()))
+    if len(calls) > 1 or target is None or target.module is not module or not isinstance(handed, ast.Tuple):
+        raise NoHome("which function mp.spawn runs, and with what, is not in sight", call.lineno, module)
+    if not isinstance(module.parents[call], ast.Expr):
+        raise NoHome("what mp.spawn returns is used", call.lineno, module)
+    function = target.node
+    assert not isinstance(function, ast.ClassDef)
+    if graph.sites.get(function):
+        raise NoHome(
+            f"{function.name}() is spawned and also called: the script chooses by itself how it is started; "
+            "keep the call, and start it with `accel launch`",
+            call.lineno,
+            module,
+        )
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    if len(parameters) != len(handed.elts) + 1:
+        raise NoHome("mp.spawn hands over another number of arguments than its function takes", call.lineno, module)
+    return _spawned(ranks, module, call, function, list(zip(parameters[1:], handed.elts)), said.get("nprocs"))
+
+
+def _spawned(
+    ranks: Ranks,
+    module: Module,
+    call: ast.Call,
+    function: Function,
+    handed: list[tuple[ast.arg, ast.expr]],
+    count: ast.expr | None,
+) -> Spawned:
+    scope = module.functions[function]
+    first = [*function.args.posonlyargs, *function.args.args][0].arg
+    lost = [(first, "process_index")]
+    kept = []
+    for parameter, argument in handed:
+        is_world = count is not None and ast.unparse(argument) == ast.unparse(count)
+        if is_world or (_WORLD.search(ast.unparse(argument)) and isinstance(argument, ast.Name)):
+            lost.append((parameter.arg, "num_processes"))
+        else:
+            kept.append(argument)
+    for name, attribute in lost:
+        ranks.held[Variable(scope, name)] = attribute
+    ranks._pass_on()
+    return Spawned(module, call, function, tuple(kept), tuple(lost))
+
+
+def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Piece]:
+    """`nprocs = torch.cuda.device_count()`: one process for each card was meant."""
+    for call in module.calls:
+        if module.qualified(call.func) not in ("torch.cuda.device_count", "torch.accelerator.device_count"):
+            continue
+        statement = module.parents[call]
+        if not isinstance(statement, ast.Assign) or not _WORLD.search(ast.unparse(statement.targets[0])):
+            continue
+        if spawned is None:
+            yield Piece("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each card")
+        elif _only_for(module, statement, spawned):
+            yield Piece(CODE, module, statement, None, "the launcher says how many processes there are")
+
+
+def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:
+    variable = module.variable(statement.targets[0])
+    inside = set(module.walk(spawned.call))
+    return all(
+        node in inside
+        for node in module.walk(module.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == variable
+    )

@@ -1,0 +1,58 @@
+"""`.module`: the model inside a wrapper that one process does not have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.homes import Place
+from accel_migrate.analysis.pieces import ACCELERATOR, Piece
+from accel_migrate.analysis.scopes import Module, Scope, Variable
+
+CODE = "AM702"
+
+
+def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Variable]) -> Iterator[Piece]:
+    """Each `model.module` of a prepared model; before `prepare` it is the model itself."""
+    for node in module.walk(module.tree):
+        if not isinstance(node, ast.Attribute) or node.attr != "module" or module.variable(node.value) not in aliases:
+            continue
+        if isinstance(node.ctx, ast.Store) or _asked_first(module, node):
+            continue
+        parent = module.parents[node]
+        if isinstance(parent, ast.Attribute) and parent.attr == "state_dict":
+            continue  # saving collects the state
+        whole = _choice(module, node)
+        text = module.source.code(node.value)
+        if module is place.module and module.scope(node) is home and node.lineno <= place.after.lineno:
+            yield Piece(CODE, module, whole, text, "there is no wrapper before `prepare`")
+        else:
+            yield Piece(
+                CODE,
+                module,
+                whole,
+                f"{ACCELERATOR}.unwrap_model({text})",
+                "there is a wrapper on several processes only",
+            )
+
+
+def _choice(module: Module, node: ast.Attribute) -> ast.expr:
+    """`model.module if ddp else model` as a whole."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.IfExp) and parent.test is not node:
+        other = parent.orelse if parent.body is node else parent.body
+        if ast.unparse(other) == ast.unparse(node.value):
+            return parent
+    return node
+
+
+def _asked_first(module: Module, node: ast.Attribute) -> bool:
+    """Under `if hasattr(model, "module"):` it is right on one process and on many."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp):
+            test = ast.unparse(parent.test)
+            if "'module'" in test or "DataParallel" in test:
+                return True
+        if isinstance(parent, ast.FunctionDef | ast.ClassDef):
+            break
+    return False

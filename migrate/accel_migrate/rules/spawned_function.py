@@ -1,0 +1,38 @@
+"""AM706: the launcher starts the processes, so `mp.spawn` becomes one plain call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.edits import change, piece_changes, replace_node, without_item
+from accel_migrate.plan import Change, Edit
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM706"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    spawned = training.distribution.spawned
+    if spawned is not None and spawned.module is module:
+        source = module.source
+        passed = ", ".join(source.code(argument) for argument in spawned.arguments)
+        lost = {name for name, _ in spawned.lost}
+        parameters = [*spawned.function.args.posonlyargs, *spawned.function.args.args]
+        edits: list[Edit] = [replace_node(source, spawned.call, f"{spawned.function.name}({passed})")]
+        edits += [without_item(source, parameter) for parameter in parameters if parameter.arg in lost]
+        message = "`accel launch --num_processes N` starts the processes"
+        yield change(CODE, spawned.call, message, edits, loop=training.index)
+    yield from piece_changes(context, CODE)
+
+
+RULE = Rule(
+    code=CODE,
+    name="spawned_function",
+    summary="`mp.spawn(main, ...)` becomes `main(...)`",
+    why="Processes are started by the launcher, on one machine or on many, and the script is the same on one process. What the "
+    "function was told about its rank and the number of processes it asks of the Accelerator.",
+    example_before="mp.spawn(main, args=(world_size, args), nprocs=world_size)",
+    example_after="main(args)",
+    find=find,
+)

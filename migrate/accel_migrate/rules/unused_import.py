@@ -1,0 +1,71 @@
+"""AM104: an import goes when everything that used it went."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.scopes import Module
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Edit, Remove, Substitute
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM104"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    gone = training.gone
+    left = {n.id for n in module.walk(module.tree) if isinstance(n, ast.Name) and n not in gone}
+    lost = {n.id for n in gone if isinstance(n, ast.Name)} - left - _named_in_text(module)
+    if not lost:
+        return
+    for statement in module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound = {alias: alias.asname or alias.name.split(".")[0] for alias in statement.names}
+            unused = [alias for alias, name in bound.items() if name in lost]
+            if unused and not _binds_others(module, statement, bound, unused):
+                names = ", ".join(bound[alias] for alias in unused)
+                edits = [_shortened(statement, unused)]
+                yield change(
+                    CODE, statement, f"nothing uses {names} any more", edits, loop=training.index, required=False
+                )
+
+
+def _named_in_text(module: Module) -> set[str]:
+    """What `__all__` hands on."""
+    return {
+        node.value
+        for statement in module.tree.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        for node in module.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def _binds_others(
+    module: Module, statement: ast.Import | ast.ImportFrom, bound: dict[ast.alias, str], unused: list[ast.alias]
+) -> bool:
+    """`import torch.distributed` binds `torch`, which much else may need; other statements may bind the name too."""
+    names = {bound[alias] for alias in unused}
+    return any(len(module.root.bindings.get(name, ())) != 1 for name in names)
+
+
+def _shortened(statement: ast.Import | ast.ImportFrom, unused: list[ast.alias]) -> Edit:
+    kept = [alias for alias in statement.names if alias not in unused]
+    if not kept:
+        return Remove(statement)
+    new = type(statement)(**{**{name: getattr(statement, name, None) for name in statement._fields}, "names": kept})
+    return Substitute(statement, (ast.unparse(new),))
+
+
+RULE = Rule(
+    code=CODE,
+    name="unused_import",
+    summary="imports that nothing uses any more go",
+    why="A script that no longer names DistributedSampler or GradScaler should not import them. Only what the migration itself "
+    "made unused goes.",
+    example_before="from torch.cuda.amp import GradScaler",
+    example_after="",
+    find=find,
+)
