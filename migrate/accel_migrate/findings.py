@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accel_migrate.document import Document
 from accel_migrate.judge import Judge
+from accel_migrate.notebook import Notebook
 from accel_migrate.outcome import Decision, Finding, Outcome, shown
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
 from accel_migrate.source import Source
@@ -61,7 +62,9 @@ def _findings(it: Document, result: FileResult, judge: Judge) -> Iterator[Findin
 def _finding(it: Document, found: Change | Note, safety: Safety, decision: Decision) -> Finding:
     cell, line = it.place(found.line)
     excerpt = line_of(it.source, found.line).strip()
-    return Finding(found.code, line, found.column, _in_cells(it, found.message), safety, decision, cell, excerpt)
+    joined = it.line_over_cells(cell, line) if isinstance(it, Notebook) and cell is not None else None
+    message = _in_cells(it, found.message)
+    return Finding(found.code, line, found.column, message, safety, decision, cell, excerpt, joined)
 
 
 def _in_cells(it: Document, message: str) -> str:

@@ -30,6 +30,7 @@ class Cell:
     start: int
     end: int
     code: str
+    first: int = 1  # line of its first line when all code cells are joined, as a converter to a script does
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class Notebook:
         # The marker itself stands for the first line of its cell.
         return self.cells[index].number, max(line - starts[index], 1)
 
+    def line_over_cells(self, cell: int, line: int) -> int:
+        """A line of a cell, counted over all code cells."""
+        return next(each.first for each in self.cells if each.number == cell) + line - 1
+
     def parts(self, program: bytes) -> Sequence[Part]:
         return [
             Part(f"cell {cell.number}", _with_newline(cell.code).encode(), _with_newline(code).encode())
@@ -101,6 +106,7 @@ def _code_cells(text: str) -> Iterator[Cell]:
         raise SourceError("is not a notebook of format 4: it has no cells; open and save it in Jupyter")
     if "metadata" in notebook and not _speaks_python(DECODER.raw_decode(text, notebook["metadata"][0])[0]):
         return
+    line = 1
     for number, (start, _) in enumerate(_elements(text, notebook["cells"][0]), 1):
         cell = {key: (start, end) for key, start, end in _members(text, start)}
         if "source" not in cell or text[slice(*cell.get("cell_type", (0, 0)))] != '"code"':
@@ -108,7 +114,8 @@ def _code_cells(text: str) -> Iterator[Cell]:
         source = DECODER.raw_decode(text, cell["source"][0])[0]
         code = source if isinstance(source, str) else "".join(source)
         if is_python(code):
-            yield Cell(number, *cell["source"], code)
+            yield Cell(number, *cell["source"], code, line)
+        line += code.count("\n") + 1
 
 
 def _speaks_python(metadata: Any) -> bool:

@@ -33,8 +33,9 @@ class Finding:
     message: str
     safety: Safety
     decision: Decision
-    cell: int | None = None  # of a notebook, counted from 1 over all cells
+    cell: int | None = None  # of a notebook, counted from 1 over all cells; `line` counts in it
     excerpt: str = ""  # the line of code that it speaks about
+    joined_line: int | None = None  # of a notebook, counted over all code cells
 
     @property
     def place(self) -> str:

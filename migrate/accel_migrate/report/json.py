@@ -40,8 +40,8 @@ def _file(outcome: Outcome, report: Report) -> dict[str, Any]:
 
 
 def _place(finding: Finding) -> dict[str, Any]:
-    cell = {} if finding.cell is None else {"cell": finding.cell}
-    where = {"line": finding.line, "column": finding.column}
+    cell = {} if finding.cell is None else {"cell": finding.cell, "cell_line": finding.line}
+    where = {"line": finding.joined_line or finding.line, "column": finding.column}
     return {"code": finding.code, **cell, **where, "message": finding.message}
 
 
