@@ -410,7 +410,7 @@ class Roles:
             return Value(Role.SCHEDULER)
         if self._is_optimizer_class(module, call):
             return Value(Role.OPTIMIZER)
-        if dotted == "torch.device" or dotted == "torch.accelerator.current_accelerator":
+        if dotted in ("torch.device", "torch.accelerator.current_accelerator", "torch.cuda.current_device"):
             return Value(Role.DEVICE)
         if dotted in ("torch.cuda.amp.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"):
             return Value(Role.SCALER)

@@ -37,6 +37,9 @@ def _is_the_accelerators(context: Context, variable: Variable) -> bool:
     device = context.training.device
     if device is not None and variable == device.variable:
         return True
+    rewritten = {piece.statement for piece in context.training.distribution.pieces}
+    if any(binding.statement in rewritten for binding in context.module.bindings(variable)):
+        return True
     parameter = context.training.reach.parameters.get(variable.scope.node)  # type: ignore[call-overload]
     return parameter is not None and parameter.device == variable.name
 
