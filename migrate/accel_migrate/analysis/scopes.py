@@ -98,6 +98,8 @@ class Module:
         self.calls: list[ast.Call] = []
         self._nodes: list[ast.AST] = [self.tree]  # in reading order, so that a subtree is a slice
         self._spans: dict[ast.AST, tuple[int, int]] = {}
+        self._variables: dict[ast.AST, Variable | None] = {}
+        self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(self.tree, None, self)
         self.scope_of[self.tree] = self.root
         self.attribute_bindings: dict[Variable, list[Binding]] = {}
@@ -157,12 +159,17 @@ class Module:
 
     def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
         """The variable behind a name or a dotted attribute of one."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return None
         if scope is None:
-            scope = self.scope(node)
+            if node not in self._variables:
+                self._variables[node] = self._find_variable(node, self.scope(node))
+            return self._variables[node]
+        return self._find_variable(node, scope)
+
+    def _find_variable(self, node: ast.expr, scope: Scope) -> Variable | None:
         if isinstance(node, ast.Name):
             return self.resolve(node.id, scope)
-        if not isinstance(node, ast.Attribute):
-            return None
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -186,6 +193,11 @@ class Module:
 
     def qualified(self, node: ast.AST) -> str | None:
         """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
+        if node not in self._qualified:
+            self._qualified[node] = self._find_qualified(node)
+        return self._qualified[node]
+
+    def _find_qualified(self, node: ast.AST) -> str | None:
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
