@@ -33,16 +33,17 @@ LAYERS = {
     "accel_runtime": """
         __main__
         cli
-        __init__
+        __init__ utils
         notebook
-        accelerator launch state
+        accelerator launch operations state
+        facts
         bundle
         resolve
         devices metrics precision scheduler strategies
         optimizer
         accumulation processes
-        data
-        collectives config_file handlers weights
+        data recording
+        collectives config_file handlers tracking weights
         peer_config
         logging options progress seeding
         world
@@ -109,7 +110,7 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
     ("package", "folder", "shared"),
     [
         ("accel_migrate", "rules", ()),
-        ("accel_runtime", "strategies", ()),
+        ("accel_runtime", "strategies", ("communication",)),
         ("accel_runtime", "devices", ()),
         ("accel_runtime", "precision", ("autocast",)),
     ],
