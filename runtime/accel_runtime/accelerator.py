@@ -233,7 +233,7 @@ class Accelerator(Processes, Facts, Recording):
 
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""
-        return gather_samples(input_data, self._session.collectives, self._iterations.current, use_gather_object)
+        return gather_samples(input_data, self._session.collectives, self._iterations, use_gather_object)
 
     @contextmanager
     def profile(self, profile_handler: ProfileKwargs | None = None) -> Iterator[torch.profiler.profile]:
