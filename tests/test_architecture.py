@@ -36,13 +36,14 @@ LAYERS = {
         __init__ utils
         notebook
         accelerator launch operations state
+        facts
         bundle
         resolve
         devices metrics precision scheduler strategies
         optimizer
         accumulation processes
-        data
-        collectives config_file handlers weights
+        data recording
+        collectives config_file handlers tracking weights
         peer_config
         logging options progress seeding
         world

@@ -45,10 +45,26 @@ _PLACES = {
     "skip_first_batches": "data.skipping",
 }
 
+# Names of the peer that are not here, each with what to use instead.
+_INSTEAD = {
+    "AcceleratorState": "ask accelerator.state, or make a PartialState",
+    "GradientState": "ask accelerator.gradient_state",
+    **dict.fromkeys(
+        ("cpu_offload", "disk_offload", "dispatch_model", "infer_auto_device_map", "init_empty_weights"),
+        "inference with models larger than memory is not part of this runtime",
+    ),
+    **dict.fromkeys(
+        ("load_checkpoint_and_dispatch", "load_checkpoint_in_model", "prepare_pippy"),
+        "inference with models larger than memory is not part of this runtime",
+    ),
+}
+
 __all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _INSTEAD:
+        raise ImportError(f"accel_runtime has no {name}: {_INSTEAD[name]}")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
 from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError
+from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.memory import release_memory
 from accel_runtime.metrics import gather_samples
@@ -34,18 +35,19 @@ from accel_runtime.options import Options, options_from
 from accel_runtime.precision.autocast import unwrap_forward
 from accel_runtime.processes import Processes
 from accel_runtime.profiling import ProfileKwargs, profiled
+from accel_runtime.recording import Recording
 from accel_runtime.registry import Hook, Registry, Removable
 from accel_runtime.resolve import session_from
 from accel_runtime.saving import save_atomically
 from accel_runtime.scheduler import PreparedScheduler
-from accel_runtime.tracking import Choice, GeneralTracker, Trackers
+from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
 from accel_runtime.weights import save_weights
 
 Parameters = Iterable[Tensor] | Tensor
 
 
-class Accelerator(Processes):
+class Accelerator(Processes, Facts, Recording):
     """Runs one training script on one process or on many.
 
     >>> accelerator = Accelerator(cpu=True)
@@ -126,64 +128,6 @@ class Accelerator(Processes):
             seed=config.data_seed,
             place=functools.partial(place, device=self.device, non_blocking=config.non_blocking) if moves else None,
         )
-
-    # What this run is
-
-    @property
-    def mixed_precision(self) -> str:
-        return self._session.precision.name
-
-    @property
-    def native_amp(self) -> bool:
-        return self.mixed_precision in ("fp16", "bf16")
-
-    @property
-    def scaler(self) -> torch.amp.GradScaler | None:
-        """The loss scaler of fp16."""
-        return getattr(self._session.precision, "scaler", None)
-
-    @property
-    def split_batches(self) -> bool:
-        return self._session.options.split_batches
-
-    @property
-    def project_dir(self) -> str | Path | None:
-        return self.project_configuration.project_dir
-
-    @property
-    def logging_dir(self) -> str | Path | None:
-        return self.project_configuration.logging_dir
-
-    @property
-    def state(self) -> Accelerator:
-        """Scripts ask `accelerator.state` for the processes and the precision; both are known here."""
-        return self
-
-    @property
-    def gradient_state(self) -> Accumulation:
-        return self._accumulation
-
-    @property
-    def sync_gradients(self) -> bool:
-        """Whether the latest micro-step completed a window."""
-        return self._accumulation.sync
-
-    @sync_gradients.setter
-    def sync_gradients(self, sync: bool) -> None:
-        self._accumulation.sync = sync
-
-    @property
-    def gradient_accumulation_steps(self) -> int:
-        return self._accumulation.steps
-
-    @gradient_accumulation_steps.setter
-    def gradient_accumulation_steps(self, steps: int) -> None:
-        self._accumulation.set_steps(steps)
-
-    @property
-    def optimizer_step_was_skipped(self) -> bool:
-        """Whether the latest step of any prepared optimizer was left out because of an overflow."""
-        return any(optimizer.step_was_skipped for optimizer in self._prepared.optimizers)
 
     # Preparing
 
@@ -289,7 +233,7 @@ class Accelerator(Processes):
 
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""
-        return gather_samples(input_data, self._session.collectives, self._iterations.current, use_gather_object)
+        return gather_samples(input_data, self._session.collectives, self._iterations, use_gather_object)
 
     @contextmanager
     def profile(self, profile_handler: ProfileKwargs | None = None) -> Iterator[torch.profiler.profile]:
@@ -313,7 +257,7 @@ class Accelerator(Processes):
 
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
-        if not self._saves:
+        if not self.should_save_model:
             return
         if safe_serialization:
             from safetensors.torch import save_file
@@ -331,12 +275,8 @@ class Accelerator(Processes):
     ) -> None:
         """The model's weights in a folder, in files of at most `max_shard_size`."""
         state = self.get_state_dict(model)
-        if self._saves:
+        if self.should_save_model:
             save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
-
-    @property
-    def _saves(self) -> bool:
-        return self.is_local_main_process if self.project_configuration.save_on_each_node else self.is_main_process
 
     def register_for_checkpointing(self, *objects: Any) -> None:
         """Objects with `state_dict` and `load_state_dict` that belong to the state of the run."""
@@ -349,35 +289,6 @@ class Accelerator(Processes):
     def register_load_state_pre_hook(self, hook: Hook) -> Removable:
         """Calls `hook(models, input_dir)` before a state is loaded."""
         return self._registry.before_load.add(hook)
-
-    # Trackers
-
-    @property
-    def trackers(self) -> list[GeneralTracker]:
-        return self._trackers.started
-
-    def init_trackers(
-        self,
-        project_name: str,
-        config: Mapping[str, Any] | None = None,
-        init_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Starts the trackers of `log_with` on the main process; `init_kwargs` holds settings by tracker."""
-        directory = Path(self.logging_dir) if self.logging_dir is not None else None
-        self._trackers.start(project_name, directory, config, init_kwargs or {})
-
-    def log(
-        self,
-        values: Mapping[str, Any],
-        step: int | None = None,
-        log_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Tells every tracker the values of a step."""
-        self._trackers.log(values, step, log_kwargs or {})
-
-    def get_tracker(self, name: str, unwrap: bool = False) -> Any:
-        """One tracker, or with `unwrap` the object of its library; elsewhere a stand-in that takes anything."""
-        return self._trackers.get(name, unwrap)
 
     def end_training(self) -> None:
         """Closes the trackers and parts the processes that this Accelerator joined."""

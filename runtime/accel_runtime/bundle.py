@@ -20,6 +20,7 @@ from accel_runtime.configuration import TorchDynamoPlugin
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
 from accel_runtime.optimizer import PreparedOptimizer
+from accel_runtime.precision.autocast import unwrap_forward
 from accel_runtime.proxy import Proxy
 from accel_runtime.resolve import Session
 from accel_runtime.scheduler import PreparedScheduler
@@ -53,7 +54,7 @@ class Prepared:
     def prepare(self, objects: Sequence[Any], placed: Sequence[bool], evaluation: bool = False) -> list[Any]:
         """The prepared objects in the order of `objects`."""
         objects = [self._own(thing) for thing in objects]
-        fresh = [thing for thing in objects if id(thing) not in self._known]
+        fresh = list({id(thing): thing for thing in objects if id(thing) not in self._known}.values())
         still = {id(thing) for thing, moves in zip(objects, placed) if not moves}
         for thing in fresh:
             if isinstance(thing, Module):
@@ -112,8 +113,11 @@ class Prepared:
         if moves:
             model.to(self._session.device)
         self._session.precision.check(model)
+        bare = self._session.strategy.unwrap(model)
+        # An Accelerator of another precision may have had this model before.
+        unwrap_forward(bare)
         if self._choices.autocast_forward:
-            self._session.precision.wrap_forward(model)
+            self._session.precision.wrap_forward(bare)
 
     def _scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
         bound = tuple(one for one in self.optimizers if scheduler.optimizer in (one, one.optimizer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
@@ -15,14 +15,7 @@ import torch.distributed as dist
 from accel_runtime.collectives import Collectives
 from accel_runtime.devices import Device
 from accel_runtime.errors import ConfigError
-from accel_runtime.handlers import (
-    AutocastKwargs,
-    DistributedDataParallelKwargs,
-    GradScalerKwargs,
-    Handler,
-    InitProcessGroupKwargs,
-    pick,
-)
+from accel_runtime.handlers import Handler, InitProcessGroupKwargs, pick
 from accel_runtime.options import Options
 from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
@@ -71,7 +64,7 @@ def session_from(options: Options, handlers: tuple[Handler, ...], environ: Mappi
         hardware=hardware,
         device=device,
         collectives=Collectives(world, device),
-        strategy=_strategy(options, world, device, handlers),
+        strategy=_strategy(options, world, handlers),
         precision=_precision(options, device, handlers),
         owns_group=owns_group,
     )
@@ -88,8 +81,8 @@ def current_world(environ: Mapping[str, str]) -> World:
 
 def device_for(options: Options) -> Device:
     has_accelerator = torch.accelerator.is_available() and not options.cpu
-    device: Device = _load(DEVICES["native" if has_accelerator else "cpu"])()
-    return device
+    kind: type[Device] = _load(DEVICES, "device", "native" if has_accelerator else "cpu")
+    return kind()
 
 
 def join(world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs) -> bool:
@@ -108,32 +101,19 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
     return True
 
 
-def _strategy(options: Options, world: World, device: torch.device, handlers: tuple[Handler, ...]) -> Strategy:
+def _strategy(options: Options, world: World, handlers: tuple[Handler, ...]) -> Strategy:
     name = "single" if options.strategy == "ddp" and world.size == 1 else options.strategy
-    build: dict[str, Callable[[Any], Strategy]] = {
-        "single": lambda kind: kind(),
-        "ddp": lambda kind: kind(
-            device, pick(handlers, DistributedDataParallelKwargs, DistributedDataParallelKwargs())
-        ),
-    }
-    if name not in STRATEGIES:
-        raise ConfigError(f"strategy={name!r} is not available in this version; use ddp")
-    return build[name](_load(STRATEGIES[name]))
+    kind: type[Strategy] = _load(STRATEGIES, "strategy", name)
+    return kind.made_for(options, handlers)
 
 
 def _precision(options: Options, device: torch.device, handlers: tuple[Handler, ...]) -> Precision:
-    name = options.mixed_precision
-    autocast = pick(handlers, AutocastKwargs, AutocastKwargs())
-    build: dict[str, Callable[[Any], Precision]] = {
-        "no": lambda kind: kind(),
-        "bf16": lambda kind: kind(device.type, autocast),
-        "fp16": lambda kind: kind(device.type, autocast, pick(handlers, GradScalerKwargs, GradScalerKwargs())),
-    }
-    if name not in PRECISIONS:
-        raise ConfigError(f"mixed_precision={name!r} is not available in this version; use no, bf16 or fp16")
-    return build[name](_load(PRECISIONS[name]))
+    kind: type[Precision] = _load(PRECISIONS, "mixed_precision", options.mixed_precision)
+    return kind.made_for(device.type, handlers)
 
 
-def _load(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
+def _load(table: Mapping[str, str], setting: str, name: str) -> Any:
+    if name not in table:
+        raise ConfigError(f"{setting}={name!r} is not available in this version; use {' or '.join(table)}")
+    module, _, variant = table[name].partition(":")
+    return getattr(import_module(module), variant)

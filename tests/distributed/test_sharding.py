@@ -34,6 +34,22 @@ class SizedStream(Stream):
         return len(self.samples)
 
 
+class ByWorker(Stream):
+    """Each worker reads its own samples, which a worker_init_fn tells it."""
+
+    def __init__(self, samples):
+        self.samples = samples
+        self.first, self.step = 0, 1
+
+    def __iter__(self):
+        return iter(torch.arange(self.first, self.samples, self.step))
+
+
+def mark_worker(number):
+    worker = torch.utils.data.get_worker_info()
+    worker.dataset.first, worker.dataset.step = number, worker.num_workers
+
+
 class TokenBatches(Sampler):
     """A batch sampler that decides the size of each batch by itself."""
 
@@ -265,3 +281,74 @@ def test_skipped_batches_are_the_first_ones():
     first, second = in_world(2, work)
     assert first == ([[[4, 5], [8, 9]]] * 2, 2)
     assert second == ([[[6, 7], [0, 1]]] * 2, 2)
+
+
+def test_loaders_iterated_side_by_side_are_told_apart_or_refused():
+    def work():
+        accelerator = Accelerator()
+        short, other, longer = accelerator.prepare(
+            DataLoader(range(5), 2), DataLoader(range(10), 3), DataLoader(range(9), 2)
+        )
+        apart = [accelerator.gather_for_metrics(batch).tolist() for batch, _ in zip(short, other)]
+        messages = []
+        for batch, _ in zip(short, longer):
+            try:
+                accelerator.gather_for_metrics(batch)
+            except UsageError as error:
+                messages.append(str(error))
+        return apart, messages
+
+    for apart, messages in in_world(2, work):
+        assert apart == [[0, 1, 2, 3], [4]]
+        assert len(messages) == 1
+        assert "cannot tell which of the loaders" in messages[0]
+
+
+def test_objects_are_gathered_once_for_each_sample():
+    def work():
+        accelerator = Accelerator()
+        texts = accelerator.prepare(DataLoader([str(number) for number in range(5)], 2))
+        return [text for batch in texts for text in accelerator.gather_for_metrics(batch)]
+
+    for texts in in_world(2, work):
+        assert texts == ["0", "1", "2", "3", "4"]
+
+
+def test_a_round_that_a_process_does_not_have_is_refused_at_once():
+    def work():
+        accelerator = Accelerator(dataloader_config=config(even_batches=False))
+        messages = []
+        for batch in accelerator.prepare(DataLoader(range(6), 2)):
+            try:
+                accelerator.gather_for_metrics(batch)
+            except UsageError as error:
+                messages.append(str(error))
+        return messages
+
+    first, second = in_world(2, work)
+    assert len(first) == 1
+    assert "process 1 has none" in first[0]
+    assert second == []
+
+
+def test_workers_of_a_stream_keep_its_samples_apart():
+    def work():
+        accelerator = Accelerator()
+        loader = accelerator.prepare(DataLoader(ByWorker(13), 2, num_workers=2, worker_init_fn=mark_worker))
+        return [metrics_of(accelerator, loader) for _ in range(2)], len(list(loader))
+
+    for epochs, _ in in_world(2, work):
+        assert [sorted(epoch) for epoch in epochs] == [list(range(13))] * 2
+
+
+def test_workers_that_stay_and_an_epoch_that_was_left():
+    def work():
+        accelerator = Accelerator()
+        torch.manual_seed(3)
+        loader = accelerator.prepare(DataLoader(range(20), 2, shuffle=True, num_workers=2, persistent_workers=True))
+        for _ in loader:
+            break
+        return metrics_of(accelerator, loader)
+
+    for seen in in_world(2, work):
+        assert sorted(seen) == list(range(20))

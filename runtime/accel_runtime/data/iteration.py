@@ -28,6 +28,7 @@ class Iteration:
     pads: bool = False  # whether the last round repeats samples, or may
     index: int = 0
     is_last: bool = False
+    beside: bool = False  # whether it went on while an iteration that began later was under way, as in zip(a, b)
     share: Share | None = None
 
 

@@ -87,6 +87,7 @@ class PreparedLoader(Proxy):
         try:
             for batch, share in pairs:
                 iteration.index += 1
+                iteration.beside = iterations.stack[-1] is not iteration
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share = share
                 yield batch if place is None else place(batch)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 from torch.nn import Module
 from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
-from accel_runtime.handlers import AutocastKwargs
+from accel_runtime.handlers import AutocastKwargs, Handler
 from accel_runtime.optimizer import PreparedOptimizer
 
 
@@ -22,6 +22,10 @@ class Precision(ABC):
     scales = False  # whether gradients are larger than they are until `unscale`
 
     backward: Callable[..., None] | None = None  # how a loss goes backward, where that is not `loss.backward()`
+
+    @classmethod
+    def made_for(cls, device_type: str, handlers: tuple[Handler, ...]) -> Self:
+        return cls()
 
     @abstractmethod
     def autocast(self, settings: AutocastKwargs | None = None) -> AbstractContextManager[Any]:

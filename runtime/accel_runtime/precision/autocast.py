@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
-from accel_runtime.handlers import AutocastKwargs
+from accel_runtime.handlers import AutocastKwargs, Handler, pick
 from accel_runtime.precision import Precision
 from accel_runtime.tree import Leaf, Tree, map_leaves
 
@@ -27,6 +27,10 @@ class Autocast(Precision):
         # A partial and not a method: it is entered at every forward pass.
         self.region: Region = functools.partial(torch.autocast, device_type, self.dtype, **vars(autocast))
 
+    @classmethod
+    def made_for(cls, device_type: str, handlers: tuple[Handler, ...]) -> Self:
+        return cls(device_type, pick(handlers, AutocastKwargs, AutocastKwargs()))
+
     def autocast(self, settings: AutocastKwargs | None = None) -> torch.autocast:
         return self.region() if settings is None else self.region(**vars(settings))
 
@@ -36,12 +40,11 @@ class Autocast(Precision):
 
 def wrap_forward(model: Module, region: Region) -> None:
     """Changes the model's class, not its instance: a deep copy then runs its own forward, and isinstance holds."""
-    target = getattr(model, "_orig_mod", model)
-    if "forward" in vars(target):
+    if "forward" in vars(model):
         # Somebody patched this very instance; the class would never be asked.
-        target.forward = _autocast_call(target.forward, region)
-    elif not isinstance(target, AutocastForward):
-        target.__class__ = _autocast_class(type(target), region)  # type: ignore[arg-type]
+        model.forward = _autocast_call(model.forward, region)
+    else:
+        model.__class__ = _autocast_class(type(model), region)  # type: ignore[arg-type]
 
 
 def unwrap_forward(model: Module) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.errors import UsageError
-from accel_runtime.handlers import AutocastKwargs, GradScalerKwargs
+from accel_runtime.handlers import AutocastKwargs, GradScalerKwargs, Handler, pick
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.precision.autocast import Autocast
 
@@ -29,6 +29,11 @@ class Fp16(Autocast):
         self._stepped = False
         self._unscaled: set[Optimizer] = set()
         self._has_optimizer = False
+
+    @classmethod
+    def made_for(cls, device_type: str, handlers: tuple[Handler, ...]) -> Self:
+        autocast = pick(handlers, AutocastKwargs, AutocastKwargs())
+        return cls(device_type, autocast, pick(handlers, GradScalerKwargs, GradScalerKwargs()))
 
     def check(self, model: Module) -> None:
         narrow = [

@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
+
+from accel_runtime.handlers import Handler
+from accel_runtime.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,10 @@ class Strategy(ABC):
 
     name: str
     exchanges_gradients = False
+
+    @classmethod
+    def made_for(cls, options: Options, handlers: tuple[Handler, ...]) -> Self:
+        return cls()
 
     @abstractmethod
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:

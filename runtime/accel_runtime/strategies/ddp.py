@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
-import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
 from accel_runtime.errors import UsageError
-from accel_runtime.handlers import DistributedDataParallelKwargs, chosen
+from accel_runtime.handlers import DistributedDataParallelKwargs, Handler, chosen, pick
+from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.communication import register_hook
 
@@ -41,10 +41,13 @@ class Ddp(Strategy):
     name = "ddp"
     exchanges_gradients = True
 
-    def __init__(self, device: torch.device, settings: DistributedDataParallelKwargs) -> None:
-        self.device = device
+    def __init__(self, settings: DistributedDataParallelKwargs) -> None:
         self.settings = settings
         self.unseen: list[DataParallel] = []  # models whose forward has not run yet
+
+    @classmethod
+    def made_for(cls, options: Options, handlers: tuple[Handler, ...]) -> Self:
+        return cls(pick(handlers, DistributedDataParallelKwargs, DistributedDataParallelKwargs()))
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         models = tuple(self._wrap(model, evaluation) for model in bundle.models)
@@ -99,7 +102,8 @@ class Ddp(Strategy):
     def _wrap(self, model: Module, evaluation: bool) -> Module:
         if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
             return model
-        devices = [self.device] if self.device.index is not None else None
+        places = {weight.device for weight in model.parameters()}
+        devices = list(places) if len(places) == 1 and next(iter(places)).index is not None else None
         settings = {name: value for name, value in chosen(self.settings).items() if not name.startswith("comm_")}
         wrapped = DataParallel(model, device_ids=devices, **settings)
         register_hook(wrapped, self.settings)

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.source import Source
 

@@ -1,0 +1,116 @@
+"""What a run is, as an Accelerator shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accel_runtime.accumulation import Accumulation
+from accel_runtime.bundle import Prepared
+from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration
+from accel_runtime.resolve import Session
+
+
+class Facts:
+    """Properties over what was chosen for this run; an Accelerator sets the attributes below."""
+
+    _session: Session
+    _accumulation: Accumulation
+    _prepared: Prepared
+    dataloader_config: DataLoaderConfiguration
+    project_configuration: ProjectConfiguration
+
+    @property
+    def state(self) -> Any:
+        """Scripts ask `accelerator.state` for the processes and the precision; both are known here."""
+        return self
+
+    @property
+    def mixed_precision(self) -> str:
+        return self._session.precision.name
+
+    @property
+    def native_amp(self) -> bool:
+        return self.mixed_precision in ("fp16", "bf16")
+
+    @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """The loss scaler of fp16."""
+        return getattr(self._session.precision, "scaler", None)
+
+    @property
+    def multi_device(self) -> bool:
+        """Whether there are several processes, each with an accelerator of its own."""
+        return self._session.world.size > 1 and self._session.device.type != "cpu"
+
+    # Accumulation
+
+    @property
+    def gradient_state(self) -> Accumulation:
+        return self._accumulation
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether the latest micro-step completed a window."""
+        return self._accumulation.sync
+
+    @sync_gradients.setter
+    def sync_gradients(self, sync: bool) -> None:
+        self._accumulation.sync = sync
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        return self._accumulation.steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, steps: int) -> None:
+        self._accumulation.set_steps(steps)
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """Whether the latest step of any prepared optimizer was left out because of an overflow."""
+        return any(optimizer.step_was_skipped for optimizer in self._prepared.optimizers)
+
+    # Data
+
+    @property
+    def split_batches(self) -> bool:
+        return self._session.options.split_batches
+
+    @property
+    def dispatch_batches(self) -> bool:
+        return self.dataloader_config.dispatch_batches
+
+    @property
+    def even_batches(self) -> bool:
+        return self.dataloader_config.even_batches
+
+    @property
+    def use_seedable_sampler(self) -> bool:
+        return self.dataloader_config.use_seedable_sampler
+
+    @property
+    def non_blocking(self) -> bool:
+        return self.dataloader_config.non_blocking
+
+    # Files
+
+    @property
+    def project_dir(self) -> str | Path | None:
+        return self.project_configuration.project_dir
+
+    @property
+    def logging_dir(self) -> str | Path | None:
+        return self.project_configuration.logging_dir
+
+    @property
+    def save_iteration(self) -> int:
+        return self.project_configuration.iteration
+
+    @property
+    def should_save_model(self) -> bool:
+        """Whether this process writes what is written once: on the whole, or on each machine if so configured."""
+        world = self._session.world
+        return world.is_local_main if self.project_configuration.save_on_each_node else world.is_main
