@@ -7,7 +7,7 @@ RAY := .venv-ray
 test-launchers: $(READY) $(RAY)/.ready
 	command -v mpirun && command -v ip || \
 		{ apt-get update && apt-get install --yes --no-install-recommends openmpi-bin iproute2; }
-	ACCEL_TEST_LAUNCHERS=1 ACCEL_TEST_RAY=$(RAY)/bin/python $(BIN)/pytest -v \
+	LAUNCHERS_REQUIRED=1 RAY_PYTHON=$(RAY)/bin/python $(BIN)/pytest -v \
 		tests/distributed/test_launch_same_losses.py tests/distributed/test_launch_machines.py
 
 # Ray on top of the packages of .venv, apart from them: it pins versions that nothing else here needs.
