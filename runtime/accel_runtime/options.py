@@ -27,6 +27,8 @@ Count = Annotated[int, Meta(ge=1)]
 PREFIX = "ACCEL_"
 # Which keys the launcher was given as flags: the script's own arguments win over them, and that is reported.
 FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
+# What the launcher tells its processes, and the name of a config file.
+OWN_VARIABLES = frozenset({FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS"})
 
 log = logging.getLogger("accel_runtime")
 
@@ -121,6 +123,13 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
     variables = {key: PREFIX + key.upper() for key in Settings.__struct_fields__}
     said = {key: environ[name] for key, name in variables.items() if environ.get(name)}
     return Layer("environment", said, lambda key: f"{PREFIX}{key.upper()} in the environment")
+
+
+def unread_variables(environ: Mapping[str, str]) -> list[str]:
+    """One line for each variable that looks like ours and is none: a typo would else go unnoticed."""
+    known = {PREFIX + key.upper() for key in Settings.__struct_fields__} | OWN_VARIABLES
+    unread = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    return [f"{name} in the environment is not read by anything{nearest(name, known)}" for name in unread]
 
 
 def file_layer(path: str, values: Mapping[str, Any]) -> Layer:

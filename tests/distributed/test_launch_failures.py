@@ -36,6 +36,8 @@ print("err of rank", os.environ["RANK"], file=sys.stderr)
 dist.barrier()
 if sys.argv[1] == "raise" and dist.get_rank() == 1:
     step()
+if sys.argv[1] == "exit" and dist.get_rank() == 1:
+    sys.exit("no data")
 if sys.argv[1] == "kill" and dist.get_rank() == 1:
     os.kill(os.getpid(), 9)
 dist.barrier()
@@ -57,6 +59,13 @@ def test_the_first_failure_is_told_in_full_and_its_consequences_in_a_line(tmp_pa
     assert digest[0] == "accel launch: rank 1 of 2 failed first: ValueError: a bad batch (fail.py:6)"
     assert digest[1].startswith("  then rank 0: ") or digest[1] == "  1 other process was ended by the launcher"
     assert len(digest) == 2
+
+
+def test_a_rank_that_exits_is_named_before_the_errors_it_caused(tmp_path: Path) -> None:
+    said = failing(tmp_path, "--tee", "fail.py", "exit")
+    assert "accel launch: rank 1 of 2 failed first: SystemExit: no data (fail.py:15)" in said
+    # --tee shows every rank, each line with its rank.
+    assert "[rank 0] err of rank 0" in said and "[rank 1] err of rank 1" in said
 
 
 def test_a_killed_rank_is_named_before_the_errors_it_caused_and_logs_are_kept(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 # Work on all threads before the launch: OpenMP's pool does not survive the fork, and a process that used it would hang.
 WARM_UP = """
-import os, signal, torch
+import logging, os, signal, torch
 torch.nn.Linear(300, 300)(torch.randn(1000, 300)).sum().backward()
 interrupt = signal.getsignal(signal.SIGINT)
 from accel_runtime.notebook import debug_launcher, notebook_launcher
@@ -24,6 +24,7 @@ def train(scale):
     total = torch.tensor(scale * (dist.get_rank() + 1))
     dist.all_reduce(total)
     precision = os.environ["ACCEL_MIXED_PRECISION"]
+    logging.getLogger("mine").warning("logged by %d", dist.get_rank())
     print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", total.item(), precision)
     if scale < 0 and dist.get_rank() == 1:
         raise ValueError("a negative scale")
@@ -69,11 +70,12 @@ def test_a_function_of_a_notebook_trains_on_two_processes(tmp_path: Path) -> Non
     client.execute()
     _, _, launched, failed, restarted, alone = (outputs_of(cell) for cell in notebook.cells)
 
-    assert sorted(launched.split("\n")[:2]) == ["rank 0 of 2 sum 6.0 bf16", "rank 1 of 2 sum 6.0 bf16"]
+    for rank in (0, 1):
+        assert f"rank {rank} of 2 sum 6.0 bf16\n" in launched and f"logged by {rank}\n" in launched
     assert "left behind: None True" in launched
 
     assert "ProcessFailed" in failed and "rank 1 failed: ValueError: a negative scale" in failed
-    assert ", line 10, in train" in failed and "ChildFailedError" not in failed
+    assert ", line 11, in train" in failed and "ChildFailedError" not in failed
 
     assert restarted.count("attempt 1 true") == 2, restarted
     assert alone == "hello you True\n"

@@ -1,7 +1,7 @@
 """One script, unchanged, gives the same losses whoever starts its processes.
 
 What needs a package of the system or Ray is skipped where it is missing; `make test-launchers` installs them and sets
-ACCEL_TEST_LAUNCHERS, with which a missing tool is a failure.
+LAUNCHERS_REQUIRED, with which a missing tool is a failure.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def together(alone: list[float]) -> list[float]:
 
 
 def needs(tool: str, found: object) -> None:
-    if not found and "ACCEL_TEST_LAUNCHERS" in os.environ:
+    if not found and "LAUNCHERS_REQUIRED" in os.environ:
         pytest.fail(f"{tool} is missing")
     if not found:
         pytest.skip(f"{tool} is not on this machine; make test-launchers installs it")
@@ -83,7 +83,7 @@ def test_mpirun_and_mpirun_around_accel_launch(together: list[float]) -> None:
 
 
 def test_ray_train(together: list[float], tmp_path: Path) -> None:
-    python = os.environ.get("ACCEL_TEST_RAY") or (importlib.util.find_spec("ray") and sys.executable)
+    python = os.environ.get("RAY_PYTHON") or (importlib.util.find_spec("ray") and sys.executable)
     needs("ray", python)
     run(str(python), str(HERE / "ray_recipe.py"), str(tmp_path), TRAIN, str(tmp_path / "losses.txt"), timeout=300)
     assert losses_of((tmp_path / "losses.txt").read_text()) == (2, together)

@@ -16,6 +16,7 @@ from accel_runtime.options import (
     options_from,
     script_layer,
     settle,
+    unread_variables,
 )
 
 
@@ -59,6 +60,12 @@ def test_a_flag_that_the_script_overrides_is_reported_in_one_line(caplog: pytest
         assert options_from(environ, {"mixed_precision": "bf16"}).mixed_precision == "bf16"
     line = "--mixed-precision bf16 is not used: the script passes mixed_precision='fp16' to Accelerator"
     assert [record.getMessage() for record in caplog.records] == [line]
+
+
+def test_a_variable_that_nothing_reads_is_named() -> None:
+    environ = {"ACCEL_MIXED_PRECISON": "bf16", "ACCEL_CPU": "1", "ACCEL_CONFIG": "a.yaml", "PATH": "/bin"}
+    (line,) = unread_variables(environ)
+    assert line.startswith("ACCEL_MIXED_PRECISON in the environment is not read by anything; did you mean ACCEL_MIXED_")
 
 
 def test_an_empty_variable_says_nothing() -> None:

@@ -17,6 +17,9 @@ COMMANDS = {
     "env": "Print versions, devices and configuration for a bug report.",
 }
 
+# What the package brings only with its extra `runtime`: the codemod alone does not need it.
+EXTRA = ("msgspec", "psutil", "questionary", "torch", "yaml")
+
 
 class Commands(click.Group):
     """Knows every subcommand's name and one-line help without importing it."""
@@ -70,4 +73,9 @@ def main() -> NoReturn:
         accel.main(prog_name="accel")
     except AccelError as error:
         click.echo(f"accel: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        click.echo(f"accel: {error.name} is not installed; pip install 'accel-migrate[runtime]'", err=True)
         sys.exit(2)

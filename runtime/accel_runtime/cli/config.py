@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from accel_runtime.cli.launch import settled_from
-from accel_runtime.config_file import PROJECT_FILE, VARIABLE, read_config, write_config
+from accel_runtime.cli.launch import named_file, settled_from
+from accel_runtime.config_file import PROJECT_FILE, read_config, write_config
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.explain import values_with_origins
 from accel_runtime.machine import Machine, this_machine
@@ -25,7 +25,7 @@ from accel_runtime.machine import Machine, this_machine
 def command(path: str | None, defaults: bool, pairs: tuple[str, ...], show: bool) -> None:
     """Write down how training runs on this machine, as a small YAML file."""
     if show:
-        settled, files = settled_from({}, {**os.environ, **({VARIABLE: path} if path else {})})
+        settled, files = settled_from({}, {**os.environ, **named_file(path)})
         click.echo("\n".join([*values_with_origins(settled), *(note for file in files for note in file.notes)]))
         return
     machine = this_machine(os.environ)

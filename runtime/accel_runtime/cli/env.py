@@ -10,10 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from accel_runtime.config_file import config_files
 from accel_runtime.errors import ConfigError
 from accel_runtime.machine import Machine, this_machine
-from accel_runtime.options import as_text, environment_layer, settle
 
 PACKAGES = ("accel-migrate", "torch", "numpy", "safetensors", "deepspeed", "torchao", "transformer-engine", "torch-xla")
 PREFIXES = (
@@ -96,9 +94,12 @@ def _has(backend: str) -> bool:
 def _configuration(environ: Mapping[str, str]) -> dict[str, str]:
     """What is not at its default, and who says so; a broken file is named rather than hiding the rest."""
     try:
+        from accel_runtime.config_file import config_files
+        from accel_runtime.options import as_text, environment_layer, settle
+
         files = config_files(environ)
         settled = settle([environment_layer(environ), *(file.layer() for file in files)])
-    except ConfigError as error:
+    except (ImportError, ConfigError) as error:
         return {"error": str(error)}
     said = {key: f"{as_text(getattr(settled.settings, key))} ({origin})" for key, origin in settled.origins.items()}
     return {"files": ", ".join(str(file.path) for file in files) or "none", **said}

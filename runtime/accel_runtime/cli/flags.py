@@ -61,17 +61,28 @@ PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
     ("--fsdp-reshard-after-forward", "reshard_after_forward", None),
 )
 
+# Flags of the peer that say what is always so here, or concern its launcher alone; with a value or without.
+WITHOUT_MEANING = {"--rdzv-backend": 1, "--role": 1, "--multi-gpu": 0, "--same-network": 0, "--quiet": 0}
+
 HELP = {key: text for group in GROUPS.values() for key, text in group.items()}
 
 
 def settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one flag for each key; a flag that was not typed arrives as None."""
+    for flag, values in WITHOUT_MEANING.items():
+        ignored = click.option(flag, is_flag=not values, hidden=True, expose_value=False, callback=_say_ignored)
+        command = ignored(command)
     for flag, key, value in reversed(PEER_FLAGS):
         settings = {"flag_value": value} if value is not None else {}
         command = click.option(flag, f"peer_{key}", hidden=True, default=None, **settings)(command)
     for key in reversed(HELP):
         command = _flag(key)(command)
     return command
+
+
+def _say_ignored(_: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        click.echo(f"accel: {param.opts[0]} has no meaning here and is ignored", err=True)
 
 
 def _flag(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

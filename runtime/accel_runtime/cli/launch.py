@@ -17,7 +17,7 @@ from accel_runtime.launch.plan import Target, plan_launch, require_script
 from accel_runtime.launch.submit import SCHEDULERS, submit
 from accel_runtime.launch.surroundings import machines_of
 from accel_runtime.machine import this_machine
-from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle
+from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle, unread_variables
 
 
 @click.command("launch", cls=GroupedCommand)
@@ -44,17 +44,16 @@ def command(
     """Start SCRIPT with its ARGUMENTS on the processes and machines that the flags, or the configuration, say."""
     if script is None and not explain:
         raise click.UsageError("which script? as in: accel launch --num-processes 2 train.py")
-    # The script's own processes look at the same file, wherever they change to.
-    named = {VARIABLE: str(Path(config_file).absolute())} if config_file else {}
-    settled, files = settled_from(typed_flags(parameters), {**os.environ, **named})
+    environ = {**os.environ, **named_file(config_file)}
+    settled, files = settled_from(typed_flags(parameters), environ)
     target = Target(script or "SCRIPT", arguments, module)
     if script is not None:
         require_script(target)
     if scheduler:
         click.echo(submit(scheduler, target, settled.settings, yes))
         return
-    machine = this_machine(os.environ)
-    plan = plan_launch(target, settled, machine, {**os.environ, **named})
+    machine = this_machine(environ)
+    plan = plan_launch(target, settled, machine, environ)
     if explain:
         notes = [note for file in files for note in file.notes]
         click.echo(explanation(plan, settled, machine, notes))
@@ -64,8 +63,15 @@ def command(
         run_plan(plan)
 
 
+def named_file(path: str | None) -> dict[str, str]:
+    """A config file as the script's processes are told of it: they find it wherever they change to."""
+    return {VARIABLE: str(Path(path).absolute())} if path else {}
+
+
 def settled_from(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settled, list[ConfigFile]]:
     """The values of a launch from here: flags, environment, files, and what a scheduler has decided."""
+    for line in unread_variables(environ):
+        click.echo(f"accel: {line}", err=True)
     files = config_files(environ)
     layers = [flag_layer(flags), environment_layer(environ), *(file.layer() for file in files)]
     return settle([*layers, detection_layer(machines_of(environ))]), files

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
+from accel_runtime.errors import ConfigError
 from accel_runtime.launch.digest import digest, failures_of
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import WORKER, Plan
@@ -32,6 +34,10 @@ def run_plan(plan: Plan) -> NoReturn:
 
 
 def _run_agent(plan: Plan) -> int:
+    if find_spec("torch") is None:
+        raise ConfigError(
+            "torch is not installed here, and many processes run on it; see pytorch.org for the right build"
+        )
     os.environ.update(plan.environment, **{LAUNCHER_PID: str(os.getpid())})
     os.environ.setdefault("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[rank ${rank}] ")
     if not plan.settings.debug:

@@ -17,6 +17,7 @@ from typing import Any
 
 from accel_runtime.errors import ProcessFailed, UsageError
 from accel_runtime.launch.digest import failures_of
+from accel_runtime.launch.network import address_towards
 from accel_runtime.launch.whole_lines import WholeLines
 from accel_runtime.launch.worker import die_with_launcher, record_failure
 
@@ -37,6 +38,11 @@ class FunctionLaunch:
     log_line_prefix_template: str | None
     start_method: str
 
+    def here(self) -> str:
+        """This machine's address on the way to where the processes meet."""
+        host, _, port = self.endpoint.rpartition(":")
+        return "127.0.0.1" if self.machines == 1 else address_towards(host, int(port))
+
     def environment(self, environ: Mapping[str, str], cores: int) -> dict[str, str]:
         """The variables that the processes need beyond the settings."""
         # OpenMP's threads do not survive a fork: a forked process that asks for its pool waits for ever.
@@ -49,6 +55,7 @@ class FunctionLaunch:
 def run_function(function: Callable[..., Any], args: tuple[Any, ...], launch: FunctionLaunch) -> None:
     """Run to the end on all processes; the first failure is raised here with its traceback."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -68,11 +75,13 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], launch: Fu
             monitor_interval=launch.monitor_interval,
             start_method=launch.start_method,
             log_line_prefix_template=launch.log_line_prefix_template,
-            local_addr="127.0.0.1" if launch.machines == 1 else None,
+            local_addr=launch.here(),
         )
         started = time.time()
         try:
             elastic_launch(config, call_function)(function, os.getpid(), *args)
+        except SignalException as ended:
+            raise KeyboardInterrupt(f"ended by {ended.sigval.name}; no process is left") from None
         except ChildFailedError as failure:
             first = failures_of(failure.failures, Path(scratch), started)[0]
             # The agent's own error says nothing more; chained, it would be printed above what matters.
@@ -86,6 +95,8 @@ def call_function(function: Callable[..., Any], launcher: int, *args: Any) -> No
     die_with_launcher(launcher)
     # A forked process has inherited the agent's handler, which would turn an ordered end into an error.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # The silence that was meant for the agent, too.
+    logging.disable(logging.NOTSET)
     # And OpenMP, which has read the variable long ago.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.stdout = lines = WholeLines(sys.stdout)

@@ -48,7 +48,11 @@ def chosen_devices(settings: Settings, machine: Machine) -> tuple[str, ...]:
         return machine.devices
     if settings.cpu or machine.kind == "cpu":
         raise ConfigError(f"devices is {settings.devices}, but this run is on the CPU")
-    return tuple(part.strip() for part in settings.devices.split(","))
+    chosen = tuple(part.strip() for part in settings.devices.split(","))
+    if unknown := [device for device in chosen if device not in machine.devices]:
+        here = ", ".join(machine.devices)
+        raise ConfigError(f"devices is {settings.devices}, but {unknown[0]} is not among those to be used here: {here}")
+    return chosen
 
 
 def _local_processes(settings: Settings, min_machines: int, machines: int) -> int | None:

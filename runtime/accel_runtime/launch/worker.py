@@ -11,6 +11,7 @@ import os
 import runpy
 import signal
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -23,18 +24,26 @@ FOLD = "ACCEL_FOLD_TRACEBACKS"
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 _PR_SET_PDEATHSIG = 1
+_LIBRARIES = tuple({"<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
 
 
 def main() -> None:
     die_with_launcher(int(os.environ.get(LAUNCHER_PID, os.getppid())))
     sys.excepthook = report_failure
     _, *command = sys.argv
-    if command[0] == "-m":
-        sys.argv = command[1:]
-        # What `python -m` itself calls: run_module() would clear the module's globals while exit handlers need them.
-        runpy._run_module_as_main(command[1])  # type: ignore[attr-defined]
-    else:
-        run_script(command)
+    try:
+        run_module(command[1:]) if command[0] == "-m" else run_script(command)
+    except SystemExit as ended:
+        # No excepthook sees it, and a rank that exits makes others fail as much as one that raises.
+        if ended.code not in (None, 0):
+            record_failure(SystemExit, ended, ended.__traceback__)
+        raise
+
+
+def run_module(command: list[str]) -> None:
+    """Run a module by what `python -m` itself calls: run_module() would clear the globals that exit handlers need."""
+    sys.argv = command
+    runpy._run_module_as_main(command[0])  # type: ignore[attr-defined]
 
 
 def run_script(command: list[str]) -> None:
@@ -43,7 +52,9 @@ def run_script(command: list[str]) -> None:
     module = ModuleType("__main__")
     module.__dict__.update(__file__=str(path), __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = module
-    sys.argv, sys.path[0] = command, str(path.resolve().parent)
+    sys.argv = command
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
     exec(_compiled(path), module.__dict__)
 
 
@@ -87,7 +98,7 @@ def _frames_of_the_script(trace: TracebackType | None) -> TracebackType | None:
 
 def _where(frames: TracebackType | None) -> str:
     steps = traceback.extract_tb(frames)
-    mine = [step for step in steps if "site-packages" not in step.filename] or steps
+    mine = [step for step in steps if not step.filename.startswith(_LIBRARIES)] or steps
     return f" ({mine[-1].filename}:{mine[-1].lineno})" if mine else ""
 
 

@@ -16,6 +16,14 @@ from accel_runtime.cli import accel
 accel.main(["env"])
 """
 
+# And for one in which only the codemod's own dependencies are.
+WITHOUT_EXTRA = """
+import sys
+sys.modules.update(torch=None, msgspec=None, yaml=None, questionary=None, psutil=None)
+from accel_runtime.cli import main
+main()
+"""
+
 
 def test_it_answers_without_torch(tmp_path: Path) -> None:
     (tmp_path / "accel.yaml").write_text("num_processes: 2\n")
@@ -24,6 +32,17 @@ def test_it_answers_without_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "num_processes: 2 (accel.yaml)" in done.stdout
     assert "import: failed" in done.stdout and "cores: " in done.stdout
+
+
+def test_without_the_runtime_extra_it_answers_and_the_others_say_what_to_install(tmp_path: Path) -> None:
+    def accel(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT_EXTRA, *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "cores: " in accel("env").stdout
+    refused = accel("launch", "train.py")
+    assert refused.returncode == 2
+    assert refused.stderr == "accel: msgspec is not installed; pip install 'accel-migrate[runtime]'\n"
 
 
 def test_a_broken_config_is_part_of_the_report(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_flags_after_the_script_belong_to_it_and_underscores_are_accepted() -> N
 
 
 def test_flags_of_the_peer() -> None:
-    line = answer("launch", "--dry-run", "--use_fsdp", "--num_cpu_threads_per_process", "3", "train.py")
+    line = answer("launch", "--dry-run", "--multi_gpu", "--use_fsdp", "--num_cpu_threads_per_process", "3", "train.py")
+    assert "accel: --multi-gpu has no meaning here and is ignored" in line
     assert "ACCEL_STRATEGY=fsdp" in line and "OMP_NUM_THREADS=3" in line
 
 
