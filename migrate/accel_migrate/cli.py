@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,11 +59,13 @@ def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
-@click.version_option(package_name="accel-migrate", message="%(prog)s %(version)s")
-def command(undo: bool, explain: str | None, completion: str | None, **given: Any) -> int:
+@click.option("--version", is_flag=True, help="Print the version.")
+def command(undo: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
     """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
     done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input."""
     options = Options(**given)
+    if version:
+        return _print(f"accel-migrate {_version()}\n")
     if completion:
         return _print_completion(completion)
     if explain:
@@ -92,6 +96,15 @@ def command(undo: bool, explain: str | None, completion: str | None, **given: An
 def _print(text: str) -> int:
     click.echo(text, nl=False)
     return 0
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("accel-migrate")
+    except PackageNotFoundError:
+        return "from a source tree that is not installed"
 
 
 def _print_completion(shell: str) -> int:
@@ -136,4 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.Abort:
         print("accel-migrate: stopped", file=sys.stderr)
         code = 130
+    except BrokenPipeError:
+        # The reader, `head` perhaps, has seen enough; what is left in the buffer must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except Exception:
+        traceback.print_exc()
+        print("accel-migrate: internal error; please report it with the lines above", file=sys.stderr)
+        code = 2
     sys.exit(code)
