@@ -63,7 +63,6 @@ def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 def command(undo: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
     """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
     done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input."""
-    options = Options(**given)
     if version:
         return _print(f"accel-migrate {_version()}\n")
     if completion:
@@ -72,25 +71,34 @@ def command(undo: bool, explain: str | None, completion: str | None, version: bo
         from accel_migrate import catalogue
 
         return _print(catalogue.explain(explain))
-    if undo:
-        if options.paths:
-            raise click.UsageError("--undo takes no path: it looks at the current folder and below")
-        return _undo()
-    if not options.paths:
-        raise click.UsageError("name a file, a folder, or - for standard input")
-    if options.reads_stdin and options.interactive:
-        raise click.UsageError("--interactive needs standard input for the answers; name a file")
-    if STANDARD_INPUT in options.paths and not options.reads_stdin:
-        raise click.UsageError("- stands alone; name files and folders in a run of their own")
-    if options.output is not None and not options.writes:
-        raise click.UsageError("--output writes, and --check and --diff do not; choose one")
-    from accel_migrate.configuration import configuration
+    options = Options(**given)
+    contradiction = _contradiction(options, undo)
+    if contradiction:
+        raise click.UsageError(contradiction)
+    return _undo() if undo else _run(options)
 
-    first = Path.cwd() / (options.stdin_filename or options.paths[0])
-    options = options.over(configuration(first if first.is_dir() else first.parent))
+
+def _contradiction(options: Options, undo: bool) -> str:
+    """Why the options cannot be meant as they stand; empty when they can."""
+    if undo:
+        return "--undo takes no path: it looks at the current folder and below" if options.paths else ""
+    if not options.paths:
+        return "name a file, a folder, or - for standard input"
+    if STANDARD_INPUT in options.paths and not options.reads_stdin:
+        return "- stands alone; name files and folders in a run of their own"
+    if options.reads_stdin and options.interactive:
+        return "--interactive needs standard input for the answers; name a file"
+    if options.output is not None and not options.writes:
+        return "--output writes, and --check and --diff do not; choose one"
+    return ""
+
+
+def _run(options: Options) -> int:
+    from accel_migrate.configuration import configuration
     from accel_migrate.run import run
 
-    return run(options)
+    first = Path.cwd() / (options.stdin_filename or options.paths[0])
+    return run(options.over(configuration(first if first.is_dir() else first.parent)))
 
 
 def _print(text: str) -> int:

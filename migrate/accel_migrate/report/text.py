@@ -46,9 +46,8 @@ def _full(report: Report) -> Iterator[str]:
             continue  # failures are told on standard error, one line each
         yield ""
         status = "would be migrated" if outcome.status is Status.MIGRATED and not report.written else outcome.status
-        yield _paint(f"{_printable(outcome.name)}: {status}", "1", report) + (
-            f" ({outcome.reason})" if outcome.reason else ""
-        )
+        reason = f" ({outcome.reason})" if outcome.reason else ""
+        yield _paint(f"{_printable(outcome.name)}: {status}", "1", report) + reason
         for finding in outcome.findings:
             yield _line(outcome, finding, report)
             if finding.decision is not Decision.APPLIED:
