@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -57,41 +59,60 @@ def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
-@click.version_option(package_name="accel-migrate", message="%(prog)s %(version)s")
-def command(undo: bool, explain: str | None, completion: str | None, **given: Any) -> int:
+@click.option("--version", is_flag=True, help="Print the version.")
+def command(undo: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
     """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
     done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input."""
-    options = Options(**given)
+    if version:
+        return _print(f"accel-migrate {_version()}\n")
     if completion:
         return _print_completion(completion)
     if explain:
         from accel_migrate import catalogue
 
         return _print(catalogue.explain(explain))
-    if undo:
-        if options.paths:
-            raise click.UsageError("--undo takes no path: it looks at the current folder and below")
-        return _undo()
-    if not options.paths:
-        raise click.UsageError("name a file, a folder, or - for standard input")
-    if options.reads_stdin and options.interactive:
-        raise click.UsageError("--interactive needs standard input for the answers; name a file")
-    if STANDARD_INPUT in options.paths and not options.reads_stdin:
-        raise click.UsageError("- stands alone; name files and folders in a run of their own")
-    if options.output is not None and not options.writes:
-        raise click.UsageError("--output writes, and --check and --diff do not; choose one")
-    from accel_migrate.configuration import configuration
+    options = Options(**given)
+    contradiction = _contradiction(options, undo)
+    if contradiction:
+        raise click.UsageError(contradiction)
+    return _undo() if undo else _run(options)
 
-    first = Path.cwd() / (options.stdin_filename or options.paths[0])
-    options = options.over(configuration(first if first.is_dir() else first.parent))
+
+def _contradiction(options: Options, undo: bool) -> str:
+    """Why the options cannot be meant as they stand; empty when they can."""
+    if undo:
+        return "--undo takes no path: it looks at the current folder and below" if options.paths else ""
+    if not options.paths:
+        return "name a file, a folder, or - for standard input"
+    if STANDARD_INPUT in options.paths and not options.reads_stdin:
+        return "- stands alone; name files and folders in a run of their own"
+    if options.reads_stdin and options.interactive:
+        return "--interactive needs standard input for the answers; name a file"
+    if options.output is not None and not options.writes:
+        return "--output writes, and --check and --diff do not; choose one"
+    return ""
+
+
+def _run(options: Options) -> int:
+    from accel_migrate.configuration import configuration
     from accel_migrate.run import run
 
-    return run(options)
+    first = Path.cwd() / (options.stdin_filename or options.paths[0])
+    return run(options.over(configuration(first if first.is_dir() else first.parent)))
 
 
 def _print(text: str) -> int:
     click.echo(text, nl=False)
     return 0
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("accel-migrate")
+    except PackageNotFoundError:
+        return "from a source tree that is not installed"
 
 
 def _print_completion(shell: str) -> int:
@@ -136,4 +157,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.Abort:
         print("accel-migrate: stopped", file=sys.stderr)
         code = 130
+    except BrokenPipeError:
+        # The reader, `head` perhaps, has seen enough; what is left in the buffer must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except Exception:
+        traceback.print_exc()
+        print("accel-migrate: internal error; please report it with the lines above", file=sys.stderr)
+        code = 2
     sys.exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,25 +41,36 @@ def discover(paths: Sequence[Path], exclude: Sequence[str], current: Path) -> Di
     def refuse(path: Path, status: Status, reason: str) -> None:
         problems.append(Outcome(path, shown(path, current), status, reason))
 
-    for given in paths:
-        path = Path(os.path.normpath(current / given))
+    def take(path: Path) -> None:
         if path.is_symlink() and not path.is_dir():
             refuse(path, Status.FAILED, f"is a symbolic link to {path.readlink()}; name that file instead")
         elif path.is_dir():
-            found = list(_inside(path, GitIgnoreSpec.from_lines(exclude)))
-            inside = [file for file in found if not file.is_symlink()]
-            for link in (file for file in found if _leaves(file, path)):
-                refuse(link, Status.SKIPPED, f"is a symbolic link out of {shown(path, current)}; left alone")
-            if not inside:
-                refuse(path, Status.FAILED, "holds no Python file or notebook that is not hidden or ignored")
-            for file in inside:
-                files.setdefault(file, Found(file, path, named=False))
+            take_folder(path)
         elif path.is_file():
             files[path] = Found(path, path.parent, named=True)
         elif path.exists():
             refuse(path, Status.FAILED, "is not a regular file; name a Python file, a notebook or a folder")
         else:
             refuse(path, Status.FAILED, "does not exist; check the path")
+
+    def take_folder(root: Path) -> None:
+        found = list(_inside(root, GitIgnoreSpec.from_lines(exclude), unreadable))
+        inside = [file for file in found if not file.is_symlink()]
+        for link in (file for file in found if _leaves(file, root)):
+            refuse(link, Status.SKIPPED, f"is a symbolic link out of {shown(root, current)}; left alone")
+        if not inside:
+            refuse(root, Status.FAILED, "holds no Python file or notebook that is not hidden or ignored")
+        for file in inside:
+            files.setdefault(file, Found(file, root, named=False))
+
+    def unreadable(error: OSError) -> None:
+        refuse(Path(error.filename), Status.FAILED, f"cannot be read: {error.strerror}")
+
+    for given in paths:
+        try:
+            take(Path(os.path.normpath(current / given)))
+        except OSError as error:
+            unreadable(error)
     return Discovery(tuple(files[path] for path in sorted(files)), tuple(problems))
 
 
@@ -67,10 +78,10 @@ def _leaves(link: Path, root: Path) -> bool:
     return link.is_symlink() and not link.resolve().is_relative_to(root.resolve())
 
 
-def _inside(root: Path, exclude: GitIgnoreSpec) -> Iterator[Path]:
+def _inside(root: Path, exclude: GitIgnoreSpec, unreadable: Callable[[OSError], None]) -> Iterator[Path]:
     """Candidate files below a folder, links to files included, in no order."""
     ignores = {root: _ignores_above(root)}
-    for name, folders, files in os.walk(root):
+    for name, folders, files in os.walk(root, onerror=unreadable):
         folder = Path(name)
         rules = ignores.pop(folder) + _own_ignores(folder)
         folders[:] = [

@@ -14,7 +14,7 @@ TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
 # Tasks that wait per process: enough to keep it busy, few enough that memory does not grow with the run.
-AHEAD = 4
+AHEAD = 16
 
 
 def spread(

@@ -23,6 +23,7 @@ class Presenter:
         self.format = options.output_format or "full"
         self.for_people = self.format in FOR_PEOPLE
         self.streams_diff = options.diff and self.for_people
+        self.leaves_the_terminal_free = not options.quiet and not (self.streams_diff and sys.stdout.isatty())
         self.needs_texts = options.html is not None or (options.diff and not self.for_people)
 
     def stream(self, outcome: Outcome) -> None:

@@ -95,7 +95,7 @@ def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter:
     tasks = project.tasks(files, lambda paths: spread(project.scan, paths, jobs, project.unread))
     prompt = _prompt(options, terms)
     results = spread(partial(work, terms=terms, ask=prompt), tasks, jobs, partial(_lost, terms=terms))
-    results = progress(results, len(tasks), wanted=prompt is None and not options.quiet)
+    results = progress(results, len(tasks), wanted=prompt is None and presenter.leaves_the_terminal_free)
     if prompt is not None:
         results = ([prompt.edited(outcome) for outcome in result] for result in results)
     taken = {path for task in tasks for path in task.sources}

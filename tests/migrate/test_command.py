@@ -190,3 +190,33 @@ def test_a_file_name_that_is_no_text_does_not_stop_a_report(tmp_path: Path) -> N
         command = [sys.executable, "-m", "accel_migrate", "-v", "--output-format", form, "--html", "report.html", "."]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True)
         assert (done.returncode, done.stderr) == (0, b""), form
+
+
+def test_a_reader_that_has_seen_enough_ends_the_run_quietly(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"file{number}.py").write_text("import torch\nloss.backward()\n" * 50)
+    command = f"{sys.executable} -m accel_migrate --check -j 1 --output-format json . | head -1"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_an_error_of_our_own_exits_with_two_and_asks_for_a_report(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("not the file's fault")
+
+    monkeypatch.setattr("accel_migrate.run.discover", fail)
+    done = run(".")
+    assert done.code == 2
+    assert done.err.splitlines()[-2:] == [
+        "ZeroDivisionError: not the file's fault",
+        "accel-migrate: internal error; please report it with the lines above",
+    ]
+
+
+def test_what_a_file_holds_cannot_move_the_cursor(run: Run) -> None:
+    Path("a\x1b[2J.py").write_text("import torch\nx.half()  # \x1b[31m red\n")
+    assert "\x1b" not in run(".").out
+
+
+def test_prints_its_version(run: Run) -> None:
+    assert run("--version").out.startswith("accel-migrate ")

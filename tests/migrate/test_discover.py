@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,18 @@ def test_a_pipe_is_refused_and_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     (problem,) = discover([Path("pipe.py")], (), tmp_path).problems
     assert "is not a regular file" in problem.reason
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "open/a.py", "closed/b.py")
+    scan = os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = discover([Path()], (), tmp_path)
+    assert [file.path.name for file in found.files] == ["a.py"]
+    assert [(each.name, each.reason) for each in found.problems] == [("closed", "cannot be read: Permission denied")]

@@ -46,12 +46,13 @@ def _full(report: Report) -> Iterator[str]:
             continue  # failures are told on standard error, one line each
         yield ""
         status = "would be migrated" if outcome.status is Status.MIGRATED and not report.written else outcome.status
-        yield _paint(f"{outcome.name}: {status}", "1", report) + (f" ({outcome.reason})" if outcome.reason else "")
+        reason = f" ({outcome.reason})" if outcome.reason else ""
+        yield _paint(f"{_printable(outcome.name)}: {status}", "1", report) + reason
         for finding in outcome.findings:
             yield _line(outcome, finding, report)
             if finding.decision is not Decision.APPLIED:
                 if finding.excerpt:
-                    yield f"    {finding.excerpt}"
+                    yield f"    {_printable(finding.excerpt)}"
                 if finding.decision in NEXT_STEP:
                     yield f"    ({NEXT_STEP[finding.decision]})"
 
@@ -64,7 +65,7 @@ def _line(outcome: Outcome, finding: Finding, report: Report) -> str:
     would = finding.decision is Decision.APPLIED and not report.written
     tag = "would apply" if would else str(finding.decision)
     code = _paint(finding.code, COLORS.get(finding.decision, "0"), report)
-    return f"{outcome.name}:{finding.place}: {code} [{tag}] {finding.message}"
+    return f"{_printable(outcome.name)}:{finding.place}: {code} [{tag}] {finding.message}"
 
 
 def answer(report: Report) -> str:
@@ -113,6 +114,11 @@ def _percent(part: int, whole: int) -> str:
 
 def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _printable(text: str) -> str:
+    """The text without what would move a terminal's cursor or change its colours."""
+    return "".join(each if each.isprintable() or each == "\t" else repr(each)[1:-1] for each in text)
 
 
 def _paint(text: str, color: str, report: Report) -> str:
