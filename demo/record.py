@@ -19,13 +19,13 @@ import torch
 def record(folder: Path) -> None:
     """From here on, each backward pass of this process leaves a line in `folder`."""
     lines = (folder / os.environ.get("RANK", "0")).open("w")
-    plain = torch.Tensor.backward
+    plain = torch.autograd.backward
 
-    def backward(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        print(self.item().hex(), file=lines, flush=True)
-        plain(self, *args, **kwargs)
+    def backward(loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        print(float(loss).hex(), file=lines, flush=True)
+        plain(loss, *args, **kwargs)
 
-    torch.Tensor.backward = backward  # type: ignore[method-assign]
+    torch.autograd.backward = backward  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ LAYERS = {
         options report work
         catalogue findings pipeline project
         judge rules
-        emit
+        edits emit
         rule
-        analysis apply discover document edits undo verify
+        analysis apply discover document undo verify
         notebook
         outcome source
         __init__ errors plan settings

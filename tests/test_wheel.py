@@ -17,10 +17,11 @@ ROOT = Path(__file__).parent.parent
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0) -> str:
+    """Its output; what it says on standard error comes last."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,12 @@ def test_codemod_works_in_an_empty_environment_without_torch(wheel: Path, tmp_pa
 
     script = tmp_path / "train.py"
     script.write_bytes((FIXTURES / "train_and_evaluate" / "before.py").read_bytes())
-    diff = run(commands / "accel-migrate", "train.py", "--diff", cwd=tmp_path, code=1)
-    assert "+    accelerator = Accelerator()\n" in diff
+    assert "+    accelerator = Accelerator()\n" in run(
+        commands / "accel-migrate", "train.py", "--diff", cwd=tmp_path, code=1
+    )
     run(commands / "accel-migrate", "train.py", cwd=tmp_path)
     assert script.read_bytes() == (FIXTURES / "train_and_evaluate" / "after.py").read_bytes()
+
     assert "launch" in run(commands / "accel", "--help", cwd=tmp_path)
+    refused = run(commands / "accel", "launch", "train.py", cwd=tmp_path, code=2)
+    assert refused.startswith("accel: accel launch needs ") and "accel-migrate[runtime]" in refused

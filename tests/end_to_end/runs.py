@@ -117,13 +117,15 @@ def _forget_gradients(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
 
 @contextlib.contextmanager
 def _recorded(losses: list[str]) -> Iterator[None]:
-    plain = torch.Tensor.backward
+    # Below every way to ask for gradients: Tensor.backward may have been looked up before this process was forked.
+    plain = torch.autograd.backward
 
-    def backward(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        losses.append(self.detach().double().sum().item().hex())
-        plain(self, *args, **kwargs)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors:
+            losses.append(tensor.detach().double().sum().item().hex())
+        plain(tensors, *args, **kwargs)
 
-    torch.Tensor.backward = backward  # type: ignore[method-assign]
+    torch.autograd.backward = backward  # type: ignore[assignment]
     yield
 
 

@@ -18,8 +18,8 @@ CELLS = r"""
 # A small classifier
 Trained on noise, to have something to compare.
 --- code
-%matplotlib inline
-%config InlineBackend.figure_format = 'svg'
+%load_ext autoreload
+%autoreload 2
 --- code
 import math
 

@@ -30,7 +30,12 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"accel_runtime.cli.{cmd_name}")
+        try:
+            module = importlib.import_module(f"accel_runtime.cli.{cmd_name}")
+        except ModuleNotFoundError as error:
+            # The codemod alone installs this command too, without what it needs to start anything.
+            needs = f"accel {cmd_name} needs {error.name}, which is not installed"
+            raise AccelError(f"{needs}; pip install 'accel-migrate[runtime]'") from error
         command: click.Command = module.command
         return command
 
