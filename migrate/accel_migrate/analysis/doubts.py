@@ -77,81 +77,63 @@ def _holds_parameters(module: Module, name: ast.Name) -> bool:
 
 
 def _check_loss(roles: Roles, graph: CallGraph, backward: Backward, models: list[Variable]) -> None:
-    """A loss that a method other than `forward` makes would pass by the averaging of gradients."""
-    links = {link for model in models for link in chain(roles, graph, model)}
-    bypass = _Bypass(roles, links).find(backward.module, backward.loss, 0)
-    if bypass is not None:
-        raise NoHome(
-            f"{ast.unparse(bypass.func)}() makes the loss, past the model's forward, so its gradients would not be averaged "
-            "over processes; call it from forward()",
-            bypass.lineno,
-        )
+    """A loss that a model makes by another method than `forward` alone would pass by the averaging of gradients."""
+    owners = {link: model for model in models for link in chain(roles, graph, model)}
+    search = _Search(owners)
+    search.visit(backward.module, backward.loss, 0)
+    for model, call in search.methods.items():
+        if model not in search.forwards:
+            raise NoHome(
+                f"{ast.unparse(call.func)}() makes the loss, past the model's forward, so its gradients would not be "
+                "averaged over processes; call it from forward()",
+                call.lineno,
+            )
 
 
-class _Bypass:
-    """Looks for a method of a model, other than its forward, on the way from the loss back to the models."""
+class _Search:
+    """Goes from the loss back to the models, and notes how each is run: by its forward, or by another method."""
 
-    def __init__(self, roles: Roles, models: set[Variable]) -> None:
-        self.roles = roles
-        self.models = models
+    def __init__(self, owners: dict[Variable, Variable]) -> None:
+        self.owners = owners
+        self.forwards: set[Variable] = set()
+        self.methods: dict[Variable, ast.Call] = {}
         self.seen: set[ast.AST] = set()
 
-    def find(self, module: Module, node: ast.AST, depth: int) -> ast.Call | None:
+    def visit(self, module: Module, node: ast.AST, depth: int) -> None:
         if node in self.seen or depth > 30:
-            return None
+            return
         self.seen.add(node)
         if isinstance(node, ast.Call):
-            if module.variable(node.func) in self.models:
-                return None  # the forward
-            method = self._method(module, node)
-            if method == "forward":
-                return None
-            if method is not None and not self._of_forward(module, node):
-                return node
-            children = [*node.args, *[k.value for k in node.keywords]]
-            if isinstance(node.func, ast.Attribute):
-                children.append(node.func.value)
+            self._call(module, node)
         elif isinstance(node, ast.Name):
-            return self._name(module, node, depth)
-        else:
-            children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-        for child in children:
-            found = self.find(module, child, depth + 1)
-            if found is not None:
-                return found
-        return None
+            self._name(module, node, depth)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr | ast.keyword | ast.comprehension):
+                self.visit(module, child, depth + 1)
 
-    def _name(self, module: Module, node: ast.Name, depth: int) -> ast.Call | None:
+    def _call(self, module: Module, call: ast.Call) -> None:
+        model = self._model(module, call.func)
+        if model is not None:
+            self.forwards.add(model)
+        elif isinstance(call.func, ast.Attribute):
+            model = self._model(module, call.func.value)
+            if model is not None and call.func.attr == "forward":
+                self.forwards.add(model)
+            elif model is not None and call.func.attr not in _HARMLESS:
+                self.methods.setdefault(model, call)
+
+    def _model(self, module: Module, node: ast.expr) -> Variable | None:
         variable = module.variable(node)
-        if variable is None or variable in self.models:
-            return None
+        return self.owners.get(variable) if variable is not None else None
+
+    def _name(self, module: Module, node: ast.Name, depth: int) -> None:
+        variable = module.variable(node)
+        if variable is None or variable in self.owners:
+            return
         for binding in reaching(module, node, variable):
-            if (
-                binding.value is not None
-                and binding.kind == "assign"
-                and not _without_gradients(module, binding.statement)
-            ):
-                found = self.find(module, binding.value, depth + 1)
-                if found is not None:
-                    return found
-        return None
-
-    def _method(self, module: Module, call: ast.Call) -> str | None:
-        """The model's own method or part that a call runs: `model.sample(...)`, `model.encoder(...)`."""
-        function = call.func
-        if not isinstance(function, ast.Attribute):
-            return None
-        owner: ast.expr = function.value
-        if module.variable(owner) in self.models:
-            return function.attr if function.attr not in _HARMLESS or function.attr == "forward" else None
-        return None
-
-    def _of_forward(self, module: Module, call: ast.Call) -> bool:
-        """`model.loss(output, target)`: its input comes out of the forward, through which gradients are averaged."""
-        return any(
-            self.roles.role(module, argument) & Role.OUTPUT
-            for argument in (*call.args, *[k.value for k in call.keywords])
-        )
+            if binding.kind == "assign" and binding.value is not None:
+                if not _without_gradients(module, binding.statement):
+                    self.visit(module, binding.value, depth + 1)
 
 
 def _without_gradients(module: Module, statement: ast.stmt) -> bool:

@@ -365,7 +365,7 @@ class Roles:
         name = _name_of(function)
         if isinstance(function, ast.Attribute):
             base = self._evaluate(module, function.value, depth)
-            if base.role & Role.MODEL and name in _SAME_OBJECT:
+            if base.role & (Role.MODEL | Role.CRITERION) and name in _SAME_OBJECT:
                 return base
             if base.role & (Role.BATCH | Role.OUTPUT) and name not in _LEAVES_DEVICE:
                 return Value(base.role & (Role.BATCH | Role.OUTPUT))

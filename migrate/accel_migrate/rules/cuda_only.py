@@ -1,0 +1,49 @@
+"""AM204: calls that need a CUDA card are pointed out; all else of the script runs on any device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM204"
+_CALLS = {
+    "torch.cuda.synchronize", "torch.cuda.Event", "torch.cuda.Stream", "torch.cuda.current_stream", "torch.cuda.stream",
+    "torch.cuda.max_memory_allocated", "torch.cuda.memory_allocated", "torch.cuda.reset_peak_memory_stats",
+    "torch.cuda.get_device_name", "torch.cuda.get_device_properties", "torch.cuda.mem_get_info",
+}  # fmt: skip
+
+
+def find(context: Context) -> Iterator[Change]:
+    module, training = context.module, context.training
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS:
+            what = f"{ast.unparse(node.func)}() needs a CUDA card"
+        elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
+            what = "a default tensor type makes loaders and their shuffling fail on the device"
+        elif (
+            isinstance(node, ast.Attribute)
+            and (module.qualified(node) or "").startswith("torch.cuda.")
+            and (node.attr.endswith("Tensor"))
+        ):
+            what = f"{ast.unparse(node)} makes tensors on a CUDA card"
+        else:
+            continue
+        message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
+        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+
+
+RULE = Rule(
+    code=CODE,
+    name="cuda_only",
+    summary="calls that need a CUDA card",
+    why="The Accelerator runs on whatever there is; these calls fail or do nothing elsewhere. They are left as they are, "
+    "because what they measure or make is the author's business.",
+    example_before="torch.cuda.synchronize()",
+    example_after="torch.cuda.synchronize()",
+    find=find,
+    safety=Safety.NOTE,
+)

@@ -1,0 +1,61 @@
+"""AM805: a training without a loader that can be shared out does the same work on every process."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.roles import Role
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM805"
+_SEEDS = {"torch.manual_seed", "torch.random.manual_seed", "numpy.random.seed"}
+_PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    first = training.backwards[0]
+    if first.module is not module or any(built.role is Role.LOADER for built in training.prepared):
+        return
+    seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
+    plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
+    what = "plays in environments of its own" if plays else "makes its own batches"
+    same = (
+        "the same ones on all processes, since all are seeded alike"
+        if seeded
+        else "with nothing to keep processes apart or in step"
+    )
+    message = (
+        f"no DataLoader is shared out: every process {what}, {same}, so N processes do N times the work and are no faster; "
+        "take each process's part by accelerator.process_index and accelerator.num_processes"
+    )
+    yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
+    yield from _closure(context)
+
+
+def _closure(context: Context) -> Iterator[Change]:
+    for call in context.module.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and call.args:
+            if context.script.roles.role(context.module, call.func.value) & Role.OPTIMIZER:
+                message = (
+                    "the optimizer looks at the loss of this process when it searches, so on N processes with different data "
+                    "they may take different steps; keep the data the same on all, or use an optimizer without a closure"
+                )
+                yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+                return
+
+
+RULE = Rule(
+    code=CODE,
+    name="data_not_shared",
+    summary="no loader: every process trains on the same data",
+    why="`prepare` shares out what a DataLoader yields. Batches that are cut by hand, drawn at random or played out of an "
+    "environment come to every process as they came to one.",
+    example_before="x, y = get_batch()",
+    example_after="x, y = get_batch()",
+    find=find,
+    safety=Safety.NOTE,
+)

@@ -1,0 +1,105 @@
+"""AM603: one process writes to TensorBoard and to Weights & Biases."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.files import is_forward
+from accel_migrate.analysis.scopes import Variable
+from accel_migrate.edits import change, quoted
+from accel_migrate.plan import Change, Guard, Replace, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM603"
+_WRITERS = (
+    "torch.utils.tensorboard.SummaryWriter",
+    "tensorboardX.SummaryWriter",
+    "torch.utils.tensorboard.writer.SummaryWriter",
+)
+
+
+def find(context: Context) -> Iterator[Change]:
+    module = context.module
+    seen: set[Variable | None] = set()
+    for call in module.calls:
+        dotted = module.qualified(call.func) or ""
+        if dotted == "wandb.init":
+            yield from _run_started(context, call)
+        elif dotted in _WRITERS:
+            parent = module.parents[call]
+            target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+            variable = module.variable(target) if target is not None else None
+            if variable not in seen:
+                yield from _written(context, call, variable)
+            seen.add(variable)
+
+
+def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
+    """A run that is disabled takes every call and does nothing, so nothing else needs a guard."""
+    training, module = context.training, context.module
+    spelled = training.ready(module, call)
+    if any(keyword.arg in ("mode", None) for keyword in call.keywords) or spelled is None:
+        message = (
+            'every process starts a run of its own; pass mode=None if accelerator.is_main_process else "disabled" once the '
+            "Accelerator is made"
+        )
+        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+        return
+    source = module.source
+    disabled = quoted(source, "disabled")
+    text = f"mode=None if {spelled}.is_main_process else {disabled}"
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    end = max((source.end(argument) for argument in arguments), default=source.end(call.func) + 1)
+    edit = Replace(end, end, f", {text}" if arguments else text)
+    yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
+
+
+def _written(context: Context, call: ast.Call, variable: Variable | None) -> Iterator[Change]:
+    """Calls of the writer come under a guard; the writers of the other processes stay empty."""
+    training, module = context.training, context.module
+    if variable is None:
+        message = "every process opens an event file; make the SummaryWriter under accelerator.is_main_process"
+        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+        return
+    missed: list[ast.Call] = []
+    for used in _uses(context, variable):
+        spelled = training.ready(module, used)
+        statement = module.parents[used]
+        if isinstance(statement, ast.Expr) and spelled is not None and not _runs_model(context, used):
+            guard = Guard(statement, f"{spelled}.is_main_process")
+            yield change(CODE, used, "one process writes events", [guard], loop=training.index, required=False)
+        else:
+            missed.append(used)
+    if missed:
+        lines = ", ".join(str(line) for line in sorted({used.lineno for used in missed}))
+        message = f"every process writes events (line {lines}); write them where accelerator.is_main_process is true"
+        yield change(CODE, missed[0], message, loop=training.index, safety=Safety.NOTE)
+
+
+def _uses(context: Context, variable: Variable) -> list[ast.Call]:
+    return [
+        call
+        for call in context.module.calls
+        if isinstance(call.func, ast.Attribute)
+        and context.module.variable(call.func.value) == variable
+        and call.func.attr.startswith("add_")
+    ]
+
+
+def _runs_model(context: Context, call: ast.Call) -> bool:
+    return any(
+        isinstance(node, ast.Call) and is_forward(context.script.roles, context.module, node) for node in ast.walk(call)
+    ) or any(context.training.holds(context.module.variable(argument)) for argument in call.args)
+
+
+RULE = Rule(
+    code=CODE,
+    name="experiment_logged",
+    summary="log experiments on the main process",
+    why="N processes would start N runs, and write every point of a curve N times. A disabled run of wandb takes all calls, so "
+    "one argument is enough; a SummaryWriter has no such mode, so its calls come under a guard.",
+    example_before='wandb.init(project="digits")',
+    example_after='wandb.init(project="digits", mode=None if accelerator.is_main_process else "disabled")',
+    find=find,
+)

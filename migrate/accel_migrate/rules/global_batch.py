@@ -1,0 +1,35 @@
+"""AM801: on N processes a step sees N batches, and the learning rate is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.analysis.roles import Role
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM801"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training = context.training
+    if training.place.module is context.module and any(built.role is Role.LOADER for built in training.prepared):
+        message = (
+            "on N processes each step takes in N batches and there are N times fewer steps; the learning rate and "
+            "batch_size are as they were: change one of them if training should go on as on one process"
+        )
+        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+
+
+RULE = Rule(
+    code=CODE,
+    name="global_batch",
+    summary="the global batch grows with the number of processes",
+    why="`batch_size` is what one process takes in at a time. Whether to divide it by the number of processes, to scale the "
+    "learning rate or to leave both is the author's choice; nothing of it is changed.",
+    example_before="loader = DataLoader(data, batch_size=32)",
+    example_after="loader = DataLoader(data, batch_size=32)",
+    find=find,
+    safety=Safety.NOTE,
+)

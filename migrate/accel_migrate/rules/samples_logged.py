@@ -1,0 +1,75 @@
+"""AM606: a log line that counts samples counts those of all processes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Replace
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM606"
+_SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    for loop in training.loops:
+        counter = _counter(loop)
+        if loop.module is not module or not loop.trains or counter is None:
+            continue
+        if not training.holds(module.variable(loop.loader)):
+            continue
+        for node in ast.walk(loop.statement):
+            if _counts_samples(node, counter) and _is_logged(context, node):
+                assert isinstance(node, ast.BinOp)
+                spelled = training.ready(module, node)
+                if spelled is not None:
+                    end = module.source.end(node)
+                    edit = Replace(end, end, f" * {spelled}.num_processes")
+                    yield change(
+                        CODE, node, "counts the samples of all processes", [edit], loop=training.index, required=False
+                    )
+
+
+def _counter(loop: LoaderLoop) -> str | None:
+    target = loop.statement.target
+    if "enumerate(" in ast.unparse(loop.statement.iter) and isinstance(target, ast.Tuple):
+        return target.elts[0].id if isinstance(target.elts[0], ast.Name) else None
+    return None
+
+
+def _counts_samples(node: ast.AST, counter: str) -> bool:
+    """`batch_idx * len(data)`, `(i + 1) * x.size(0)`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    for count, size in ((node.left, node.right), (node.right, node.left)):
+        if ast.unparse(count) in (counter, f"{counter} + 1") and _SIZE.fullmatch(ast.unparse(size)):
+            return True
+    return False
+
+
+def _is_logged(context: Context, node: ast.AST) -> bool:
+    """Whether it is an argument of a call that prints or formats, and so decides nothing."""
+    for parent in context.module.ancestors(node):
+        if isinstance(parent, ast.Call | ast.JoinedStr | ast.Tuple):
+            continue
+        if isinstance(parent, ast.FormattedValue | ast.BinOp | ast.Attribute):
+            continue
+        return isinstance(parent, ast.Expr)
+    return False
+
+
+RULE = Rule(
+    code=CODE,
+    name="samples_logged",
+    summary="samples counted in a log line",
+    why="The batch number of one process times its batch size is what it has seen itself; beside `len(loader.dataset)` the "
+    "reader expects what all have seen.",
+    example_before='print(f"{batch_idx * len(data)}/{len(loader.dataset)}")',
+    example_after='print(f"{batch_idx * len(data) * accelerator.num_processes}/{len(loader.dataset)}")',
+    find=find,
+)
