@@ -150,12 +150,15 @@ def printing(
     roles: Roles, graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
 ) -> Iterator[tuple[Module, ast.Call]]:
     """Every `print` that runs after the Accelerator is made and has it in reach."""
-    before = start.block[: start.block.index(start.statement)]
+    made = start.block.index(start.statement) + start.at_prepare
+    anchor = start.statement
+    first_line = (anchor.end_lineno or anchor.lineno) + 1 if start.at_prepare else anchor.lineno
     early: set[Function] = set()
-    for statement in before:
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            early |= graph.reached_from(statement, roles, start.module)
     late: set[Function] = set()
+    for position, statement in enumerate(start.block):
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            side = early if position < made else late
+            side |= graph.reached_from(statement, roles, start.module)
     for statement in uses:
         late |= graph.reached_from(statement, roles, start.module)
     for module in modules:
@@ -165,12 +168,12 @@ def printing(
             function = module.scope(call).function
             if reach.by_class is not None and function is not None and function.name == "__init__":
                 continue
-            handed = function in reach.parameters or module.scope(call).owner_class is reach.by_class is not None
-            if function is not None and function is not reach.creation.node and not handed:
-                if function not in late or function in early:
+            handed = module.scope(call).owner_class is reach.by_class is not None
+            if function is not None and function is not reach.creation.node and function not in reach.parameters:
+                if function in early or not (handed or function in late):
                     continue
             if function is reach.creation.node or (function is None and reach.creation.parent is None):
-                if call.lineno < start.statement.lineno:
+                if call.lineno < first_line:
                     continue
             yield module, call
 
