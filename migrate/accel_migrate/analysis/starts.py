@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
+from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Distribution
@@ -33,6 +34,7 @@ def find_start(
     creation: Scope,
     place: Place,
     device: DeviceDefinition | None,
+    given: GivenDevice | None,
     dropped: list[Move],
     kept: list[Move],
     reach: Reach,
@@ -44,7 +46,8 @@ def find_start(
     early: list[ast.AST] = [*handed]
     early += [move.call for move in kept if move.device is None and move.module is module]
     early += [statement for _, statement in place.apart]
-    cpu = guard_wish(creation, [*dropped, *kept])
+    early += given.reads if given is not None else ()
+    cpu = guard_wish(creation, [*dropped, *kept]) or (given.wish if given is not None else None)
     if device is not None:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
@@ -68,10 +71,12 @@ def find_start(
     if first < index and first >= earliest:
         return _earlier(module, block, earliest, first, kept, cpu)
     if not creation.is_class:
-        for position in range(earliest, index):
+        for position in range(earliest, index + 1):
             statement = block[position]
-            if any(_is_print(module, call) for call in _own_calls(statement)) or any(
-                module.scope(node) is creation and _holds(module, statement, node) for node in early
+            prints = position < index and any(_is_print(module, call) for call in _own_calls(statement))
+            if prints or any(
+                node in module.parents and module.scope(node) is creation and _holds(module, statement, node)
+                for node in early
             ):
                 return Start(module, statement, block, cpu, False)
     if device is not None or anchor is not place.after:
