@@ -180,6 +180,8 @@ def guard_wish(scope: Scope, moves: list[Move]) -> str | None:
             continue
         guards = [parent for parent in module.ancestors(move.call) if isinstance(parent, ast.If)]
         for guard in guards[:1]:
+            if not any(move.call in module.walk(statement) for statement in guard.body):
+                continue
             test = _without_availability(module, guard.test)
             if test is not None and not isinstance(test, ast.Constant):
                 return _negated(test)

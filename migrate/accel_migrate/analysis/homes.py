@@ -62,6 +62,11 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
                 if source is not None:
                     sources.append(source)
         return sources
+    root, dot, path = variable.name.partition(".")
+    if dot and not bindings and not variable.scope.is_class:
+        # `args.device` where `args` is a parameter: the same attribute of what the callers hand over
+        owners = _handed_over(roles, graph, Variable(variable.scope, root))
+        return [Variable(owner.scope, f"{owner.name}.{path}") for owner in owners]
     if variable.scope.is_class:
         # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
         return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]

@@ -59,6 +59,7 @@ class CallGraph:
 
     def __init__(self, roles: Roles) -> None:
         self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self.all_sites = self.sites  # also when seen from one entry of several
         self.callees: dict[Function | None, set[Function]] = {}
         self.chains: dict[Variable, list[Variable]] = {}  # filled by homes.chain
         self._reached: dict[ast.AST, set[Function]] = {}

@@ -114,7 +114,18 @@ class _Sorter:
             if _RUNS_THE_MODEL.search(ast.unparse(call.func)):
                 if any(module.variable(argument) in stored for argument in call.args):
                     return True
+            if self._is_kept_elsewhere(module, call, stored):
+                return True
         return False
+
+    def _is_kept_elsewhere(self, module: Module, call: ast.Call, stored: list[Variable]) -> bool:
+        """`average = copy.deepcopy(model)`: what is made of the model, and not prepared, stays where the model was."""
+        statement = module.parents[call]
+        if not isinstance(statement, ast.Assign) or not any(module.variable(a) in stored for a in call.args):
+            return False
+        made = [module.variable(target) for target in statement.targets]
+        roles = Role.OPTIMIZER | Role.SCHEDULER
+        return not any(v in self.aliases or v in stored or self.roles.of(v) & roles for v in made)
 
 
 def _is_cpu(node: ast.expr) -> bool:

@@ -125,7 +125,7 @@ def _extended(
         sites = graph.sites.get(function, [])
         if not sites:
             raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno, module)
-        _check_references(roles, module, function, sites)
+        _check_references(roles, function, graph.all_sites[function])
         _, scaler = scalers.get(function, (module, None))
         parameters[function] = NewParameter(module, function, device, scaler)
         pending += sites
@@ -150,7 +150,7 @@ def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: 
     return None
 
 
-def _check_references(roles: Roles, module: Module, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
+def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
     called = {call.func for _, call in sites}
     for other in roles.project.modules:
         for node in other.walk(other.tree):
@@ -162,7 +162,9 @@ def _check_references(roles: Roles, module: Module, function: Function, sites: l
             ):
                 target = roles.project.definition(other, node)
                 if target is not None and target.node is function:
-                    raise NoHome(f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno)
-    for _, call in sites:
+                    raise NoHome(
+                        f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno, other
+                    )
+    for caller, call in sites:
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-            raise NoHome(f"{function.name}() is called with unpacked arguments", call.lineno)
+            raise NoHome(f"{function.name}() is called with unpacked arguments", call.lineno, caller)

@@ -11,6 +11,7 @@ from accel_migrate.analysis.devices import DeviceDefinition, Move, device_defini
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
+from accel_migrate.analysis.given import GivenDevice, find_given
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
@@ -58,6 +59,7 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    given: GivenDevice | None  # a device from outside, where none is decided on in sight
     timing: Timing
     storage: Storage
     precision: Precision
@@ -309,7 +311,10 @@ class _Reader:
         modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
         own = device if device is not None and device.scope is creation else None
-        start = find_start(self.roles, self.graph, creation, place, own, dropped, kept, reach, distribution)
+        moves = [] if device is not None or self.keep_device else dropped + kept
+        moved = _gone(dropped, precision, distribution, reach) | storage.gone
+        given = find_given(self.roles, self.graph, creation, moves, modules, moved, reach)
+        start = find_start(self.roles, self.graph, creation, place, own, given, dropped, kept, reach, distribution)
         carrier = Carrier(self.graph, start.module, start.statement, {p.statement for p in distribution.pieces})
         precision = with_argument(precision, carrier, own, start.cpu)
         start = after_names(start, precision.argument)
@@ -318,11 +323,12 @@ class _Reader:
         once = tuple((m, call) for m, call in prints if not distribution.runs_on_main_only(m, call))
         gone = _gone(dropped, precision, distribution, reach) | storage.gone
         distribution, rebound = tidied(distribution, gone, device)
+        rebound += given.rebound() if given is not None else ()
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, given, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:

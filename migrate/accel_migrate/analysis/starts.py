@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
+from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Distribution
@@ -33,6 +34,7 @@ def find_start(
     creation: Scope,
     place: Place,
     device: DeviceDefinition | None,
+    given: GivenDevice | None,
     dropped: list[Move],
     kept: list[Move],
     reach: Reach,
@@ -44,7 +46,8 @@ def find_start(
     early: list[ast.AST] = [*handed]
     early += [move.call for move in kept if move.device is None and move.module is module]
     early += [statement for _, statement in place.apart]
-    cpu = guard_wish(creation, [*dropped, *kept])
+    early += given.reads if given is not None else ()
+    cpu = guard_wish(creation, [*dropped, *kept]) or (given.wish if given is not None else None)
     if device is not None:
         anchor: ast.stmt = device.statement
         block = module.block(anchor)
@@ -68,10 +71,12 @@ def find_start(
     if first < index and first >= earliest:
         return _earlier(module, block, earliest, first, kept, cpu)
     if not creation.is_class:
-        for position in range(earliest, index):
+        for position in range(earliest, index + 1):
             statement = block[position]
-            if any(_is_print(module, call) for call in _own_calls(statement)) or any(
-                module.scope(node) is creation and _holds(module, statement, node) for node in early
+            prints = position < index and any(_is_print(module, call) for call in _own_calls(statement))
+            if prints or any(
+                node in module.parents and module.scope(node) is creation and _holds(module, statement, node)
+                for node in early
             ):
                 return Start(module, statement, block, cpu, False)
     if device is not None or anchor is not place.after:
@@ -150,12 +155,15 @@ def printing(
     roles: Roles, graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
 ) -> Iterator[tuple[Module, ast.Call]]:
     """Every `print` that runs after the Accelerator is made and has it in reach."""
-    before = start.block[: start.block.index(start.statement)]
+    made = start.block.index(start.statement) + start.at_prepare
+    anchor = start.statement
+    first_line = (anchor.end_lineno or anchor.lineno) + 1 if start.at_prepare else anchor.lineno
     early: set[Function] = set()
-    for statement in before:
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            early |= graph.reached_from(statement, roles, start.module)
     late: set[Function] = set()
+    for position, statement in enumerate(start.block):
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            side = early if position < made else late
+            side |= graph.reached_from(statement, roles, start.module)
     for statement in uses:
         late |= graph.reached_from(statement, roles, start.module)
     for module in modules:
@@ -165,12 +173,12 @@ def printing(
             function = module.scope(call).function
             if reach.by_class is not None and function is not None and function.name == "__init__":
                 continue
-            handed = function in reach.parameters or module.scope(call).owner_class is reach.by_class is not None
-            if function is not None and function is not reach.creation.node and not handed:
-                if function not in late or function in early:
+            handed = module.scope(call).owner_class is reach.by_class is not None
+            if function is not None and function is not reach.creation.node and function not in reach.parameters:
+                if function in early or not (handed or function in late):
                     continue
             if function is reach.creation.node or (function is None and reach.creation.parent is None):
-                if call.lineno < start.statement.lineno:
+                if call.lineno < first_line:
                     continue
             yield module, call
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.devices import Move
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
+from accel_migrate.effects import only_reads
 from accel_migrate.plan import Change, Edit, Remove, Replace, Uncomment
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
@@ -63,6 +64,9 @@ def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast
     if not isinstance(statement, ast.Assign):
         return None
     value = statement.value
+    if isinstance(value, ast.IfExp):
+        either = _reduced(value, dropped)  # `Net().cuda() if use_cuda else Net()`
+        return Replace(source.start(value), source.end(value), source.code(either)) if either is not value else None
     if isinstance(value, ast.ListComp | ast.GeneratorExp | ast.DictComp) and _is_identity(value, dropped):
         origin = value.generators[0].iter
         if isinstance(value, ast.DictComp):
@@ -78,6 +82,8 @@ def _reduced(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
         node = dropped[node]
     if isinstance(node, ast.Tuple | ast.List):
         return ast.Tuple([_reduced(item, dropped) for item in node.elts], ast.Load())
+    if isinstance(node, ast.IfExp):
+        return _either(node, dropped)
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and _is_identity(node, dropped):
         origin = node.generators[0].iter
         if isinstance(node, ast.DictComp) and isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute):
@@ -108,7 +114,7 @@ def _either(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
     """`v.to(device) if torch.is_tensor(v) else v` is `v` either way."""
     if isinstance(node, ast.IfExp):
         body, orelse = _reduced(node.body, dropped), _reduced(node.orelse, dropped)
-        if _same(body, orelse):
+        if only_reads(node.test) and _same(body, orelse) and not isinstance(body, ast.Tuple):
             return body
     return node
 

@@ -34,8 +34,10 @@ def find(context: Context) -> Iterator[Change]:
 
 def _is_the_accelerators(context: Context, variable: Variable) -> bool:
     """Whether the name itself is set to the Accelerator's device, in this file."""
-    device = context.training.device
+    device, given = context.training.device, context.training.given
     if device is not None and variable == device.variable:
+        return True
+    if given is not None and given.variable in chain(context.script.roles, context.script.graph, variable):
         return True
     rewritten = {piece.statement for piece in context.training.distribution.pieces}
     if any(binding.statement in rewritten for binding in context.module.bindings(variable)):
