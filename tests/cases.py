@@ -6,6 +6,7 @@
     entry      = "main.py"                   the script to run, when before/ and after/ are folders
     losses     = "equal"                     or, in a sentence, why they cannot be compared on one process
     figures    = 'accuracy (\\d+\\.\\d+)'      what the script prints about its evaluation: equal on 1 and 2 processes
+    launched   = true                        the original joins a process group: it is started as torchrun would, alone
     two        = true                        false, with `why_not`, when the case cannot run on two processes
 """
 
@@ -29,6 +30,7 @@ class Case:
     two: bool = True
     why_not: str = ""
     runs: bool = field(default=True)
+    launched: bool = False
 
     @property
     def name(self) -> str:

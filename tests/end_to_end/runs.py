@@ -52,12 +52,22 @@ def _on_cpu(value: Any) -> Any:
     return "cpu" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def run(script: Path, arguments: tuple[str, ...], folder: Path, processes: int = 1, frozen: bool = False) -> list[Run]:
-    """Run a script in `folder` on one or more processes; `frozen` keeps every weight as it was built."""
+def run(
+    script: Path,
+    arguments: tuple[str, ...],
+    folder: Path,
+    processes: int = 1,
+    frozen: bool = False,
+    launched: bool = False,
+) -> list[Run]:
+    """Run a script in `folder` on one or more processes; `frozen` keeps every weight as it was built.
+
+    A script that is `launched` finds the variables of a launcher even when it is alone.
+    """
     port = _free_port()
     children = []
     for rank in range(processes):
-        world = _world(rank, processes, port) if processes > 1 else {}
+        world = _world(rank, processes, port) if processes > 1 or launched else {}
         children.append(_fork(script, arguments, folder, world, frozen))
     return [_collect(child) for child in children]
 

@@ -25,9 +25,13 @@ def ended_well(runs: list[Run]) -> list[Run]:
     return runs
 
 
+def original(case: Case, folder: Path, frozen: bool = False) -> list[Run]:
+    return run(case.script("before"), case.arguments, folder, frozen=frozen, launched=case.launched)
+
+
 @pytest.mark.parametrize("case", [case for case in RUNNABLE if case.losses == "equal"], ids=lambda case: case.name)
 def test_losses_are_equal_to_the_bit_on_one_process(case: Case, tmp_path: Path) -> None:
-    (before,) = ended_well(run(case.script("before"), case.arguments, in_folder(tmp_path, "before")))
+    (before,) = ended_well(original(case, in_folder(tmp_path, "before")))
     (after,) = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "after")))
     assert before.losses, "the original trains nothing"
     assert after.losses == before.losses
@@ -40,7 +44,7 @@ def test_two_processes_train_and_evaluate_as_one(case: Case, tmp_path: Path) -> 
     assert all(rank.losses for rank in ranks), "a process trained nothing"
     assert not ranks[1].output.strip(), "what is printed is printed once"
     if case.figures:
-        (before,) = ended_well(run(case.script("before"), case.arguments, in_folder(tmp_path, "one"), frozen=True))
+        (before,) = ended_well(original(case, in_folder(tmp_path, "one"), frozen=True))
         expected = re.findall(case.figures, before.output)
         assert expected, "the original prints no figure of the kind that is looked for"
         assert re.findall(case.figures, ranks[0].output) == expected

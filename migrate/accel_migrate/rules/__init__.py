@@ -5,6 +5,7 @@ from __future__ import annotations
 from accel_migrate.rule import Rule
 from accel_migrate.rules.accelerator_made import RULE as ACCELERATOR_MADE
 from accel_migrate.rules.accelerator_parameter import RULE as ACCELERATOR_PARAMETER
+from accel_migrate.rules.accumulation_by_hand import RULE as ACCUMULATION_BY_HAND
 from accel_migrate.rules.autocast_region import RULE as AUTOCAST_REGION
 from accel_migrate.rules.backward_call import RULE as BACKWARD_CALL
 from accel_migrate.rules.batch_statistics import RULE as BATCH_STATISTICS
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     AUTOCAST_REGION,
     GRADIENT_SCALER,
     SCALER_STATE,
+    ACCUMULATION_BY_HAND,
     EVALUATION_GATHER,
     EVALUATION_WHOLE,
     MODEL_SAVED,
