@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import libcst
-
 from accel_migrate import pipeline, verify
 from accel_migrate.errors import SourceError
 from accel_migrate.plan import Status
@@ -69,8 +68,12 @@ def main() -> None:
     other_lines = sum(s.text.count("\n") for s in others)
     print(f"{len(migrated)} migrated scripts, {lines} lines; CPU time, best of {ROUNDS} rounds in one run")
     print(f"libcst parse + print (the floor)   {floor / lines * 1e6:6.0f} us a line   1.00")
-    print(f"migrate, without verification      {min(unchecked) / lines * 1e6:6.0f} us a line   {min(unchecked) / floor:.2f}")
-    print(f"migrate, verified                  {min(checked) / lines * 1e6:6.0f} us a line   {min(checked) / floor:.2f}")
+    print(
+        f"migrate, without verification      {min(unchecked) / lines * 1e6:6.0f} us a line   {min(unchecked) / floor:.2f}"
+    )
+    print(
+        f"migrate, verified                  {min(checked) / lines * 1e6:6.0f} us a line   {min(checked) / floor:.2f}"
+    )
     if other_lines:
         print(f"left alone ({len(others)} files)              {min(passed) / other_lines * 1e6:6.0f} us a line")
     assert verify.check is pipeline.check

@@ -48,7 +48,10 @@ def find_given(
             if link.scope is creation and link.name.endswith("device") and _comes_from_outside(link):
                 replaced = set(_replaced(graph, reach))
                 reads = [
-                    (m, n) for m in modules for n in _reads(roles, graph, m, link) if n not in gone and n not in replaced
+                    (m, n)
+                    for m in modules
+                    for n in _reads(roles, graph, m, link)
+                    if n not in gone and n not in replaced
                 ]
                 if any(_is_text(m, n) for m, n in reads):
                     return None
@@ -82,7 +85,7 @@ def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:
 def _reads(roles: Roles, graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.expr]:
     last = given.name.rpartition(".")[2]
     for node in module.walk(module.tree):
-        if isinstance(node, ast.Attribute) and node.attr != last or isinstance(node, ast.Name) and node.id != last:
+        if (isinstance(node, ast.Attribute) and node.attr != last) or (isinstance(node, ast.Name) and node.id != last):
             continue
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             variable = module.variable(node)

@@ -22,7 +22,7 @@ def find(context: Context) -> Iterator[Change]:
             continue
         name = module.source.code(move.device)  # type: ignore[arg-type]  # a variable has an expression
         if _is_handed_over(context, variable):
-            message = f"`{name}` was handed the Accelerator's device, so this move is right as it is"
+            message = f"`{name}` holds the Accelerator's device, so this move is right as it is"
         else:
             message = (
                 f"`{name}` is not set from the Accelerator; set it from its device, or every process uses the same"
@@ -39,9 +39,6 @@ def _is_the_accelerators(context: Context, variable: Variable) -> bool:
         return True
     if given is not None and given.variable in chain(context.script.roles, context.script.graph, variable):
         return True
-    rewritten = {piece.statement for piece in context.training.distribution.pieces}
-    if any(binding.statement in rewritten for binding in context.module.bindings(variable)):
-        return True
     parameter = context.training.reach.parameters.get(variable.scope.node)  # type: ignore[call-overload]
     return parameter is not None and parameter.device == variable.name
 
@@ -49,6 +46,9 @@ def _is_the_accelerators(context: Context, variable: Variable) -> bool:
 def _is_handed_over(context: Context, variable: Variable) -> bool:
     device = context.training.device
     links = chain(context.script.roles, context.script.graph, variable)
+    rewritten = {piece.statement for piece in context.training.distribution.pieces}
+    if any(binding.statement in rewritten for link in links for binding in link.scope.module.bindings(link)):
+        return True
     return device is not None and device.variable in links
 
 

@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 
 import pytest
-
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.source import Source
 
