@@ -187,15 +187,12 @@ class _Applier:
         if not kept:
             return self._heirs(statement, before + after, node)
         inserts = self.before.get(statement, [])
-        if before and inserts and not inserts[0].above_comments:
-            before[0] = _with_leading(before[0], _leading(kept[0]))
-            kept[0] = _with_leading(kept[0], [])
         if before and inserts and inserts[0].above_comments:
             # The new statements take the blank lines; the comments stay with the statement they speak of.
             lines = _leading(kept[0])
-            blank = _leading_blank(lines)
+            first = _up_to_mark(lines) or len(_leading_blank(lines))
+            blank, rest = lines[:first], lines[first:]
             before[0] = _with_leading(before[0], blank)
-            rest = lines[len(blank) :]
             if inserts[0].blank_after or (blank and rest and rest[0].comment is not None):
                 rest = [_BLANK, *rest]
             kept[0] = _with_leading(kept[0], rest)
@@ -474,6 +471,12 @@ def _under_one_guard(first: cst.BaseStatement, second: cst.BaseStatement) -> cst
     opening, added = list(second.body.body), _leading(second)
     opening[0] = _with_leading(opening[0], added)  # type: ignore[arg-type]
     return first.with_changes(body=first.body.with_changes(body=[*first.body.body, *opening]))
+
+
+def _up_to_mark(lines: Sequence[cst.EmptyLine]) -> int:
+    """How many lines there are up to the last mark of a notebook's cell, with it; what is inserted belongs behind it."""
+    marks = [i for i, line in enumerate(lines) if line.comment and line.comment.value.startswith(KEPT_COMMENT)]
+    return marks[-1] + 1 if marks else 0
 
 
 def _without_last_comment(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
