@@ -139,8 +139,11 @@ _READS = {
 }
 
 
-def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place:
-    """The place for `prepare`: after everything that builds or changes the objects, before the first use."""
+def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of: set[Variable]) -> Place:
+    """The place for `prepare`: after everything that builds or changes the objects, before the first use.
+
+    `made_of` are variables whose objects must be made of the prepared ones.
+    """
     module = home.module
     bindings = [
         (thing, binding)
@@ -151,7 +154,7 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
     variables = {thing.variable for thing in objects}
     statements = [binding.statement for _, binding in bindings]
     if home.is_class:
-        return _place_in_class(home, module, statements, variables)
+        return _place_in_class(home, module, statements, variables, made_of)
     function = home.node if home.is_function else None
     body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
     if not statements:
@@ -174,7 +177,9 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt]) -> Place
             again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
             raise NoHome(f"`{again.text}` is built after the training has begun", block[late[0]].lineno)
         last = max(early)
-    limit = first if first is not None else len(block)
+    limit = min(first if first is not None else len(block), _first_made(module, block, made_of))
+    if last >= limit:
+        raise NoHome("the optimizer is wrapped before everything else is built", block[limit].lineno)
     for index in range(last + 1, limit):
         if _affects(module, block[index], variables):
             last = index
@@ -244,7 +249,15 @@ def _all_built(
     return all(thing.variable in done for thing in objects if thing.variable in bound)
 
 
-def _place_in_class(home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable]) -> Place:
+def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -> int:
+    """The first statement of a block that binds one of the variables; the length of the block if none does."""
+    statements = {id(binding.statement) for variable in made_of for binding in module.bindings(variable)}
+    return next((index for index, statement in enumerate(block) if id(statement) in statements), len(block))
+
+
+def _place_in_class(
+    home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable], made_of: set[Variable]
+) -> Place:
     methods = {function for s in statements if (function := module.scope(s).function) is not None}
     if len(methods) > 1:
         method = next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
@@ -257,11 +270,14 @@ def _place_in_class(home: Scope, module: Module, statements: list[ast.stmt], var
     block = _common_block(module, method.body, statements)
     order = {id(statement): index for index, statement in enumerate(block)}
     last = max(order[id(_top(module, s, block))] for s in statements)
-    for index in range(last + 1, len(block)):
+    limit = _first_made(module, block, made_of)
+    if last >= limit:
+        raise NoHome("the optimizer is wrapped before everything else is built", block[limit].lineno)
+    for index in range(last + 1, limit):
         statement = block[index]
         if _affects(module, statement, variables) or _reads_loader(module, statement, variables):
             last = index
-    last = _end_of_paragraph(module, block, last, len(block), variables)
+    last = _end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], None)
 
 

@@ -58,8 +58,10 @@ class _Sorter:
 
     def is_needless(self, move: Move) -> bool:
         module, receiver = move.module, move.receiver
-        if self.roles.role(module, receiver) & Role.MODEL:
-            stored = _stored_in(module, move.call, receiver)
+        stored = _stored_in(module, move.call, receiver)
+        if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
+            self.roles.role(module, receiver) & Role.MODEL
+        ):
             if not any(variable in self.aliases for variable in stored):
                 return False
             if self._is_before_prepare(move):

@@ -228,17 +228,23 @@ class Roles:
                 self._learn(variable, Value(Role.SCHEDULER))
         for node in module.walk(module.tree):
             if isinstance(node, ast.For):
-                looped = node.iter
-                while (
-                    isinstance(looped, ast.Call)
-                    and looped.args
-                    and (_name_of(looped.func) in ("enumerate", "iter") or self._is_transparent(module, looped))
-                ):
-                    looped = looped.args[0]
-                variable = module.variable(looped)
+                variable = module.variable(self._looped_over(module, node.iter))
                 if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
                     if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
                         self._learn(variable, Value(Role.LOADER))
+
+    def _looped_over(self, module: Module, looped: ast.expr) -> ast.expr:
+        """What a loop goes over in the end: `loader` in `tqdm(enumerate(loader))`, also when that has a name."""
+        for _ in range(6):
+            variable = module.variable(looped)
+            values = [b.value for b in module.bindings(variable)] if variable is not None else []
+            call = values[0] if len(values) == 1 and isinstance(looped, ast.Name) else looped
+            if not isinstance(call, ast.Call) or not call.args:
+                return looped
+            if _name_of(call.func) not in ("enumerate", "iter") and not self._is_transparent(module, call):
+                return looped
+            looped = call.args[0]
+        return looped
 
     def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
         found = []

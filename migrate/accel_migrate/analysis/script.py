@@ -24,6 +24,7 @@ from accel_migrate.analysis.remains import carried_settings, names_device, tidie
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.starts import Start, after_names, device_is_needed, find_start, printing
+from accel_migrate.analysis.steppers import wrapped_optimizer
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.updates import updated_by_hand, why_no_update
@@ -187,6 +188,8 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
             role = roles.of(variable) & (Role.MODEL | Role.OPTIMIZER)
             if role and _is_trained(roles, module, variable, expression, function):
                 found[variable] = role
+            elif not role and (inner := wrapped_optimizer(roles, module, variable)) is not None:
+                found[inner] = Role.OPTIMIZER
         if any(role & Role.OPTIMIZER for role in found.values()):
             break
         for caller, call in graph.sites.get(function, ()) if function is not None else ():
@@ -268,7 +271,7 @@ class _Reader:
         prepared = self._prepared(home, chains)
         aliases = frozenset(link for links in chains for link in links)
         uses = self._uses(home, loops)
-        place = find_place(home, list(prepared), uses)
+        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
         precision = find_precision(self.roles, self.group.backwards, loops)
         used_in = [place.module, *[b.module for b in self.group.backwards], *[loop.module for loop in loops]]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
@@ -358,6 +361,13 @@ class _Reader:
         return creation
 
     # ---- what belongs to it
+
+    def _made_of_optimizers(self, home: Scope) -> set[Variable]:
+        """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
+        module = home.module
+        names = [Variable(home, name) for name in home.bindings] if not home.is_class else []
+        attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
+        return {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
 
     def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
         """Models whose parameters these optimizers were built over."""

@@ -1,0 +1,32 @@
+"""Objects of the script's own that step an optimizer from within: `schedule = ScheduledOptim(optimizer, ...)`.
+
+They are not optimizers and are not prepared; made of the prepared optimizer, they step it as they stepped the bare one.
+So `prepare` comes before them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+
+def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Variable | None:
+    """The optimizer that such an object was made of; None for anything else."""
+    if roles.of(variable):
+        return None
+    methods = {
+        call.func.attr
+        for call in module.calls
+        if isinstance(call.func, ast.Attribute) and module.variable(call.func.value) == variable
+    }
+    if "zero_grad" not in methods or not any("step" in method for method in methods):
+        return None
+    for binding in module.bindings(variable):
+        if isinstance(binding.value, ast.Call):
+            for argument in (*binding.value.args, *[keyword.value for keyword in binding.value.keywords]):
+                inner = module.variable(argument)
+                if inner is not None and roles.of(inner) & Role.OPTIMIZER:
+                    return inner
+    return None
