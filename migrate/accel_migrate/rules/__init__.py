@@ -38,9 +38,9 @@ from accel_migrate.rules.same_noise import RULE as SAME_NOISE
 from accel_migrate.rules.samples_logged import RULE as SAMPLES_LOGGED
 from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
 from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
-from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 from accel_migrate.rules.summed_loss import RULE as SUMMED_LOSS
 from accel_migrate.rules.training_average import RULE as TRAINING_AVERAGE
+from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
