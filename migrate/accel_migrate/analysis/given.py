@@ -48,7 +48,10 @@ def find_given(
             if link.scope is creation and link.name.endswith("device") and _comes_from_outside(link):
                 replaced = set(_replaced(graph, reach))
                 reads = [
-                    (m, n) for m in modules for n in _reads(roles, graph, m, link) if n not in gone and n not in replaced
+                    (m, n)
+                    for m in modules
+                    for n in _reads(roles, graph, m, link)
+                    if n not in gone and n not in replaced
                 ]
                 if any(_is_text(m, n) for m, n in reads):
                     return None
