@@ -41,6 +41,7 @@ class Whole:
     loop: LoaderLoop
     reason: str
     line: int
+    calls: tuple[ast.Call, ...] = ()  # the calls that evaluate, where the loop trains in others
 
 
 def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:

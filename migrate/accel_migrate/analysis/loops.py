@@ -22,7 +22,17 @@ def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
     return False
 
 
-_PASSES_THROUGH = {"enumerate", "tqdm", "iter", "islice", "log_every", "tqdm_notebook", "track", "notebook_tqdm"}
+_PASSES_THROUGH = {
+    "enumerate",
+    "tqdm",
+    "iter",
+    "cycle",
+    "islice",
+    "log_every",
+    "tqdm_notebook",
+    "track",
+    "notebook_tqdm",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,13 +155,23 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
     for module in roles.project.modules:
         for node in module.walk(module.tree):
             if isinstance(node, ast.For | ast.AsyncFor):
-                loader = iterated_loader(roles, module, node.iter)
-                if loader is not None:
+                loaders = iterated_loaders(roles, module, node.iter)
+                if loaders:
                     trains = any(child in calls for child in module.walk(node)) or bool(
                         graph.reached_from(node, roles, module) & training
                     )
-                    found.append(LoaderLoop(module, node, loader, trains))
+                    found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
     return sorted(found, key=lambda loop: loop.statement.lineno)
+
+
+def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
+    """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
+    inner = iterated
+    while isinstance(inner, ast.Call) and _passes_through(inner):
+        inner = inner.args[0]
+    side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
+    read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
+    return [loader for part in read if (loader := iterated_loader(roles, module, part)) is not None]
 
 
 def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:

@@ -11,7 +11,7 @@ import re
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.devices import Move, moves_in
-from accel_migrate.analysis.homes import Place, chain
+from accel_migrate.analysis.homes import Place, chain, is_root
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
@@ -24,11 +24,11 @@ def sort_moves(
     graph: CallGraph,
     modules: tuple[Module, ...],
     aliases: frozenset[Variable],
-    loaders: list[Variable],
+    shared: frozenset[Variable],
     place: Place,
 ) -> tuple[list[Move], list[Move]]:
     """The moves that prepared objects make needless, and the others."""
-    sorter = _Sorter(roles, graph, modules, aliases, loaders, place)
+    sorter = _Sorter(roles, graph, modules, aliases, shared, place)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
@@ -44,7 +44,7 @@ class _Sorter:
         graph: CallGraph,
         modules: tuple[Module, ...],
         aliases: frozenset[Variable],
-        loaders: list[Variable],
+        shared: frozenset[Variable],
         place: Place,
     ) -> None:
         self.roles = roles
@@ -52,7 +52,7 @@ class _Sorter:
         self.aliases = aliases
         self.place = place
         self.batches = Batches(roles, graph)
-        self.shared = {link for loader in loaders for link in chain(roles, graph, loader)}
+        self.shared = shared
         self.early = self._run_before_prepare()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
 
@@ -70,9 +70,13 @@ class _Sorter:
         if (self._is_before_prepare(move) and self._is_at_home(move)) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         sources = self.batches.loaders(module, receiver)
-        return sources is not None and all(
-            any(link in self.shared for link in chain(self.roles, self.graph, source)) for source in sources
-        )
+        return sources is not None and all(self._is_shared(source) for source in sources)
+
+    def _is_shared(self, loader: Variable) -> bool:
+        """Whether every loader that a name may stand for is shared out."""
+        links = chain(self.roles, self.graph, loader)
+        built = [link for link in links if is_root(link)]
+        return any(link in self.shared for link in links) and all(link in self.shared for link in built)
 
     def _run_before_prepare(self) -> set[Function]:
         """Functions that are called, also or only, while the loaders are still plain."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
@@ -17,6 +18,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backwa
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
@@ -262,23 +264,31 @@ class _Reader:
         distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
         evaluations = with_evaluations_on_main(distribution, self.graph, evaluations)
         loaders = self._loaders(loops, evaluations)
+        evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
+        whole = kept_whole(self.roles, self.graph, evaluating)
+        evaluations += [Whole(e.loop, "one loop trains and evaluates", e.call.lineno, (e.call,)) for e in evaluating]
         schedulers = self._per_batch_schedulers(optimizers, loops)
         used = [*models, *optimizers, *schedulers, *loaders]
-        chains = [chain(self.roles, self.graph, variable) for variable in dict.fromkeys(used)]
+        chains = [
+            [link for link in chain(self.roles, self.graph, variable) if link not in whole]
+            for variable in dict.fromkeys(used)
+        ]
         home = choose_home(chains)
         if home is None:
             raise NoHome("model, optimizer and data are built in different places", first.call.lineno)
         prepared = self._prepared(home, chains)
         aliases = frozenset(link for links in chains for link in links)
-        uses = self._uses(home, loops)
+        uses = self._uses(home, loops, loaders)
         place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
+        self._check_iterators(place, loaders)
         precision = find_precision(self.roles, self.group.backwards, loops)
         used_in = [place.module, *[b.module for b in self.group.backwards], *[loop.module for loop in loops]]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
         distribution = with_unwrapping(distribution, modules, home, place, aliases)
         timing = find_timing(self.roles, self.graph, home, place)
         storage = find_storage(self.roles, self.graph, timing, aliases, modules)
-        dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, loaders, place)
+        shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
+        dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         device = self._device(home, kept + dropped, distribution)
@@ -420,7 +430,13 @@ class _Reader:
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Gather | Whole]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
-        judged = [judge(self.roles, loop, moves[loop.module]) for loop in loops if not loop.trains]
+        judged = [
+            judge(self.roles, loop, moves[loop.module])
+            if sum(other.statement is loop.statement for other in loops) == 1
+            else Whole(loop, "several loaders are read side by side", loop.statement.lineno)
+            for loop in loops
+            if not loop.trains
+        ]
         whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
         trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
         kept: list[Gather | Whole] = []
@@ -444,7 +460,25 @@ class _Reader:
             variable = loop.module.variable(loop.loader)
             if variable is not None and id(loop) not in whole:
                 found.append(variable)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys([*found, *self._read_by_hand()]))
+
+    def _read_by_hand(self) -> list[Variable]:
+        """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
+        batches = Batches(self.roles, self.graph)
+        functions = {b.function for b in self.group.backwards if b.function is not None}
+        calls = {b.call for b in self.group.backwards}
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                if isinstance(call.func, ast.Name) and call.func.id == "next":
+                    around = [p for p in module.ancestors(call) if isinstance(p, ast.For | ast.While)]
+                    if any(
+                        any(child in calls for child in module.walk(loop))
+                        or self.graph.reached_from(loop, self.roles, module) & functions
+                        for loop in around
+                    ):
+                        found += batches.loaders(module, call) or ()
+        return found
 
     def _per_batch_schedulers(self, optimizers: list[Variable], loops: list[LoaderLoop]) -> list[Variable]:
         """Schedulers stepped inside a loop over a training loader, without a metric."""
@@ -484,7 +518,7 @@ class _Reader:
 
     # ---- where things go
 
-    def _uses(self, home: Scope, loops: list[LoaderLoop]) -> list[ast.stmt]:
+    def _uses(self, home: Scope, loops: list[LoaderLoop], loaders: list[Variable]) -> list[ast.stmt]:
         """Statements at home that start training or evaluation."""
         module = home.module
         functions = {b.function for b in self.group.backwards} | {loop.function for loop in loops}
@@ -496,10 +530,34 @@ class _Reader:
                 b.module is module and module.statement(b.call) is statement for b in self.group.backwards
             ):
                 found.append(self._outermost_loop(module, statement))
+            elif self._starts_reading(module, statement, loaders):
+                found.append(self._outermost_loop(module, statement))
             elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
                 if self.graph.reached_from(statement, self.roles, module) & (functions - {None, home.node}):
                     found.append(self._outermost_loop(module, statement))
         return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
+
+    def _starts_reading(self, module: Module, statement: ast.stmt, loaders: list[Variable]) -> bool:
+        """`iterator = iter(loader)`: from here on the loader must be the prepared one."""
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            return False
+        variable = module.variable(statement.value.args[0]) if statement.value.args else None
+        if variable is None or not self.roles.role(module, statement.value) & Role.ITERATOR:
+            return False
+        return any(variable in chain(self.roles, self.graph, loader) for loader in loaders)
+
+    def _check_iterators(self, place: Place, loaders: list[Variable]) -> None:
+        """A trainer that starts to read where it is built would go on reading from the loader as it was."""
+        module = place.module
+        function = module.scope(place.after).function
+        for statement in (node for node in module.walk(function or module.tree) if isinstance(node, ast.Assign)):
+            if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
+                raise NoHome(
+                    f"`{ast.unparse(statement.targets[0])}` starts to read the loader before all is built that is prepared "
+                    "with it; make it after the optimizer",
+                    statement.lineno,
+                    module,
+                )
 
     def _outermost_loop(self, module: Module, statement: ast.stmt) -> ast.stmt:
         outermost = statement

@@ -16,7 +16,7 @@ def find(context: Context) -> Iterator[Change]:
     module = context.module
     for evaluation in context.training.evaluations:
         if isinstance(evaluation, Whole) and evaluation.loop.module is module:
-            shared = context.training.holds(module.variable(evaluation.loop.loader))
+            shared = not evaluation.calls and context.training.holds(module.variable(evaluation.loop.loader))
             what = (
                 "each process evaluates its own share of the loader it trains on"
                 if shared
