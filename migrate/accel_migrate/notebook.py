@@ -92,7 +92,7 @@ class Notebook:
         numbers, codes = [int(number) for number in rest[::2]], rest[1::2]
         if numbers != [cell.number for cell in self.cells]:
             raise SourceError(f"lost the border of a cell in the rewrite: {numbers}")
-        codes[0] = before_first + codes[0]
+        codes[:1] = [before_first + code for code in codes[:1]]
         for cell, masked in zip(self.cells, codes, strict=True):
             code = unmask(masked.removesuffix("\n"), self.hidden)
             if code != cell.code:

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from accel_migrate.apply import apply
 from accel_migrate.plan import Insert, Remove
 from accel_migrate.source import Source
@@ -77,3 +78,11 @@ def test_a_loop_over_a_loader_stays():
 def test_what_takes_the_place_of_a_statement_takes_its_comment():
     text = "a = 1\n\n# wrap the model\nm = wrap(m)\nb = 2\n"
     assert without(text, "m = wrap(m)", then="m = p(m)") == "a = 1\n\n# wrap the model\nm = p(m)\nb = 2\n"
+
+
+@pytest.mark.parametrize("above_comments", [True, False])
+def test_what_is_put_before_a_statement_keeps_its_comments_and_its_cell(above_comments: bool) -> None:
+    source = Source.from_bytes(Path("x.py"), b"a = 1\n# %%accel:cell 2\n# why\nb = 2\n")
+    edits = [Insert(source.tree.body[1], ("new = 0",), "before", above_comments=above_comments)]
+    lines = ["new = 0", "", "# why"] if above_comments else ["# why", "new = 0"]
+    assert apply(source, edits) == "\n".join(["a = 1", "# %%accel:cell 2", *lines, "b = 2", ""])

@@ -1,4 +1,4 @@
-"""The command around the real codemod, over every fixture."""
+"""The command around the real codemod, over the fixtures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from accel_migrate.cli import command as click_command
 from tests.cases import Case, all_cases
 from tests.migrate.conftest import Run
 
-SCRIPTS = [case for case in all_cases() if not case.is_project]
-TYPICAL = next(case for case in SCRIPTS if case.name == "train_and_evaluate")
+CASES = {case.name: case for case in all_cases()}
+TYPICAL = CASES["train_and_evaluate"]
+SCRIPTS = [TYPICAL, CASES["dict_batches"], CASES["keep_device"]]
 FORMS = {
     "as it is": lambda data: data,
     "crlf": lambda data: data.replace(b"\n", b"\r\n"),
@@ -44,24 +45,17 @@ def test_standard_input_comes_back_as_the_file_would(command: Run, case: Case, m
     assert command("-q", *case.options, "-").raw == (case.folder / "after.py").read_bytes()
 
 
-def test_undo_brings_every_fixture_back(command: Run) -> None:
-    for case in all_cases():
+def test_every_code_can_be_explained_and_every_fixture_brought_back(command: Run) -> None:
+    for case in CASES.values():
         shutil.copytree(case.folder, case.name)
     before = {path: path.read_bytes() for path in Path().rglob("*.py")}
-    assert command(".").code == 0
+    report = json.loads(command("--output-format", "json", ".").out)
     assert any(path.read_bytes() != data for path, data in before.items())
+    assert report["summary"]["rules"]
+    for code in report["summary"]["rules"]:
+        assert command("--explain", code).out.startswith(f"{code} ")
     assert command("--undo").code == 0
     assert {path: path.read_bytes() for path in Path().rglob("*.py")} == before
-
-
-def test_every_code_of_a_report_can_be_explained(command: Run) -> None:
-    for case in all_cases():
-        shutil.copytree(case.folder, case.name)
-    report = json.loads(command("--check", "--output-format", "json", ".").out)
-    codes = set(report["summary"]["rules"])
-    assert codes
-    for code in codes:
-        assert command("--explain", code).out.startswith(f"{code} ")
 
 
 def test_explain_tells_what_why_example_and_safety(command: Run) -> None:
