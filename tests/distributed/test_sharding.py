@@ -202,22 +202,20 @@ def test_one_shuffle_for_all_processes_whatever_their_seeds():
 
 
 def test_split_batches_are_the_plain_batches_in_order():
-    def shuffled(sampler=None):
+    def loaders():
         torch.manual_seed(7)
-        return DataLoader(range(23), 6, shuffle=sampler is None, sampler=sampler)
+        yield DataLoader(range(23), 6, shuffle=True)
+        yield DataLoader(range(23), 6, shuffle=True, generator=torch.Generator().manual_seed(5))
+        yield DataLoader(range(23), 6, sampler=torch.utils.data.SubsetRandomSampler(range(23)))
 
     def work():
         accelerator = Accelerator(split_batches=True)
         seen = []
-        for sampler in (None, torch.utils.data.SubsetRandomSampler(range(23))):
-            loader = accelerator.prepare(shuffled(sampler))
-            seen.append([accelerator.gather_for_metrics(batch).tolist() for _ in range(2) for batch in loader])
+        for loader in map(accelerator.prepare, loaders()):
+            seen.append([accelerator.gather_for_metrics(batch).tolist() for _ in range(3) for batch in loader])
         return seen, torch.get_rng_state().tolist()
 
-    plain = []
-    for sampler in (None, torch.utils.data.SubsetRandomSampler(range(23))):
-        loader = shuffled(sampler)
-        plain.append([batch.tolist() for _ in range(2) for batch in loader])
+    plain = [[batch.tolist() for _ in range(3) for batch in loader] for loader in loaders()]
     state = torch.get_rng_state().tolist()
     worlds = in_world(3, work)
     assert all(seen == plain for seen, _ in worlds)
@@ -249,6 +247,8 @@ def test_rows_that_are_not_samples_are_refused_from_the_first_batch():
             except UsageError as error:
                 messages.append(str(error))
             assert accelerator.gather_for_metrics(batch.sum()).shape == (2,)
+        for batch in accelerator.prepare(DataLoader(range(10), 3, drop_last=True)):
+            assert len(accelerator.gather_for_metrics(batch.repeat(4))) == 24
         return messages
 
     for messages in in_world(2, work):
@@ -260,8 +260,9 @@ def test_leaving_a_loop_leaves_no_trace():
     def work():
         accelerator = Accelerator()
         loader = accelerator.prepare(DataLoader(range(10), 3))
-        for _ in loader:
-            break
+        for number, _ in enumerate(loader):
+            if number == 1:
+                break  # in the round that is filled up
         outside = accelerator.gather_for_metrics(torch.arange(3))
         return outside.tolist(), metrics_of(accelerator, loader)
 
