@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Both set up .venv once.
 PYTHON ?= python3.11
-ifeq ($(shell command -v $(PYTHON)),)
+ifeq ($(shell $(PYTHON) --version 2>/dev/null),)
 PYTHON := python3
 endif
 VENV := .venv
@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/python demo/run.py
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -31,6 +31,7 @@ clean:
 
 # torch comes first and pinned: any other request for it pulls several gigabytes of CUDA.
 $(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV), once: this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[runtime,test]"
