@@ -88,10 +88,12 @@ def test_asking_shows_what_a_change_does_on_its_own(command: Run, monkeypatch: p
     assert Path("train.py").read_bytes() == (TYPICAL.folder / "after.py").read_bytes()
 
 
-def test_the_page_about_the_command_names_every_option_and_its_settings_are_real(command: Run) -> None:
+def test_the_page_about_the_command_names_every_option_and_its_examples_are_true(command: Run) -> None:
     page = (Path(__file__).parents[2] / "docs/commands/accel-migrate.md").read_text()
     options = {name for parameter in click_command.params for name in parameter.opts if name.startswith("--")}
     assert {name for name in options if name not in page} <= {"--help", "--version", "--quiet", "--verbose"}
+    example = page.split("```text\n")[1].split("```")[0]
+    assert example == (CASES["keep_device"].folder / "report.txt").read_text(), "copy the report into the page"
     table = page.split("```toml\n")[1].split("```")[0]
     Path("pyproject.toml").write_text(table)
     Path("a.py").write_text("print(1)\n")
