@@ -16,14 +16,15 @@ def test_two_cpu_processes_pass_every_check_in_less_than_a_minute() -> None:
     flags = ["--cpu", "--num-processes", "2", "--mixed-precision", "bf16", "--gradient-accumulation-steps", "4"]
     command = [sys.executable, "-m", "accel_runtime", "test", *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
     for check in CHECKS:
         (line,) = (line for line in lines if f" {check.name} " in line)
         assert line.startswith("✓") or "not here: " in line
     assert sum(line.startswith("✓") for line in lines) >= 7
-    assert "2 on cpu" in lines[0] and last.startswith("all is well")
+    assert "2 on cpu" in lines[0]
+    assert float(last.removeprefix("all is well, in ").removesuffix(" s")) < 60
 
 
 def test_a_failed_check_says_who_why_and_what_to_try(capsys: pytest.CaptureFixture[str]) -> None:
