@@ -286,7 +286,7 @@ class _Reader:
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
         distribution = with_unwrapping(distribution, modules, home, place, aliases)
         timing = find_timing(self.roles, self.graph, home, place)
-        storage = find_storage(self.roles, self.graph, timing, aliases, modules)
+        storage = find_storage(self.roles, self.graph, timing, aliases)
         shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
         if self.keep_device:

@@ -175,7 +175,9 @@ def printing(
                 continue
             handed = module.scope(call).owner_class is reach.by_class is not None
             if function is not None and function is not reach.creation.node and function not in reach.parameters:
-                if function in early or not (handed or function in late):
+                below = module is start.module and function.lineno > start.statement.lineno
+                closure = below and module.functions[function].parent is module.scope(start.statement)
+                if not closure and (function in early or not (handed or function in late)):
                     continue
             if function is reach.creation.node or (function is None and reach.creation.parent is None):
                 if call.lineno < first_line:

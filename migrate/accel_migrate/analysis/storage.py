@@ -50,17 +50,15 @@ class Storage:
         return load.late and bool(self.saves)
 
 
-def find_storage(
-    roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable], modules: tuple[Module, ...]
-) -> Storage:
+def find_storage(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> Storage:
     held = _handed_on(roles, graph, timing, aliases)
     everywhere = roles.project.modules
     return Storage(
         held,
         tuple(save for module in everywhere for save in saves_in(timing, module)),
         tuple(taken for module in everywhere for taken in _taken_in(roles, timing, module, held)),
-        tuple(written for module in modules for written in written_in(module)),
-        tuple(load for module in modules for load in loads_in(timing, module)),
+        tuple(written for module in everywhere for written in written_in(module)),
+        tuple(load for module in everywhere for load in loads_in(timing, module)),
         tuple(loaded for module in everywhere for loaded in states_loaded_in(roles, timing, module, held)),
     )
 

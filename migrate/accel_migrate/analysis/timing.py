@@ -27,7 +27,7 @@ class Timing:
         if self.home.is_class and scope.owner_class is self.home:
             return True
         if function is not None and module.functions[function].parent is self.home:  # a closure of the home
-            return function in self.late or (self.home.is_function and self._below(function))
+            return function in self.late or self._below(function)
         return function in self.late
 
     @property

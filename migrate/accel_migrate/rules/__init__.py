@@ -23,6 +23,7 @@ from accel_migrate.rules.global_batch import RULE as GLOBAL_BATCH
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
 from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
+from accel_migrate.rules.host_value import RULE as HOST_VALUE
 from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     OTHER_MOVE,
     OTHER_DEVICE,
     CUDA_ONLY,
+    HOST_VALUE,
     BACKWARD_CALL,
     GRADIENT_CLIPPING,
     AUTOCAST_REGION,

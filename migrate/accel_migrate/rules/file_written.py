@@ -50,8 +50,22 @@ def _read_later(context: Context, written: Written, stored: ast.Name) -> bool:
     module, statement = context.module, written.statement
     inside = set(ast.walk(statement))
     return any(
-        isinstance(node, ast.Name) and node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
+        isinstance(node, ast.Name)
+        and node.id == stored.id
+        and isinstance(node.ctx, ast.Load)
+        and node not in inside
+        and not _opened_anew(context, node)
         for node in ast.walk(module.scope(statement).node)
+    )
+
+
+def _opened_anew(context: Context, name: ast.Name) -> bool:
+    """Whether a `with` around a name gives it a value of its own."""
+    return any(
+        isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == name.id
+        for parent in context.module.ancestors(name)
+        if isinstance(parent, ast.With)
+        for item in parent.items
     )
 
 
