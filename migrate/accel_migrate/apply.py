@@ -21,6 +21,9 @@ from accel_migrate.source import Source
 # Characters that libcst may not keep; without them its round trip is exact and need not be tried.
 _UNUSUAL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x85\u2028\u2029]|\r(?!\n)")
 
+# libcst loses empty lines before a last line of blanks; nothing is ever edited there.
+_BLANK_TAIL = re.compile(r"(?<=\n)[ \t\r\n]*[ \t][ \t\r\n]*\Z")
+
 KEPT_COMMENT = "# %%accel:"  # marks the cells of a notebook; never lost
 
 _Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -30,10 +33,13 @@ _Suite = TypeVar("_Suite", bound=cst.BaseSuite)
 def apply(source: Source, edits: Iterable[Edit]) -> str:
     """The text of the file with all edits made."""
     try:
-        module = cst.parse_module(source.text)
-        if _UNUSUAL.search(source.text) and module.code != source.text:
+        end = _BLANK_TAIL.search(source.text)
+        tail = end.group() if end is not None else ""
+        text = source.text.removesuffix(tail)
+        module = cst.parse_module(text)
+        if _UNUSUAL.search(text) and module.code != text:
             raise SourceError("holds characters that cannot be kept byte for byte (a form feed or a lone CR)")
-        return _Applier(source, module, edits).result()
+        return _Applier(source, module, edits).result() + tail
     except cst.ParserSyntaxError as error:
         raise SourceError(f"is not Python that libcst can parse: {error.message}", error.raw_line) from error
     except RecursionError as error:

@@ -19,8 +19,8 @@ TYPICAL = CASES["train_and_evaluate"]
 SCRIPTS = [TYPICAL, CASES["dict_batches"], CASES["keep_device"]]
 FORMS = {
     "as it is": lambda data: data,
-    "crlf": lambda data: data.replace(b"\n", b"\r\n"),
-    "no final newline": lambda data: data.rstrip(b"\n"),
+    "crlf": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+    "no final newline": lambda data: data.rstrip(b"\r\n"),
     "byte order mark": lambda data: b"\xef\xbb\xbf" + data,
 }
 

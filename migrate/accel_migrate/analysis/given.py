@@ -85,9 +85,8 @@ def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:
 def _reads(roles: Roles, graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.expr]:
     last = given.name.rpartition(".")[2]
     for node in module.walk(module.tree):
-        if (isinstance(node, ast.Attribute) and node.attr != last) or (isinstance(node, ast.Name) and node.id != last):
-            continue
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if name == last and isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             variable = module.variable(node)
             if variable is not None and given in chain(roles, graph, variable):
                 yield node

@@ -17,8 +17,8 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_hom
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import check as check_obstacles
-from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
+from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
@@ -526,11 +526,11 @@ class _Reader:
         for statement in (node for node in module.walk(home.node) if isinstance(node, ast.stmt)):
             if module.scope(statement) is not home or isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 continue
-            if any(loop.statement is statement for loop in loops) or any(
-                b.module is module and module.statement(b.call) is statement for b in self.group.backwards
+            if (
+                any(loop.statement is statement for loop in loops)
+                or any(b.module is module and module.statement(b.call) is statement for b in self.group.backwards)
+                or self._starts_reading(module, statement, loaders)
             ):
-                found.append(self._outermost_loop(module, statement))
-            elif self._starts_reading(module, statement, loaders):
                 found.append(self._outermost_loop(module, statement))
             elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
                 if self.graph.reached_from(statement, self.roles, module) & (functions - {None, home.node}):
@@ -553,8 +553,8 @@ class _Reader:
         for statement in (node for node in module.walk(function or module.tree) if isinstance(node, ast.Assign)):
             if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
                 raise NoHome(
-                    f"`{ast.unparse(statement.targets[0])}` starts to read the loader before all is built that is prepared "
-                    "with it; make it after the optimizer",
+                    f"`{ast.unparse(statement.targets[0])}` starts to read the loader before all is built that is "
+                    "prepared with it; make it after the optimizer",
                     statement.lineno,
                     module,
                 )

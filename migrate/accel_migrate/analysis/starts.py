@@ -73,7 +73,7 @@ def find_start(
     if not creation.is_class:
         for position in range(earliest, index + 1):
             statement = block[position]
-            prints = position < index and any(_is_print(module, call) for call in _own_calls(statement))
+            prints = any(_is_print(module, call) for call in _own_calls(statement))
             if prints or any(
                 node in module.parents and module.scope(node) is creation and _holds(module, statement, node)
                 for node in early

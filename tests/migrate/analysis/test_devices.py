@@ -1,0 +1,93 @@
+"""What decides on the device, and the wish for the CPU that a script may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.analysis.reading import BUILT, TRAINED, dropped, kept, training
+
+CHOICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+
+
+def with_choice(choice: str) -> str:
+    return BUILT.replace(CHOICE, choice) + TRAINED
+
+
+@pytest.mark.parametrize(
+    ("choice", "wish"),
+    [
+        (CHOICE, None),
+        ("device = 'cuda' if torch.cuda.is_available() else 'cpu'", None),
+        ("device = 'cuda:0'", None),
+        ("device = torch.device('cuda') if torch.cuda.is_available() else torch.device('cpu')", None),
+        ("if torch.cuda.is_available():\n    device = 'cuda'\nelse:\n    device = 'cpu'", None),
+        ("device = torch.device('cpu')", "True"),
+        ("device = torch.device('cpu' if args.cpu else 'cuda')", "args.cpu"),
+        ("device = torch.device('cuda' if args.cuda else 'cpu')", "not args.cuda"),
+        ("device = torch.device('cuda' if torch.cuda.is_available() and not args.no_cuda else 'cpu')", "args.no_cuda"),
+        ("use = not args.cpu and torch.cuda.is_available()\ndevice = 'cuda' if use else 'cpu'", "args.cpu"),
+        ("device = torch.device(args.device)", 'args.device == "cpu"'),
+    ],
+)
+def test_a_wish_for_the_cpu_is_kept_and_availability_is_not(choice: str, wish: str | None) -> None:
+    found = training(with_choice(choice))
+    assert found.device is not None
+    assert found.start.cpu == wish
+
+
+def test_a_guard_around_cuda_calls_is_a_wish_too() -> None:
+    text = BUILT.replace(CHOICE, "").replace(".to(device)", "") + "if args.cuda:\n    model.cuda()\n"
+    assert (
+        training(text + TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")).start.cpu == "not args.cuda"
+    )
+
+
+def test_the_other_branch_of_a_guard_is_none() -> None:
+    text = BUILT.replace(CHOICE, "").replace(".to(device)", "") + "if args.cpu:\n    pass\nelse:\n    model.cuda()\n"
+    text += TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")
+    assert training(text).start.cpu is None
+
+
+@pytest.mark.parametrize("name", ["args.device", "opt.device", "cfg.device"])
+def test_a_device_from_the_command_line_is_set_anew_where_it_is_still_read(name: str) -> None:
+    options = name.removesuffix(".device") + " = parse()"
+    text = BUILT.replace(CHOICE, options).replace("device)", f"{name})") + TRAINED.replace("device)", f"{name})")
+    assert training(text).rebound == (), "nothing reads it any more"
+    read = text.replace("optimizer =", f"weight = torch.ones(2, device={name})\noptimizer =")
+    assert training(read).rebound == (f"{name} = accelerator.device",)
+    assert training(read).start.cpu == f'{name} == "cpu"'
+
+
+def test_a_device_that_is_compared_as_a_text_is_not_set_anew() -> None:
+    text = BUILT.replace(CHOICE, "args = parse()").replace("device)", "args.device)")
+    text += TRAINED.replace("device)", "args.device)")
+    assert training(text + "if args.device == 'cuda':\n    torch.cuda.synchronize()\n").rebound == ()
+
+
+def test_a_parameter_with_a_device_is_set_anew() -> None:
+    body = (BUILT.split("\n\n")[1].replace(CHOICE, "noise = torch.randn(4, device=device)") + TRAINED).splitlines()
+    text = BUILT.split("\n\n")[0] + "\ndef main(device='cuda:0'):\n" + "".join(f"    {line}\n" for line in body)
+    assert training(text + "main()\n").rebound == ("device = accelerator.device",)
+
+
+@pytest.mark.parametrize(
+    "move",
+    ["x.to(torch.float16)", "x.to(other)", "x.to('cpu')", "x.to(cpu)", "x.to(x.device)", "x.cpu()", "to(device)"],
+)
+def test_is_no_move(move: str) -> None:
+    text = BUILT + "cpu = torch.device('cpu')\n" + TRAINED + f"result = {move}\n"
+    assert move not in [*kept(text), *dropped(text)]
+
+
+def test_a_models_move_stays_where_a_copy_is_taken_of_it() -> None:
+    text = BUILT + "average = copy.deepcopy(model)\n" + TRAINED
+    assert kept(text) == ["nn.Linear(4, 2).to(device)"]
+
+
+def test_a_models_move_stays_where_the_model_runs_first() -> None:
+    run = "shape = model(torch.zeros(1, 4, device=device)).shape\noptimizer ="
+    assert kept(BUILT.replace("optimizer =", run) + TRAINED) == ["nn.Linear(4, 2).to(device)"]
+
+
+def test_a_models_move_goes_with_what_only_wraps_it() -> None:
+    assert "nn.Linear(4, 2).to(device)" in dropped(BUILT + "model = torch.compile(model)\n" + TRAINED)

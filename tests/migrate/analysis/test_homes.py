@@ -1,0 +1,134 @@
+"""Where `prepare` goes: after all that builds or changes the objects, before the first use; or nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.analysis.reading import BUILT, STEP, TRAINED, prepared, refusal, training
+
+
+def after(*texts: str) -> str:
+    """The statement that `prepare` comes after."""
+    place = training(*texts).place
+    return place.module.source.code(place.after).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        "model.load_state_dict(torch.load('m.pt'))",
+        "optimizer.load_state_dict(state['optimizer'])",
+        "if resume:\n    model.load_state_dict(torch.load('m.pt'))",
+        "for p in model.parameters():\n    p.requires_grad = False",
+        "model.apply(init)",
+        "model = torch.compile(model)",
+        "average = copy.deepcopy(model)",
+        "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+        "model[0].requires_grad_(False)",
+        "optimizer.add_param_group({'params': more})",
+        "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)",
+    ],
+)
+def test_comes_after_what_must_see_the_bare_objects(late: str) -> None:
+    assert after(BUILT + "\nepochs = 3\n\n" + late + "\n" + TRAINED) == late.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "harmless", ["print(model)", "steps = len(loader)", "total = sum(p.numel() for p in model.parameters())"]
+)
+def test_does_not_wait_for_what_only_looks(harmless: str) -> None:
+    assert after(BUILT + "\n" + harmless + "\n" + TRAINED).startswith("optimizer =")
+
+
+def test_lines_that_belong_together_stay_together() -> None:
+    assert after(BUILT + "best = 0\n" + TRAINED) == "best = 0"
+
+
+def test_objects_of_each_round_are_prepared_in_it() -> None:
+    inner = "".join(f"    {line}\n" for line in (BUILT.split("\n\n")[1] + TRAINED).splitlines())
+    text = BUILT.split("\n\n")[0] + "\nfor fold in folds:\n" + inner
+    assert training(text).place.after.col_offset == 4
+
+
+def test_a_main_that_builds_for_a_function_prepares() -> None:
+    text = BUILT.split("\n\n")[0] + "\ndef train(model, loader, optimizer, device):\n" + TRAINED.replace("\n", "\n    ")
+    built = "".join(f"    {line}\n" for line in BUILT.split("\n\n")[1].splitlines())
+    text += "\ndef main():\n" + built + "    train(model, loader, optimizer, device)\nmain()\n"
+    found = training(text)
+    assert found.home.node.name == "main"  # type: ignore[attr-defined]
+    assert [built.text for built in found.prepared] == ["model", "optimizer", "loader"]
+
+
+TRAINER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.build()
+
+    def build(self):
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(data)
+
+    def fit(self):
+        for x, y in self.loader:
+            loss = self.model(x).sum()
+            loss.backward()
+            self.optimizer.step()
+
+Trainer(nn.Linear(1, 1)).fit()
+"""
+
+
+def test_a_trainer_prepares_after_the_methods_that_set_it_up() -> None:
+    assert after(TRAINER) == "self.build()"
+    assert prepared(TRAINER) == ["self.model", "self.optimizer", "self.loader"]
+
+
+def test_a_trainer_that_is_set_up_by_nobody_knows_whom_is_left() -> None:
+    text = TRAINER.replace("        self.build()\n", "        pass\n").replace("Trainer(nn", "t = Trainer(nn")
+    assert "does not call" in refusal(text)
+
+
+def test_a_per_batch_scheduler_is_prepared_and_others_are_not() -> None:
+    scheduler = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
+    each_batch = TRAINED.replace("optimizer.step()", "optimizer.step()\n        scheduler.step()")
+    each_epoch = TRAINED + "    scheduler.step()\n"
+    with_metric = TRAINED.replace("optimizer.step()", "optimizer.step()\n        scheduler.step(loss)")
+    assert "scheduler" in prepared(BUILT + scheduler + each_batch)
+    assert "scheduler" not in prepared(BUILT + scheduler + each_epoch)
+    assert "scheduler" not in prepared(BUILT + scheduler + with_metric)
+
+
+def test_a_frozen_helper_is_not_prepared() -> None:
+    text = BUILT + "teacher = nn.Linear(4, 2).to(device)\n" + TRAINED.replace("model(x)", "model(x) - teacher(x)")
+    assert prepared(text) == ["model", "optimizer", "loader"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BUILT + TRAINED + "optimizer = torch.optim.Adam(model.parameters())\n" + TRAINED.replace("2", "3"), ""),
+        (BUILT.replace("optimizer =", "if wide:\n    model = nn.Linear(8, 2)\noptimizer =") + TRAINED, ""),
+    ],
+)
+def test_objects_that_are_built_again_do_not_break_the_rewrite(text: str, why: str) -> None:
+    assert prepared(text) == ["model", "optimizer", "loader"]
+
+
+def test_a_model_that_exists_only_under_a_condition_is_left() -> None:
+    text = BUILT.replace("model = nn.Linear(4, 2).to(device)", "if ready:\n    model = nn.Linear(4, 2)")
+    assert "condition" in refusal(text + TRAINED)
+
+
+def test_an_engine_without_its_caller_is_left() -> None:
+    text = BUILT.split("\n\n")[0] + "\ndef train(model, loader, optimizer, device):\n" + TRAINED.replace("\n", "\n    ")
+    assert refusal(text)
+
+
+def test_an_optimizer_over_a_plain_tensor_is_left() -> None:
+    text = BUILT.replace("model.parameters()", "[image]") + "for i in range(9):" + STEP
+    assert refusal(text)

@@ -1,0 +1,81 @@
+"""How the Accelerator gets to the functions that need it, and when it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.analysis.reading import BUILT, STEP, refusal, training
+
+IMPORTS, OBJECTS = BUILT.split("\n\n")
+LOOP = "    for x, y in loader:\n        x, y = x.to(device), y.to(device)" + STEP
+MAIN = "def main():\n" + "".join(f"    {line}\n" for line in OBJECTS.splitlines())
+
+
+def handed(*texts: str) -> dict[str, str | None]:
+    """Functions that are handed the Accelerator, each with the parameter whose place it takes."""
+    found = training(*texts).reach.parameters
+    return {function.name: parameter.replaced for function, parameter in found.items()}
+
+
+def script(parameters: str, call: str, extra: str = "") -> str:
+    return f"{IMPORTS}\n\ndef train({parameters}):\n{LOOP}\n{MAIN}    {call}\n{extra}\nmain()\n"
+
+
+def test_takes_the_place_of_the_device() -> None:
+    text = script("model, device, loader, optimizer", "train(model, device, loader, optimizer)")
+    assert handed(text) == {"train": "device"}
+
+
+def test_is_added_where_there_was_no_device() -> None:
+    text = script("model, loader, optimizer", "train(model, loader, optimizer)").replace(
+        "x.to(device), y.to(device)", "x, y"
+    )
+    assert handed(text) == {"train": None}
+
+
+def test_is_handed_through_every_caller_on_the_way() -> None:
+    text = script("model, device, loader, optimizer", "fit(model, device, loader, optimizer)")
+    text = text.replace("def main", "def fit(m, d, l, o):\n    train(m, d, l, o)\n\ndef main")
+    assert handed(text) == {"train": "device", "fit": "d"}
+
+
+def test_globals_see_it_without_being_handed_it() -> None:
+    assert handed(f"{BUILT}\ndef train():\n{LOOP}\ntrain()\n") == {}
+
+
+def test_methods_find_it_on_themselves() -> None:
+    text = IMPORTS + "\nclass Trainer:\n    def __init__(self):\n"
+    text += (
+        "".join(f"        self.{line}\n" for line in OBJECTS.splitlines())
+        .replace("(device", "(self.device")
+        .replace("model.p", "self.model.p")
+    )
+    text += "    def fit(self):\n        for x, y in self.loader:\n            loss = self.model(x).sum()\n"
+    text += "            loss.backward()\n            self.optimizer.step()\n"
+    found = training(text)
+    assert found.reach.parameters == {}
+    assert found.accelerator(found.backwards[0].module, found.backwards[0].call) == "self.accelerator"
+
+
+def test_reaches_into_another_file() -> None:
+    main = f"{IMPORTS}\nfrom engine import train\n\n{MAIN}    train(model, device, loader, optimizer)\n\nmain()\n"
+    engine = f"# engine.py\nfrom torch import nn\n\ndef train(model, device, loader, optimizer):\n{LOOP}"
+    assert handed(main, engine) == {"train": "device"}
+
+
+@pytest.mark.parametrize(
+    ("call", "extra", "why"),
+    [
+        ("run(train, model, device, loader, optimizer)", "def run(f, *a):\n    f(*a)\n", ""),
+        ("train(*[model, device, loader, optimizer])", "", ""),
+        ("train(model, device, loader, optimizer)", "hooks = [train]\n", "handed on as a value"),
+        ("pass", "", ""),
+    ],
+)
+def test_is_left_where_the_calls_are_not_all_in_sight(call: str, extra: str, why: str) -> None:
+    assert why in refusal(script("model, device, loader, optimizer", call, extra))
+
+
+def test_is_left_where_the_name_is_taken() -> None:
+    text = script("model, device, loader, optimizer", "train(model, device, loader, optimizer)")
+    assert "accelerator" in refusal("accelerator = 'gas'\n" + text)

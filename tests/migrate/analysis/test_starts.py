@@ -1,0 +1,92 @@
+"""Where the Accelerator is made, and what is printed once because of it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.migrate.analysis.reading import BUILT, TRAINED, training
+
+CHOICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+WITHOUT = TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")
+
+
+def start(text: str) -> str:
+    """The statement that the Accelerator is made before, or in place of; `after: ` where it comes right after."""
+    found = training(text).start
+    code = found.module.source.code(found.statement).splitlines()[0]
+    return f"after: {code}" if found.at_prepare else code
+
+
+def printed(text: str) -> list[str]:
+    return [ast.unparse(call) for _, call in training(text).prints]
+
+
+def test_takes_the_place_of_the_choice_of_a_device() -> None:
+    assert start(BUILT + TRAINED) == CHOICE
+
+
+def test_is_made_right_before_prepare_where_no_device_is_chosen() -> None:
+    text = BUILT.replace(CHOICE, "").replace(".to(device)", "") + WITHOUT
+    assert start(text).startswith("after: optimizer =")
+
+
+def test_is_made_before_what_needs_its_device() -> None:
+    text = BUILT.replace(CHOICE, "table = torch.ones(4).cuda()").replace(".to(device)", "") + WITHOUT
+    assert start(text) == "table = torch.ones(4).cuda()"
+
+
+def test_is_made_before_the_last_object_when_that_needs_its_device() -> None:
+    text = BUILT.replace(CHOICE, "").replace(".to(device)", "").replace("lr=0.1", "lr=torch.tensor(0.1).cuda()")
+    assert start(text + WITHOUT).startswith("optimizer =")
+
+
+@pytest.mark.parametrize("line", ["print('data')", "print(model)\nprint('ready')"])
+def test_is_made_before_the_first_print(line: str) -> None:
+    assert (
+        start(BUILT.replace("loader =", f"{line}\nloader =").replace(CHOICE, f"n = 1\n{line}\n{CHOICE}") + TRAINED)
+        == (line.splitlines()[0])
+    )
+
+
+def test_is_made_after_the_arguments_are_parsed() -> None:
+    text = BUILT.replace(CHOICE, f"print('hello')\nargs = parser.parse_args()\nprint(args)\n{CHOICE}")
+    assert start(text + TRAINED) == "print(args)"
+    assert printed(text + TRAINED) == ["print(args)"]
+
+
+def test_is_made_after_the_options_that_it_reads() -> None:
+    choice = "flag = ask()\nprint(flag)\ndevice = torch.device('cpu' if flag else 'cuda')"
+    assert start(BUILT.replace(CHOICE, choice) + TRAINED) == "print(flag)"
+
+
+@pytest.mark.parametrize(
+    "call", ["print('x', file=log)", "log(print)", "value = print('x')", "printer.print('x')", "pprint('x')"]
+)
+def test_is_not_a_print_to_hold_back(call: str) -> None:
+    assert printed(BUILT + TRAINED + call + "\n") == []
+
+
+def test_a_print_of_its_own_name_is_the_scripts() -> None:
+    assert printed("def print(*a): ...\n" + BUILT + TRAINED + "print('x')\n") == []
+
+
+def test_a_function_that_runs_before_goes_on_printing_by_itself() -> None:
+    text = BUILT.replace(CHOICE, "def note():\n    print('x')\nnote()\n" + CHOICE)
+    assert printed(text + TRAINED) == []
+    assert printed(text.replace("\nnote()\n", "\n") + TRAINED + "note()\n") == ["print('x')"]
+
+
+def test_a_function_that_builds_all_prints_once_through_a_global() -> None:
+    imports, objects = (BUILT.replace(CHOICE, "") + TRAINED).split("\n\n", 1)
+    body = "".join(f"    {line}\n" for line in objects.splitlines())
+    text = f"{imports}\n{CHOICE}\n\ndef main():\n{body}    print('done')\n\nmain()\n"
+    assert printed(text) == ["print('done')"]
+
+
+def test_is_made_before_a_print_inside_the_last_thing_before_prepare() -> None:
+    text = BUILT.replace(CHOICE, "").replace(".to(device)", "")
+    late = "if resume:\n    print('resumed')\n    model.load_state_dict(state)\n"
+    assert start(text + late + WITHOUT) == "if resume:"
+    assert printed(text + late + WITHOUT) == ["print('resumed')"]
