@@ -260,7 +260,7 @@ class _Applier:
 
     def _is_emptied(self, statement: Any) -> TypeGuard[ast.If | ast.For | ast.With]:
         """Whether an `if`, `for` or `with` lost every statement of its body, and its head does nothing by itself."""
-        if not isinstance(statement, ast.If | ast.For | ast.With) or statement in self.replaced:
+        if not isinstance(statement, ast.If | ast.For | ast.With):
             return False
         if not all(child in self.removed or self._is_emptied_whole(child) for child in statement.body):
             return False

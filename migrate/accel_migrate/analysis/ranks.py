@@ -99,8 +99,11 @@ class Ranks:
                     yield self._read(module, node, "local_process_index")
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 attribute = self.held.get(module.variable(node))  # type: ignore[arg-type]
+                parent = module.parents[node]
                 if attribute in _MAIN and _compared(module, node) is not None:
                     yield self._read(module, node, attribute, optional=True)
+                elif attribute in _MAIN and isinstance(parent, ast.keyword) and parent.arg == "device":
+                    yield Piece(CODE, module, node, f"{ACCELERATOR}.device", "the number of a process is no device")
 
     def _read(self, module: Module, read: ast.expr, attribute: str, optional: bool = False) -> Piece:
         whole = _as_number(module, read)
