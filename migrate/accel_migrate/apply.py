@@ -203,7 +203,7 @@ class _Applier:
     ) -> list[cst.BaseStatement]:
         """New statements beside one that goes: the first takes over its blank lines and the comments that stay."""
         if new:
-            new[0] = _with_leading(new[0], _merged(self._left_behind(statement, node), _leading(new[0]), first=False))
+            new[0] = _with_leading(new[0], self._left_behind(statement, node) or _leading(new[0]))
         return new
 
     def _inserted(self, inserts: Iterable[Insert], indent: str) -> list[cst.BaseStatement]:

@@ -197,14 +197,17 @@ def _conjuncts(test: ast.expr) -> list[ast.expr]:
 
 def _rank_options(modules: list[Module]) -> set[str]:
     """Options that a launcher of old filled in: `--local_rank`."""
-    found = set()
-    for module in modules:
-        for call in module.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                for argument in call.args:
-                    if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
-                        found.add("local_rank")
-    return found
+    options = [option for module in modules for call in module.calls if (option := rank_option(call)) is not None]
+    return {option.lstrip("-").replace("-", "_") for option in options}
+
+
+def rank_option(call: ast.Call) -> str | None:
+    """The option `--local_rank` that a call adds to a parser."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        for argument in call.args:
+            if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
+                return str(argument.value)
+    return None
 
 
 def _in_option(module: Module, node: ast.AST) -> bool:

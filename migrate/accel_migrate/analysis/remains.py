@@ -100,7 +100,7 @@ def tidied(
         if piece.code == "AM704" and isinstance(statement, ast.Assign) and statement.value is piece.node:
             variables = [piece.module.variable(t) for t in statement.targets if isinstance(t, ast.Name)]
             if len(variables) == len(statement.targets) and not any(_is_read(v, gone) for v in variables):
-                piece = replace(piece, node=statement, text=None)
+                piece = replace(piece, node=statement, text=None, message="nothing asks for it any more")
         pieces.append(piece)
     rebound = []
     spawned = distribution.spawned
