@@ -209,7 +209,7 @@ class _Applier:
     ) -> list[cst.BaseStatement]:
         """New statements beside one that goes: the first takes over its blank lines and the comments that stay."""
         if new:
-            new[0] = _with_leading(new[0], _merged(self._left_behind(statement, node), _leading(new[0]), first=False))
+            new[0] = _with_leading(new[0], self._left_behind(statement, node) or _leading(new[0]))
         return new
 
     def _inserted(self, inserts: Iterable[Insert], indent: str) -> list[cst.BaseStatement]:
@@ -266,7 +266,7 @@ class _Applier:
 
     def _is_emptied(self, statement: Any) -> TypeGuard[ast.If | ast.For | ast.With]:
         """Whether an `if`, `for` or `with` lost every statement of its body, and its head does nothing by itself."""
-        if not isinstance(statement, ast.If | ast.For | ast.With) or statement in self.replaced:
+        if not isinstance(statement, ast.If | ast.For | ast.With):
             return False
         if not all(child in self.removed or self._is_emptied_whole(child) for child in statement.body):
             return False

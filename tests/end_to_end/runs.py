@@ -39,6 +39,8 @@ class CudaIsCpu(TorchFunctionMode):
             return args[0]
         if "device" in kwargs:
             kwargs["device"] = _on_cpu(kwargs["device"])
+        if func is torch._C._nn._parse_to:  # of a module
+            args = tuple(_on_cpu(argument) for argument in args)
         if func is torch.Tensor.to:
             args = (args[0], *[_on_cpu(argument) for argument in args[1:]])
         return func(*args, **kwargs)

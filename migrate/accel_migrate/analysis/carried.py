@@ -16,7 +16,16 @@ _DEPTH = 8
 class Carrier:
     """Carries expressions to `anchor`: what is bound before it keeps its name, parameters become what callers pass."""
 
-    def __init__(self, graph: CallGraph, module: Module, anchor: ast.stmt, ignored: set[ast.stmt]) -> None:
+    def __init__(
+        self,
+        graph: CallGraph,
+        module: Module,
+        anchor: ast.stmt,
+        ignored: set[ast.stmt],
+        replaced: ast.stmt | None = None,
+    ) -> None:
+        self.replaced = replaced  # a statement that is not there any more: what it binds gives way to its value
+        self.inlined = False  # whether a name of the anchor's own scope gave way to its value
         self.ignored = ignored  # bindings that only say the same again, for each process
         self.graph = graph
         self.module = module
@@ -76,13 +85,16 @@ class Carrier:
             return node if self._is_same_import(module, variable.name) else None
         seen = variable.scope in self.visible or (variable.scope.is_class and variable.scope is self.owner)
         if seen:
-            if all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings) or (
+            if any(b.statement is self.replaced for b in bindings):
+                pass
+            elif all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings) or (
                 variable.scope is not self.visible[0] and self.visible[0].is_function and not variable.scope.is_class
             ):
                 return node
         elif kinds == {"parameter"}:
             return self._passed(variable, depth)
         if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and kinds == {"assign"}:
+            self.inlined = self.inlined or seen
             return self.carried(owner, bindings[0].value, depth + 1)
         return None
 

@@ -183,7 +183,7 @@ def guard_wish(scope: Scope, moves: list[Move]) -> str | None:
             if not any(move.call in module.walk(statement) for statement in guard.body):
                 continue
             test = _without_availability(module, guard.test)
-            if test is not None and not isinstance(test, ast.Constant):
+            if test is not None and not isinstance(test, ast.Constant) and "__name__" not in ast.unparse(test):
                 return _negated(test)
     return None
 

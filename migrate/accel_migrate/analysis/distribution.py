@@ -54,8 +54,8 @@ def find_distribution(
         pieces += sampling
         shared += loaders
         wrappings += _wrappings(module)
-        pieces += _group_pieces(roles, ranks, module, spawned, loops, evaluations)
         pieces += ranks.pieces(module)
+        pieces += _group_pieces(roles, ranks, module, spawned, loops, evaluations)
         main_only |= ranks.main_only(module)
     joins = any(piece.code == GROUP for piece in pieces)
     if joins:

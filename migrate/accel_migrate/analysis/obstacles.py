@@ -34,9 +34,9 @@ def check(modules: list[Module]) -> None:
                 continue
             for engine, reason in _ENGINES.items():
                 if dotted == engine or dotted.startswith(engine + "."):
-                    raise NoHome(f"{reason} (line {call.lineno})", call.lineno, module)
+                    raise NoHome(reason, call.lineno, module)
             if dotted in _BY_HAND:
-                raise NoHome(f"{_BY_HAND[dotted]} (line {call.lineno})", call.lineno, module)
+                raise NoHome(_BY_HAND[dotted], call.lineno, module)
         _check_cards(module)
 
 

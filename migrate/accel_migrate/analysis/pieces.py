@@ -92,9 +92,19 @@ class Distribution:
         for wrapping in self.wrappings:
             nodes.append(wrapping.call.func)
             nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
+        if self.spawned is not None:
+            kept = {part for argument in self.spawned.arguments for part in ast.walk(argument)}
+            nodes += [part for part in ast.walk(self.spawned.call) if isinstance(part, ast.Name) and part not in kept]
         for shared in self.shared:
             nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
         return nodes
+
+    def guard_of(self, module: Module, node: ast.AST) -> ast.If | None:
+        """The main-process guard, with no other condition, that a node's statement stands in directly."""
+        guard = module.parents[module.statement(node)]
+        if isinstance(guard, ast.If) and guard in self.main_only and not isinstance(guard.test, ast.BoolOp):
+            return guard
+        return None
 
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in the body of a main-process guard."""

@@ -8,6 +8,7 @@ torch.cuda.is_available() else "no"`. Regions that ask for something else than t
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.autocasting import Region, folded, narrow, opposite, regions_in
@@ -89,7 +90,12 @@ def _argument(precision: Precision, carrier: Carrier, device: DeviceDefinition |
         return _chosen(ast.Constant("fp16"), [*wanted, on_cuda])
     region = precision.regions[0]
     disabled = opposite(region.disabled) if region.disabled is not None else None
-    wanted = _conditions(carrier, region.module, [region.enabled, disabled])
+    enabled = region.enabled
+    if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", ast.unparse(enabled), re.I):
+        # There is a scaler under a condition of its own: that is what is asked.
+        wanted = _conditions(carrier, precision.scaling.module or region.module, [precision.scaling.condition, disabled])
+    else:
+        wanted = _conditions(carrier, region.module, [enabled, disabled])
     name: ast.expr
     if region.dtype is not None:
         told = narrow(region.module, region.dtype)

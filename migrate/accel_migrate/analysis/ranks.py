@@ -99,8 +99,11 @@ class Ranks:
                     yield self._read(module, node, "local_process_index")
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 attribute = self.held.get(module.variable(node))  # type: ignore[arg-type]
+                parent = module.parents[node]
                 if attribute in _MAIN and _compared(module, node) is not None:
                     yield self._read(module, node, attribute, optional=True)
+                elif attribute in _MAIN and isinstance(parent, ast.keyword) and parent.arg == "device":
+                    yield Piece(CODE, module, node, f"{ACCELERATOR}.device", "the number of a process is no device")
 
     def _read(self, module: Module, read: ast.expr, attribute: str, optional: bool = False) -> Piece:
         whole = _as_number(module, read)
@@ -194,14 +197,17 @@ def _conjuncts(test: ast.expr) -> list[ast.expr]:
 
 def _rank_options(modules: list[Module]) -> set[str]:
     """Options that a launcher of old filled in: `--local_rank`."""
-    found = set()
-    for module in modules:
-        for call in module.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-                for argument in call.args:
-                    if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
-                        found.add("local_rank")
-    return found
+    options = [option for module in modules for call in module.calls if (option := rank_option(call)) is not None]
+    return {option.lstrip("-").replace("-", "_") for option in options}
+
+
+def rank_option(call: ast.Call) -> str | None:
+    """The option `--local_rank` that a call adds to a parser."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        for argument in call.args:
+            if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
+                return str(argument.value)
+    return None
 
 
 def _in_option(module: Module, node: ast.AST) -> bool:

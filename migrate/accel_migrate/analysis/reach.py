@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accel_migrate.analysis.devices import is_device
+from accel_migrate.analysis.carried import default_of
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
@@ -39,6 +40,7 @@ class Reach:
     by_class: Scope | None
     parameters: dict[Function, NewParameter] = field(default_factory=dict)
     everywhere: Module | None = None  # the module whose functions see it as a global
+    guarded: bool = False  # made under `if __name__ == "__main__":`, so functions are handed it
 
     def spelled(self, module: Module, node: ast.AST) -> str | None:
         """The expression for the Accelerator at a node; None where it cannot be had."""
@@ -48,7 +50,7 @@ class Reach:
                 return f"{scope.self_name}.{NAME}"
             if scope.is_function and scope.node in self.parameters:
                 return NAME
-            if scope is self.creation:
+            if scope is self.creation and not (self.guarded and scope is not module.scope(node)):
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None
@@ -67,7 +69,7 @@ def find_reach(
 ) -> Reach:
     """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
-    reach = Reach(creation, by_class, {}, everywhere)
+    reach = Reach(creation, by_class, {}, everywhere, guarded)
     for module, node in needs:
         reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
     for module, node in wishes:
@@ -109,7 +111,7 @@ def _extended(
 ) -> Reach:
     """The reach with one more place, and with all callers on the way to it."""
     parameters = dict(reach.parameters)
-    extended = Reach(reach.creation, reach.by_class, parameters, reach.everywhere)
+    extended = replace(reach, parameters=parameters)
     pending = [(module, node)]
     while pending:
         module, node = pending.pop()
@@ -127,6 +129,8 @@ def _extended(
             raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno, module)
         _check_references(roles, function, graph.all_sites[function])
         _, scaler = scalers.get(function, (module, None))
+        if scaler is not None and default_of(function, scaler) is not None:
+            scaler = None  # with a default it may be left out of a call, and the Accelerator may not
         parameters[function] = NewParameter(module, function, device, scaler)
         pending += sites
     return extended

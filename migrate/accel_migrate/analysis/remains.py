@@ -9,8 +9,12 @@ from dataclasses import replace
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.homes import NoHome, Place
+from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Distribution
-from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.reach import Reach
+from accel_migrate.analysis.roles import arguments_of
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.unwrapping import unwrapped
 
 
@@ -45,20 +49,58 @@ def names_device(move: Move, distribution: Distribution) -> bool:
     return variable is not None and variable not in distribution.ranks and not variable.name.endswith("local_rank")
 
 
+def rank_parameters(
+    distribution: Distribution, dropped: list[Move], kept: list[Move], graph: CallGraph
+) -> dict[Function, tuple[Module, str]]:
+    """Parameters that told a function which process it is, and that nothing reads once the Accelerator is there."""
+    covered = {part for piece in distribution.pieces for part in ast.walk(piece.node)}
+    covered |= {part for node in distribution.gone() for part in ast.walk(node)}
+    for move in (*dropped, *kept):
+        covered |= {part for argument in move.call.args for part in ast.walk(argument)}
+    candidates: dict[Function, tuple[Module, str]] = {}
+    for variable in distribution.ranks:
+        module, function = variable.scope.module, variable.scope.node
+        if {b.kind for b in module.bindings(variable)} == {"parameter"} and function in graph.sites:
+            candidates[function] = (module, variable.name)  # type: ignore[index]
+    while True:
+        handed = covered | _handed(candidates, graph)
+        lost = [f for f, (m, name) in candidates.items() if _is_read(Variable(m.functions[f], name), frozenset(handed))]
+        if not lost:
+            return candidates
+        for function in lost:
+            del candidates[function]
+
+
+def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) -> set[ast.AST]:
+    """The arguments that callers pass for these parameters."""
+    found: set[ast.AST] = set()
+    for function, (module, name) in parameters.items():
+        for _, call in graph.sites.get(function, ()):
+            passed = dict(arguments_of(call, Definition(module, function))).get(name)
+            found.update(ast.walk(passed) if passed is not None else ())
+    return found
+
+
+def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:
+    """Arguments whose place the Accelerator takes."""
+    taken = {f: (p.module, p.scaler) for f, p in reach.parameters.items() if p.device is None and p.scaler is not None}
+    return _handed(taken, graph)  # type: ignore[arg-type]
+
+
 def tidied(
-    distribution: Distribution, gone: frozenset[ast.AST], device: DeviceDefinition | None
+    distribution: Distribution, gone: frozenset[ast.AST], device: DeviceDefinition | None, passed: set[ast.AST]
 ) -> tuple[Distribution, tuple[str, ...]]:
     """Without definitions that nothing reads any more, and what a spawned function must now ask by itself."""
     pieces = []
     replaced = set(device.module.walk(device.statement)) if device is not None else set()
     for piece in distribution.pieces:
-        if piece.node in replaced:
+        if piece.node in replaced or piece.node in passed:
             continue
         statement = piece.module.parents[piece.node]
         if piece.code == "AM704" and isinstance(statement, ast.Assign) and statement.value is piece.node:
             variables = [piece.module.variable(t) for t in statement.targets if isinstance(t, ast.Name)]
             if len(variables) == len(statement.targets) and not any(_is_read(v, gone) for v in variables):
-                piece = replace(piece, node=statement, text=None)
+                piece = replace(piece, node=statement, text=None, message="nothing asks for it any more")
         pieces.append(piece)
     rebound = []
     spawned = distribution.spawned

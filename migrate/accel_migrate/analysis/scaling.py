@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from accel_migrate.analysis.autocasting import regions_in
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import Backward
 from accel_migrate.analysis.project import Definition
@@ -74,6 +75,7 @@ class _Uses:
         self.roles = roles
         self.found = found
         self.backwards = {backward.scaler for backward in backwards if backward.scaler is not None}
+        self.regions = {region.call for module in roles.project.modules for region in regions_in(module)}
 
     def read(self, module: Module) -> None:
         for function, scope in module.functions.items():
@@ -104,7 +106,8 @@ class _Uses:
                 raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
-            if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
+            guards = isinstance(guard, ast.If) and "__name__" not in ast.unparse(guard.test)
+            if guards and statement in guard.body and self.found.condition is None:
                 if not guard.orelse or all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = guard.test
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
@@ -127,6 +130,8 @@ class _Uses:
             return self._argument(module, call, node)
         elif isinstance(parent, ast.Assign) and parent.value is node:
             return None  # `self.scaler = scaler`, told at its target
+        if any(isinstance(p, ast.Call) and p in self.regions for p in module.ancestors(node)):
+            return None  # `autocast(enabled=scaler is not None)`
         choice = _test_of(module, node)
         if choice is not None:
             self.found.choices.append((module, choice))

@@ -22,10 +22,17 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
-from accel_migrate.analysis.remains import carried_settings, names_device, tidied, with_unwrapping
+from accel_migrate.analysis.remains import (
+    carried_settings,
+    names_device,
+    passed_instead,
+    rank_parameters,
+    tidied,
+    with_unwrapping,
+)
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
-from accel_migrate.analysis.starts import Start, after_names, device_is_needed, find_start, printing
+from accel_migrate.analysis.starts import Start, after_names, device_is_needed, find_start, printing, put_off
 from accel_migrate.analysis.steppers import wrapped_optimizer
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
@@ -319,7 +326,7 @@ class _Reader:
             self._wishes(evaluations),
             guarded,
             self.keep_device,
-            precision.scaling.parameters,
+            {**rank_parameters(distribution, dropped, kept, self.graph), **precision.scaling.parameters},
         )
         modules = self._all_touched(modules, reach)
         self._check_names(modules, reach)
@@ -329,13 +336,22 @@ class _Reader:
         given = find_given(self.roles, self.graph, creation, moves, modules, moved, reach)
         start = find_start(self.roles, self.graph, creation, place, own, given, dropped, kept, reach, distribution)
         carrier = Carrier(self.graph, start.module, start.statement, {p.statement for p in distribution.pieces})
-        precision = with_argument(precision, carrier, own, start.cpu)
+        told = with_argument(precision, carrier, own, start.cpu)
+        later = put_off(start, own) if carrier.inlined else None
+        if later is not None:
+            start = later
+            carrier = Carrier(self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None)
+            told = with_argument(precision, carrier, own, start.cpu)
+        precision = told
         start = after_names(start, precision.argument)
         settings = carried_settings(distribution, carrier)
         prints = printing(self.roles, self.graph, reach, start, modules, uses)
         once = tuple((m, call) for m, call in prints if not distribution.runs_on_main_only(m, call))
-        gone = _gone(dropped, precision, distribution, reach) | storage.gone
-        distribution, rebound = tidied(distribution, gone, device)
+        passed = passed_instead(reach, self.graph)
+        gone = _gone(dropped, precision, distribution, reach) | storage.gone | passed
+        if device is not None:
+            gone |= frozenset(device.module.walk(device.statement))
+        distribution, rebound = tidied(distribution, gone, device, passed)
         rebound += given.rebound() if given is not None else ()
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
 from accel_migrate.analysis.given import GivenDevice
@@ -13,7 +13,8 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.scopes import Function, Module, Scope
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+from accel_migrate.effects import only_reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +140,24 @@ def _text_wish(module: Module, creation: Scope, distribution: Distribution) -> s
 def names_in(expression: str | None) -> set[str]:
     tree = ast.parse(expression) if expression is not None else ast.Module([], [])
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def put_off(start: Start, device: DeviceDefinition | None) -> Start | None:
+    """The start behind plain settings that follow the device's definition, so that its arguments may name them."""
+    if device is None or start.statement is not device.statement:
+        return None
+    index = first = start.block.index(start.statement) + 1
+    while index < len(start.block) and _is_setting(start.module, start.block[index], device.variable):
+        index += 1
+    return replace(start, statement=start.block[index]) if first < index < len(start.block) else None
+
+
+def _is_setting(module: Module, statement: ast.stmt, device: Variable) -> bool:
+    if not isinstance(statement, ast.Assign) or not all(isinstance(t, ast.Name) for t in statement.targets):
+        return False
+    return only_reads(statement.value) and not any(
+        isinstance(node, ast.Name) and module.variable(node) == device for node in module.walk(statement.value)
+    )
 
 
 def after_names(start: Start, expression: str | None) -> Start:

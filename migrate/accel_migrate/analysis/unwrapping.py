@@ -21,6 +21,10 @@ def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Vari
             continue
         parent = module.parents[node]
         if isinstance(parent, ast.Attribute) and parent.attr == "state_dict":
+            either = _either_state(module, node)
+            if either is not None:
+                text = f"{ACCELERATOR}.get_state_dict({module.source.code(node.value)})"
+                yield Piece(CODE, module, either, text, "the same on one process and on many")
             continue  # saving collects the state
         whole = _choice(module, node)
         text = module.source.code(node.value)
@@ -44,6 +48,16 @@ def _choice(module: Module, node: ast.Attribute) -> ast.expr:
         if ast.unparse(other) == ast.unparse(node.value):
             return parent
     return node
+
+
+def _either_state(module: Module, node: ast.Attribute) -> ast.IfExp | None:
+    """`model.module.state_dict() if ddp else model.state_dict()`."""
+    call = module.parents[module.parents[node]]
+    choice = module.parents[call]
+    if not isinstance(choice, ast.IfExp) or choice.test is call:
+        return None
+    other = choice.orelse if choice.body is call else choice.body
+    return choice if ast.unparse(other) == f"{ast.unparse(node.value)}.state_dict()" else None
 
 
 def _asked_first(module: Module, node: ast.Attribute) -> bool:

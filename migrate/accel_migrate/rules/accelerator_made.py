@@ -29,6 +29,10 @@ def find(context: Context) -> Iterator[Change]:
         new = (*made, kept) if training.needs_device else made
         edits.append(Substitute(start.statement, new))
         message = "the Accelerator chooses the device"
+    elif device is not None and device.module is module and device.statement.lineno < start.statement.lineno:
+        new = (*made, kept) if training.needs_device else made
+        edits += [Remove(device.statement), Insert(start.statement, new, "before")]
+        message = "the Accelerator chooses the device"
     else:
         if not start.at_prepare:
             edits.append(Insert(start.statement, made, "before", above_comments=not start.joins))

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.carried import default_of
 from accel_migrate.edits import change, replace_node, without, without_item
 from accel_migrate.plan import Change, Edit, Unwrap
 from accel_migrate.rule import Context, Rule
@@ -66,7 +67,8 @@ def _parameters(context: Context) -> Iterator[Change]:
         edits: list[Edit] = []
         if owner is module:
             arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-            edits.append(without_item(module.source, next(a for a in arguments if a.arg == name)))
+            parameter = next(a for a in arguments if a.arg == name)
+            edits.append(without_item(module.source, parameter, default_of(function, name)))
         for caller, call in context.script.graph.sites.get(function, ()):
             if caller is module:
                 edits += [

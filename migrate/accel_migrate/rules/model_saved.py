@@ -22,7 +22,13 @@ def find(context: Context) -> Iterator[Change]:
         if save.module is module:
             yield _saved(context, save, ahead)
     for taken in storage.taken:
-        if taken.module is module and taken not in ahead:
+        if taken.module is not module or taken in ahead or taken.call in context.training.gone:
+            continue
+        guard = context.training.distribution.guard_of(module, taken.call)
+        if guard is not None:
+            edits = _taken_ahead(context, guard, taken)
+            yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
+        else:
             spelled = context.training.accelerator(module, taken.call)
             state = f"{spelled}.get_state_dict({module.source.code(taken.owner)})"
             edit = replace_node(module.source, taken.call, state)

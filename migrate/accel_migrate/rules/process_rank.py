@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import piece_changes
-from accel_migrate.plan import Change
+from accel_migrate.analysis.ranks import rank_option
+from accel_migrate.edits import change, piece_changes
+from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM704"
@@ -13,6 +14,12 @@ CODE = "AM704"
 
 def find(context: Context) -> Iterator[Change]:
     yield from piece_changes(context, CODE)
+    pieces = [piece for piece in context.training.distribution.pieces if piece.code == CODE]
+    for call in context.module.calls if pieces else ():
+        option = rank_option(call)
+        if option is not None:
+            message = f"`{option}` is no longer read; take it out once no launch command passes it"
+            yield change(CODE, call, message, safety=Safety.NOTE, loop=context.training.index)
 
 
 RULE = Rule(

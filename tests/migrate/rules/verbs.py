@@ -19,6 +19,13 @@ def rewritten(before: str, after: str, settings: Settings = DEFAULTS) -> FileRes
     return result
 
 
+def migrated(source: str, settings: Settings = DEFAULTS) -> str:
+    """The text that the script becomes, for tests that look at a few lines of it."""
+    result = _migrated(source, settings)
+    assert result.status is Status.MIGRATED, result.reason or [note.message for note in result.notes]
+    return result.after.decode()
+
+
 def unchanged(source: str, settings: Settings = DEFAULTS) -> str:
     """The script stays as it is, to the byte; the reason that is given for it."""
     result = _migrated(source, settings)

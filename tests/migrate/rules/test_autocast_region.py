@@ -1,0 +1,143 @@
+"""AM303: autocast regions."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.verbs import migrated, rewritten
+
+SCRIPT = """
+    import torch
+    from torch import nn
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(2, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        {region}
+            loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+
+def made_of(region: str) -> str:
+    """The argument that chooses the precision, for a region."""
+    text = migrated(SCRIPT.format(region=region))
+    assert "with accelerator.autocast():" in text
+    return text.split("mixed_precision=")[1].split("autocast_forward")[0].rstrip(" ,\n")
+
+
+def test_region_becomes_the_accelerators():
+    rewritten(
+        SCRIPT.format(region="with torch.autocast(device.type, dtype=torch.bfloat16):"),
+        """
+        import torch
+        from torch import nn
+        from accel_runtime import Accelerator
+
+        accelerator = Accelerator(mixed_precision="bf16", autocast_forward=False)
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+        for x, y in loader:
+            with accelerator.autocast():
+                loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+        """,
+    )
+
+
+def test_cuda_by_name_asks_for_a_gpu():
+    assert made_of('with torch.autocast("cuda"):') == '"fp16" if torch.cuda.is_available() else "no"'
+    assert made_of("with torch.cuda.amp.autocast():") == '"fp16" if torch.cuda.is_available() else "no"'
+
+
+def test_default_dtype_follows_the_device():
+    assert made_of("with torch.autocast(device.type):") == '"fp16" if torch.cuda.is_available() else "bf16"'
+
+
+def test_condition_is_kept():
+    text = made_of("with torch.cuda.amp.autocast(enabled=torch.fast, dtype=torch.bfloat16):")
+    assert text == '"bf16" if torch.fast and torch.cuda.is_available() else "no"'
+
+
+def test_condition_from_a_parameter_is_what_callers_pass():
+    text = migrated(
+        """
+        import argparse
+        import torch
+        from torch import nn
+
+
+        def train(model, loader, optimizer, device, amp=False):
+            for x, y in loader:
+                with torch.cuda.amp.autocast(enabled=amp):
+                    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--amp", action="store_true")
+            args = parser.parse_args()
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            loader = torch.utils.data.DataLoader(data())
+            model = nn.Linear(2, 1).to(device)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            train(model, loader, optimizer, device, args.amp)
+
+
+        main()
+        """
+    )
+    assert 'mixed_precision="fp16" if args.amp and torch.cuda.is_available() else "no"' in text
+
+
+def test_region_that_is_switched_off_stays_torchs_own():
+    text = migrated(SCRIPT.format(region='with torch.autocast("cuda", enabled=False):'))
+    assert 'with torch.autocast("cuda", enabled=False):' in text
+    assert "mixed_precision" not in text
+
+
+def test_region_with_a_dtype_that_cannot_be_told_stays_torchs_own():
+    text = migrated(SCRIPT.format(region='with torch.autocast("cuda", dtype=getattr(torch, name())):'))
+    assert "getattr(torch, name())" in text
+    assert "mixed_precision" not in text
+
+
+def test_region_inside_a_model_stays():
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(2, 1)
+
+            def forward(self, x):
+                with torch.cuda.amp.autocast():
+                    return self.layer(x)
+
+
+        loader = torch.utils.data.DataLoader(data())
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """
+    )
+    assert "with torch.cuda.amp.autocast():" in text
+    assert "mixed_precision" not in text

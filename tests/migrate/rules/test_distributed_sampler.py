@@ -1,0 +1,51 @@
+"""AM703: DistributedSamplers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.handwritten import script
+from tests.migrate.rules.verbs import migrated, unchanged
+
+
+@pytest.mark.parametrize(
+    ("sampler", "loader", "expected"),
+    [
+        ("", "", "DataLoader(data, batch_size=4, shuffle=True)"),
+        (", shuffle=False", "", "DataLoader(data, batch_size=4)"),
+        (", shuffle=mixed", "", "DataLoader(data, batch_size=4, shuffle=mixed)"),
+        ("", ", shuffle=(sampler is None)", "DataLoader(data, batch_size=4, shuffle=True)"),
+        (", shuffle=False", ", shuffle=False", "DataLoader(data, batch_size=4, shuffle=False)"),
+        ("", ", drop_last=True", "DataLoader(data, batch_size=4, shuffle=True, drop_last=True)"),
+    ],
+)
+def test_shuffle_follows_the_sampler(sampler, loader, expected):
+    text = migrated(script(sampler=sampler, loader=loader))
+    assert expected in text
+    assert "ampler" not in text
+
+
+def test_set_epoch_goes():
+    assert "set_epoch" not in migrated(script(body="sampler.set_epoch(epoch + 1)"))
+    assert "set_epoch" not in migrated(script(body="loader.sampler.set_epoch(epoch + 1)"))
+    assert "set_epoch" not in migrated(script(body="if sampler is not None:\n                sampler.set_epoch(epoch)"))
+
+
+def test_a_sampler_only_when_distributed_goes():
+    text = migrated(script().replace("DistributedSampler(data)", "DistributedSampler(data) if ddp else None"))
+    assert "ampler" not in text
+
+
+def test_the_other_sampler_stays():
+    source = script().replace("DistributedSampler(data)", "DistributedSampler(data) if ddp else Ordered(data)")
+    text = migrated(source)
+    assert "sampler = Ordered(data)" in text
+    assert "sampler=sampler" in text
+
+
+def test_a_sampler_that_is_used_for_more_leaves_the_loop():
+    assert "does more than share out" in unchanged(script(body="log(len(sampler))"))
+
+
+def test_a_sampler_that_is_handed_on_leaves_the_loop():
+    assert "does more than share out" in unchanged(script(body="resume(sampler)"))

@@ -1,0 +1,105 @@
+"""AM304 and AM305: the script's own GradScaler, and its state."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import migrated, unchanged
+
+SCRIPT = """
+    import torch
+    from torch import nn
+
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.cuda.amp.GradScaler()
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        {body}
+    """
+STEP = "scaler.step(optimizer)\n        scaler.update()"
+
+
+def test_scaler_goes_and_the_accelerator_scales():
+    text = migrated(SCRIPT.format(body=STEP))
+    assert "scaler" not in text
+    assert 'mixed_precision="fp16" if torch.cuda.is_available() else "no"' in text
+    assert "    accelerator.backward(loss)\n    optimizer.step()\n" in text
+
+
+def test_unscaling_before_clipping_goes():
+    text = migrated(
+        SCRIPT.format(
+            body="scaler.unscale_(optimizer)\n        nn.utils.clip_grad_norm_(model.parameters(), 1)\n        " + STEP
+        )
+    )
+    assert "unscale" not in text
+    assert "accelerator.clip_grad_norm_(model.parameters(), 1)" in text
+
+
+def test_unscaling_for_something_else_is_the_accelerators():
+    text = migrated(SCRIPT.format(body="scaler.unscale_(optimizer)\n        look(model)\n        " + STEP))
+    assert "accelerator.unscale_gradients(optimizer)\n    look(model)" in text
+
+
+def test_state_leaves_a_dictionary():
+    text = migrated(
+        SCRIPT.format(body=STEP)
+        + """
+    torch.save({
+        "model": model.state_dict(),
+        "scaler": scaler.state_dict(),
+        "epoch": 3,
+    }, "last.pt")
+    """
+    )
+    assert '    "model": accelerator.get_state_dict(model),\n    "epoch": 3,\n' in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "scaler.step(optimizer)\n        scaler.update(2.0)",
+        "scaler.step(optimizer)\n        if scaler.get_scale() > 1: scaler.update()",
+        "scaler.step(optimizer, closure)\n        scaler.update()",
+        "taken = scaler.step(optimizer)\n        scaler.update()",
+        "step(optimizer, scaler)",
+    ],
+)
+def test_use_without_a_counterpart_leaves_the_loop(body):
+    assert unchanged(SCRIPT.format(body=body))
+
+
+def test_branches_that_differ_leave_the_loop():
+    reason = unchanged(
+        """
+        import torch
+        from torch import nn
+
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.Linear(2, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.cuda.amp.GradScaler() if FAST else None
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            if scaler is not None:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+        """
+    )
+    assert "differ in more than the scaler" in reason
+
+
+def test_a_scaler_of_unknown_make_leaves_the_loop():
+    assert "scales the loss" in unchanged(
+        SCRIPT.format(body=STEP).replace("torch.cuda.amp.GradScaler()", "make_scaler()")
+    )

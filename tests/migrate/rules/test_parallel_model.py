@@ -1,0 +1,59 @@
+"""AM702: DistributedDataParallel, DataParallel and `.module`."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.handwritten import script
+from tests.migrate.rules.verbs import migrated, noted, unchanged
+
+
+def test_wrapper_goes_and_the_model_stays():
+    assert "model = nn.Linear(2, 1)\n" in migrated(script())
+
+
+def test_a_statement_that_only_wraps_goes():
+    text = migrated(script().replace("DDP(nn.Linear(2, 1).cuda())", "nn.Linear(2, 1)\n        model = DDP(model)"))
+    assert text.count("model = ") == 1
+
+
+def test_settings_are_handed_on():
+    text = migrated(script(wrapper=", device_ids=[0], find_unused_parameters=True"))
+    assert "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]" in text
+    assert "from accel_runtime import Accelerator, DistributedDataParallelKwargs" in text
+
+
+def test_a_setting_without_counterpart_leaves_the_loop():
+    assert "process_group" in unchanged(script(wrapper=", process_group=half"))
+
+
+def test_module_after_prepare_is_unwrapped():
+    assert "accelerator.unwrap_model(model).report()" in migrated(script(body="model.module.report()"))
+
+
+def test_module_before_prepare_is_the_model():
+    text = migrated(
+        script().replace("        optimizer = torch", "        model.module.freeze()\n        optimizer = torch")
+    )
+    assert "    model.freeze()\n" in text
+
+
+def test_module_that_is_asked_for_first_stays():
+    text = migrated(script(body='bare = model.module if hasattr(model, "module") else model'))
+    assert 'model.module if hasattr(model, "module") else model' in text
+
+
+def test_what_data_parallel_changes_is_said():
+    source = """
+        import torch
+        from torch import nn
+
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.DataParallel(nn.Linear(2, 1)).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """
+    assert "split each batch" in noted(source, "AM702")
+    assert "model = nn.Linear(2, 1)\n" in migrated(source)

@@ -1,0 +1,55 @@
+"""AM701: joining and parting the processes."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.handwritten import script
+from tests.migrate.rules.verbs import migrated, noted, unchanged
+
+
+def test_the_accelerator_is_made_where_processes_were_joined():
+    text = migrated(script())
+    assert "def main():\n    accelerator = Accelerator()\n" in text
+    assert "init_process_group" not in text
+
+
+def test_set_device_goes_and_the_rest_of_its_guard_stays():
+    text = migrated(
+        script(start="if torch.cuda.is_available():\n            torch.cuda.set_device(0)\n            tune()")
+    )
+    assert "    if torch.cuda.is_available():\n        tune()\n" in text
+
+
+def test_parting_becomes_end_training():
+    assert "accelerator.end_training()" in migrated(script(body="dist.destroy_process_group()"))
+
+
+def test_where_processes_meet_is_the_launchers_business():
+    text = migrated(script(start='os.environ["MASTER_PORT"] = "1234"\n        os.environ["OMP_NUM_THREADS"] = "1"'))
+    assert "MASTER_PORT" not in text
+    assert 'os.environ["OMP_NUM_THREADS"] = "1"' in text
+
+
+def test_a_call_that_asks_first_stays():
+    text = migrated(script(body="if dist.is_initialized(): dist.broadcast(loss, 0)"))
+    assert "if dist.is_initialized(): dist.broadcast(loss, 0)" in text
+
+
+def test_a_rank_that_the_script_works_out_leaves_the_loop():
+    source = script().replace('init_process_group("nccl")', 'init_process_group("nccl", rank=node * 8 + card)')
+    assert "rank=node * 8 + card" in unchanged(source)
+
+
+def test_groups_of_processes_leave_the_loop():
+    assert "groups" in unchanged(script(start="half = dist.new_group([0, 1])"))
+
+
+def test_the_variables_of_another_launcher_leave_the_loop():
+    assert "SLURM_PROCID" in unchanged(script(start='rank = int(os.environ["SLURM_PROCID"])'))
+
+
+def test_a_collective_without_counterpart_leaves_the_loop():
+    assert "all_gather" in unchanged(script(body="dist.all_gather(parts, loss)"))
+
+
+def test_the_note_points_at_the_place():
+    assert "all_gather" in noted(script(body="dist.all_gather(parts, loss)"), "AM901")

@@ -1,0 +1,65 @@
+"""AM704: rank and world size."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.handwritten import script
+from tests.migrate.rules.verbs import migrated, noted
+
+
+@pytest.mark.parametrize(
+    ("read", "becomes"),
+    [
+        ("dist.get_rank()", "accelerator.process_index"),
+        ("dist.get_world_size()", "accelerator.num_processes"),
+        ('int(os.environ["LOCAL_RANK"])', "accelerator.local_process_index"),
+        ('int(os.environ.get("RANK", 0))', "accelerator.process_index"),
+        ('int(os.getenv("WORLD_SIZE", "1"))', "accelerator.num_processes"),
+        ('"WORLD_SIZE" in os.environ', "accelerator.num_processes > 1"),
+        ('int(os.environ.get("RANK", -1)) != -1', "accelerator.num_processes > 1"),
+        ("dist.get_rank() == 0", "accelerator.is_main_process"),
+        ("dist.get_rank() != 0", "not accelerator.is_main_process"),
+    ],
+)
+def test_a_read_is_asked_of_the_accelerator(read, becomes):
+    assert f"use({becomes})" in migrated(script(body=f"use({read})"))
+
+
+@pytest.mark.parametrize(
+    ("guard", "becomes"),
+    [
+        ("rank == 0", "if accelerator.is_main_process:"),
+        ("rank != 0", "if not accelerator.is_main_process:"),
+        ("epoch % 2 == 0 and rank == 0", "if epoch % 2 == 0 and accelerator.is_main_process:"),
+    ],
+)
+def test_a_guard_names_the_main_process(guard, becomes):
+    text = migrated(script(start="rank = dist.get_rank()", body=f"if {guard}:\n                print(loss)"))
+    assert becomes in text
+    assert "rank" not in text.replace("process", "")
+
+
+def test_what_is_printed_under_a_guard_stays_a_print():
+    text = migrated(script(start="rank = dist.get_rank()", body="if rank == 0:\n                print(loss)"))
+    assert "            print(loss)" in text
+
+
+def test_a_rank_that_is_still_read_keeps_its_name():
+    text = migrated(script(start="rank = dist.get_rank()", body="log(rank)"))
+    assert "rank = accelerator.process_index" in text
+
+
+def test_a_dead_option_is_named():
+    source = script(body="use(args.local_rank)").replace(
+        "def main():",
+        'parser = make()\n    parser.add_argument("--local_rank")\n    args = parser.parse_args()\n\n\n    def main():',
+    )
+    assert "no longer read" in noted(source, "AM704")
+    assert "use(accelerator.local_process_index)" in migrated(source)
+
+
+def test_a_variable_of_the_same_name_that_is_no_rank_stays():
+    text = migrated(script(start="rank = len(data_files)", body="if rank == 0:\n                stop()"))
+    assert "rank = len(data_files)" in text
+    assert "if rank == 0:" in text
