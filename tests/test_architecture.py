@@ -36,6 +36,7 @@ LAYERS = {
         __init__ utils
         notebook
         accelerator launch operations state
+        checkpoint
         bundle
         resolve
         devices metrics precision scheduler strategies
