@@ -37,6 +37,7 @@ LAYERS = {
         notebook
         accelerator launch operations state
         facts
+        checkpoint
         bundle
         resolve
         devices metrics precision scheduler strategies

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from torch.utils.data import DataLoader
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
 from accel_runtime.arguments import refuse_unsupported
 from accel_runtime.bundle import Choices, Prepared
+from accel_runtime.checkpoint import Checkpoints, Resumed
+from accel_runtime.checkpoint.run_state import RunState
 from accel_runtime.config_file import config_files
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.data.iteration import Iterations
@@ -112,6 +115,8 @@ class Accelerator(Processes, Facts, Recording):
             self.project_configuration.set_directories(project_dir)
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
+        state = RunState(self._session, self._prepared, self._registry, self._accumulation, self._iterations)
+        self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
         self._backward = self._session.strategy.backward(self._session.precision.backward)
 
@@ -277,6 +282,36 @@ class Accelerator(Processes, Facts, Recording):
         state = self.get_state_dict(model)
         if self.should_save_model:
             save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
+
+    def save_state(
+        self,
+        output_dir: str | os.PathLike[str] | None = None,
+        safe_serialization: bool = True,
+        *,
+        allow_pickle: bool = False,
+    ) -> str:
+        """Everything that the run needs to go on, in a folder that is there whole or not at all; returns the folder.
+
+        Without `output_dir` it is the next number in `project_dir/checkpoints`. Every process must call it.
+        """
+        if not safe_serialization:
+            warnings.warn("checkpoints are always safetensors and JSON; safe_serialization is ignored", stacklevel=2)
+        return str(self._checkpoints.save(output_dir, allow_pickle))
+
+    def load_state(
+        self,
+        input_dir: str | os.PathLike[str] | None = None,
+        load_kwargs: Mapping[str, Any] | None = None,
+        *,
+        missing_ok: bool = False,
+        allow_pickle: bool = False,
+    ) -> Resumed | None:
+        """Goes on where `save_state` was called; without a folder or with "latest", from the newest that is whole.
+
+        >>> resumed = accelerator.load_state("latest", missing_ok=True)
+        >>> for epoch in range(resumed.epoch if resumed else 0, epochs): ...
+        """
+        return self._checkpoints.load(input_dir, missing_ok, allow_pickle)
 
     def register_for_checkpointing(self, *objects: Any) -> None:
         """Objects with `state_dict` and `load_state_dict` that belong to the state of the run."""

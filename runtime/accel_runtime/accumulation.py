@@ -100,30 +100,30 @@ class Blocks(dict[tuple[Module, ...], "Block"]):
 class Block:
     """`with accumulate(model)`: one micro-step."""
 
-    __slots__ = ("_accumulation", "_count", "_iteration", "_length", "_models", "_outer")
+    __slots__ = ("_accumulation", "_models", "_outer", "count", "iteration", "length")
 
     def __init__(self, accumulation: Accumulation, models: tuple[Module, ...]) -> None:
         self._accumulation = accumulation
         self._models = models
-        self._iteration: Iteration | None = None
-        self._count = 0
-        self._length = 1
+        self.iteration: Iteration | None = None
+        self.count = 0
+        self.length = 1
         self._outer = (False, 1)
 
     def __enter__(self) -> None:
         owner = self._accumulation
         stack = owner.iterations.stack if owner.plugin.sync_with_dataloader else None
         iteration = stack[-1] if stack else None
-        if iteration is not self._iteration:
-            self._iteration, self._count = iteration, 0
-        self._count += 1
-        owner.sync = self._count % owner.steps == 0 or (iteration is not None and iteration.is_last)
+        if iteration is not self.iteration:
+            self.iteration, self.count = iteration, 0
+        self.count += 1
+        owner.sync = self.count % owner.steps == 0 or (iteration is not None and iteration.is_last)
         self._outer = (owner.holding, owner.divisor)
         owner.holding = not owner.sync
-        if (self._count - 1) % owner.steps == 0:
+        if (self.count - 1) % owner.steps == 0:
             # Settled when the window begins: all its losses must be divided by the same number.
-            self._length = self._window(owner, iteration)
-        owner.divisor = self._length
+            self.length = self._window(owner, iteration)
+        owner.divisor = self.length
         if owner.holding and owner.defer is not None:
             owner.defer(self._models, True)
 
@@ -135,10 +135,14 @@ class Block:
             owner.defer(self._models, False)
         owner.holding, owner.divisor = self._outer
 
+    def resume(self, count: int, length: int, iteration: Iteration | None) -> None:
+        """Goes on with a window that another run began."""
+        self.count, self.length, self.iteration = count, length, iteration
+
     def _window(self, owner: Accumulation, iteration: Iteration | None) -> int:
         """How many micro-steps this window has, as far as that is known: with one block for each batch."""
         if iteration is None or iteration.total is None or not owner.plugin.weigh_last_window:
             return owner.steps
-        if self._count != iteration.index:
+        if self.count != iteration.index:
             return owner.steps
         return min(owner.steps, iteration.total - iteration.index + 1)

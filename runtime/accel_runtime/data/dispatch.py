@@ -22,16 +22,21 @@ class Dispatched(Source):
 
     pads = True
 
-    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives) -> None:
+    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives, before: int = 0) -> None:
         super().__init__(loader)
         self.sharding = sharding
         self.collectives = collectives
+        self.before = before
 
     def __iter__(self) -> Iterator[Part]:
-        return self._received(iter(self.loader) if self.collectives.world.is_main else None)
+        is_main = self.collectives.world.is_main
+        return self._received(islice(iter(self.loader), self.before, None) if is_main else None)
 
     def __len__(self) -> int:
-        return steps_of(len(self.loader), self.sharding.batch_size or 0, self.sharding)
+        return steps_of(max(len(self.loader) - self.before, 0), self.sharding.batch_size or 0, self.sharding)
+
+    def beginning(self, batches: int) -> Source:
+        return Dispatched(self.loader, self.sharding, self.collectives, self.before + batches)
 
     def _received(self, batches: Iterator[Batch] | None) -> Iterator[Part]:
         rounds = self._rounds(batches) if batches is not None else None

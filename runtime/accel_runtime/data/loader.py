@@ -10,8 +10,9 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.dispatch import Dispatched
-from accel_runtime.data.iteration import Iteration, Iterations, Share
+from accel_runtime.data.iteration import Iteration, Iterations
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
+from accel_runtime.data.passage import Pairs, Passage, Start, start_of
 from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
 from accel_runtime.data.source import Alone, Batch, Loader, Source
@@ -40,14 +41,28 @@ class PreparedLoader(Proxy):
 
     source: Source
     settings: LoaderSettings
+    passage: Passage
+    skipped: int
 
-    def __init__(self, loader: Loader, source: Source, settings: LoaderSettings) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        source: Source,
+        settings: LoaderSettings,
+        passage: Passage | None = None,
+        skipped: int = 0,
+    ) -> None:
         super().__init__(loader)
-        self.__dict__.update(source=source, settings=settings)
+        self.__dict__.update(source=source, settings=settings, passage=passage or Passage(loader), skipped=skipped)
 
     def __iter__(self) -> Iterator[Batch]:
         # The source is asked here and not at the first batch: plain loaders draw a seed and start workers now.
-        return self._batches(iter(self.source))
+        if (resumption := self.passage.resumption) is not None:
+            self.passage.resumption, self.passage.before = None, resumption.before
+            pairs = resumption.pairs(self.behind, self.source, self.batches_per_round)
+            return self._batches(pairs, resumption.iteration, resumption.position.start)
+        start = start_of(self.behind)
+        return self._batches(iter(self.source), Iteration(self.source.total, self.source.pads), start)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -58,6 +73,11 @@ class PreparedLoader(Proxy):
         size: int | None = self.behind.batch_size
         together = self.settings.collectives.world.size
         return size if size is None or self.settings.split else size * together
+
+    @property
+    def batches_per_round(self) -> int:
+        """How many batches of the script's own loader all processes use up at one step."""
+        return 1 if self.settings.split else self.settings.collectives.world.size
 
     @property
     def total_dataset_length(self) -> int:
@@ -72,18 +92,20 @@ class PreparedLoader(Proxy):
 
     def skipping(self, batches: int) -> PreparedLoader:
         """The same loader without its first batches."""
-        return PreparedLoader(self.behind, self.source.skipping(batches), self.settings)
+        return PreparedLoader(
+            self.behind, self.source.skipping(batches), self.settings, self.passage, self.skipped + batches
+        )
 
     def with_even_batches(self, even: bool) -> Source:
         """The source that this loader would have with or without filled-up rounds."""
         return _source(self.behind, replace(self.settings, even=even))
 
-    def _batches(self, pairs: Iterator[tuple[Batch, Share | None]]) -> Iterator[Batch]:
-        iterations, place = self.settings.iterations, self.settings.place
-        iteration = Iteration(self.source.total, self.source.pads)
+    def _batches(self, pairs: Pairs, iteration: Iteration, start: Start) -> Iterator[Batch]:
+        iterations, place, ended = self.settings.iterations, self.settings.place, False
         if iteration.total is None and iterations.wants_end:
             pairs = _look_ahead(pairs, iteration)
         iterations.stack.append(iteration)
+        self.passage.enter(iteration, start, self.skipped)
         try:
             for batch, share in pairs:
                 iteration.index += 1
@@ -91,9 +113,11 @@ class PreparedLoader(Proxy):
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share = share
                 yield batch if place is None else place(batch)
+            ended = True
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.
             iterations.stack.remove(iteration)
+            self.passage.leave(iteration, ended)
 
 
 def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
@@ -146,11 +170,9 @@ def _sharding(loader: Loader, settings: LoaderSettings, batches: Any = None) -> 
     )
 
 
-def _look_ahead(
-    pairs: Iterator[tuple[Batch, Share | None]], iteration: Iteration
-) -> Iterator[tuple[Batch, Share | None]]:
+def _look_ahead(pairs: Pairs, iteration: Iteration) -> Pairs:
     """Reads one batch ahead, so that the total is known when the last one is handed out."""
-    count = 0
+    count = iteration.index
     for held in pairs:
         for following in pairs:
             count += 1

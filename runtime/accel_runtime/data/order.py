@@ -14,7 +14,7 @@ from accel_runtime.collectives import Collectives
 from accel_runtime.data.iteration import Share
 from accel_runtime.data.randomness import shared_draws
 from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
-from accel_runtime.data.source import Batch, Loader, Source, clone, length_of
+from accel_runtime.data.source import Batch, Loader, Primed, SkippedIndices, Source, clone, length_of
 
 
 class Ordered(Source):
@@ -38,6 +38,16 @@ class Ordered(Source):
     def skipping(self, batches: int) -> Source:
         return Ordered(self.loader, self.indices.skipping(batches), self.place)
 
+    def beginning(self, batches: int) -> Source:
+        return Ordered(self.loader, self.indices.beginning(batches), self.place)
+
+    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
+        indices = self.indices.skipping(batches)
+        primed = Primed(indices)
+        loaded = iter(clone(self.local, **{self.place: primed}))
+        primed.prime()
+        return zip(loaded, drained(indices.shares))
+
 
 class ShardedIndices:
     """Stands where the loader's sampler stood. The `shares` of the latest epoch follow its batches one to one."""
@@ -59,6 +69,9 @@ class ShardedIndices:
 
     def skipping(self, batches: int) -> ShardedIndices:
         return type(self)(self.batches, self.sharding, self.collectives, self.skipped + batches)
+
+    def beginning(self, batches: int) -> ShardedIndices:
+        return type(self)(SkippedIndices(self.batches, batches), self.sharding, self.collectives, self.skipped)
 
     @property
     def pads(self) -> bool:
@@ -103,6 +116,10 @@ class DistributedIndices(ShardedIndices):
 
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
+
+    def beginning(self, batches: int) -> ShardedIndices:
+        # Its sampler deals the samples out one by one, so whole rounds are what can be left out.
+        return self.skipping(batches // self.sharding.size)
 
     @property
     def pads(self) -> bool:

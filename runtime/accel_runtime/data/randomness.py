@@ -30,13 +30,13 @@ def shared_draws(sampler: Iterable[Item], inner: Any, collectives: Collectives) 
         yield from sampler
         return
     owners = [owner for owner in (sampler, inner) if isinstance(getattr(owner, "generator", None), torch.Generator)]
-    own = _states([])
-    _restore(collectives.broadcast_objects([_states(owners)])[0], owners)
+    own = states_of_generators([])
+    restore_generators(collectives.broadcast_objects([states_of_generators(owners)])[0], owners)
     iterator = iter(sampler)
     if type(inner) in DRAW_AT_FIRST:
         first = list(_first(iterator))
         if not collectives.world.is_main:
-            _restore(own, [])
+            restore_generators(own, [])
         yield from first
         yield from iterator
         return
@@ -48,15 +48,15 @@ def _apart(iterator: Iterator[Item], own: dict[str, Any], is_main: bool) -> Iter
     first = True
     while True:
         items = list(_first(iterator))
-        drawn = _states([])
+        drawn = states_of_generators([])
         # Process 0 goes on from the first draw, as a plain script would.
-        _restore(drawn if is_main and first else own, [])
+        restore_generators(drawn if is_main and first else own, [])
         if not items:
             return
         yield items[0]
         first = False
-        own = _states([])
-        _restore(drawn, [])
+        own = states_of_generators([])
+        restore_generators(drawn, [])
 
 
 def _first(iterator: Iterator[Item]) -> Iterator[Item]:
@@ -65,7 +65,8 @@ def _first(iterator: Iterator[Item]) -> Iterator[Item]:
         return
 
 
-def _states(owners: list[Any]) -> dict[str, Any]:
+def states_of_generators(owners: list[Any]) -> dict[str, Any]:
+    """The global generators, and those that the owners carry."""
     states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if "numpy" in sys.modules:
         states["numpy"] = sys.modules["numpy"].random.get_state()
@@ -73,7 +74,7 @@ def _states(owners: list[Any]) -> dict[str, Any]:
     return states
 
 
-def _restore(states: dict[str, Any], owners: list[Any]) -> None:
+def restore_generators(states: dict[str, Any], owners: list[Any]) -> None:
     torch.set_rng_state(states["torch"])
     random.setstate(states["python"])
     if "numpy" in sys.modules and "numpy" in states:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -40,6 +40,18 @@ class Source(ABC):
         """The same batches without the first ones."""
         return Skipped(self, batches)
 
+    @abstractmethod
+    def beginning(self, batches: int) -> Source:
+        """Shares out the epoch without the first batches of the user's own loader."""
+
+    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
+        """As iterating after `skipping`, but all that is drawn for the order of the epoch has been drawn on return."""
+        pairs = iter(self)
+        for _ in islice(pairs, batches):
+            pass
+        # A stream draws its order when it is first read, so one batch is read even where none is left out.
+        return pairs if batches else chain(list(islice(pairs, 1)), pairs)
+
 
 class Alone(Source):
     """One process: the loader itself."""
@@ -54,6 +66,17 @@ class Alone(Source):
         if self.loader.batch_sampler is None or isinstance(self.loader.dataset, IterableDataset):
             return super().skipping(batches)
         return Alone(clone(self.loader, batch_sampler=SkippedIndices(self.loader.batch_sampler, batches)))
+
+    def beginning(self, batches: int) -> Source:
+        return self.skipping(batches)
+
+    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
+        if self.loader.batch_sampler is None or isinstance(self.loader.dataset, IterableDataset):
+            return super().resumed(batches)
+        indices = Primed(SkippedIndices(self.loader.batch_sampler, batches))
+        pairs = iter(Alone(clone(self.loader, batch_sampler=indices)))
+        indices.prime()
+        return pairs
 
 
 class Skipped(Source):
@@ -71,6 +94,9 @@ class Skipped(Source):
     def __len__(self) -> int:
         return max(len(self.source) - self.batches, 0)
 
+    def beginning(self, batches: int) -> Source:
+        return Skipped(self.source.beginning(batches), self.batches)
+
 
 class SkippedIndices:
     """A batch sampler without its first batches: nothing is loaded for them."""
@@ -78,12 +104,37 @@ class SkippedIndices:
     def __init__(self, batches: Any, skipped: int) -> None:
         self.batches = batches
         self.skipped = skipped
+        self.sampler = getattr(batches, "sampler", batches)
 
     def __iter__(self) -> Iterator[Any]:
         return islice(iter(self.batches), self.skipped, None)
 
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
+
+
+class Primed:
+    """A batch sampler that can be made to draw before the loader asks it for its first batch."""
+
+    def __init__(self, indices: Any) -> None:
+        self.indices = indices
+        self.first: list[Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self.first, self.rest = None, iter(self.indices)
+        return self._batches()
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def prime(self) -> None:
+        if self.first is None:
+            self.first = list(islice(self.rest, 1))
+
+    def _batches(self) -> Iterator[Any]:
+        self.prime()
+        yield from self.first or ()
+        yield from self.rest
 
 
 def clone(loader: Loader, **changes: Any) -> Loader:

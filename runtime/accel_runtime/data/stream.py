@@ -25,15 +25,16 @@ ENDED = -1
 class Streamed(Source):
     """The user's loader over a stream that is cut into batches, and shared out, before it is collated."""
 
-    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives) -> None:
+    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives, before: int = 0) -> None:
         super().__init__(loader)
         self.sharding = sharding
         self.collectives = collectives
+        self.before = before
         self.pads = sharding.even and not sharding.drop_last
         # Without a batch sampler the loader takes the stream's items as they come: our stream yields whole batches.
         self.local = clone(
             loader,
-            dataset=ShardedStream(loader.dataset, sharding),
+            dataset=ShardedStream(loader.dataset, sharding, before),
             batch_sampler=None,
             collate_fn=CollatePart(loader.collate_fn),
             in_order=True,
@@ -46,8 +47,11 @@ class Streamed(Source):
         size = self.sharding.batch_size or 1
         full, tail = divmod(len(self.loader.dataset), size)  # type: ignore[arg-type]
         if tail and not self.sharding.drop_last:
-            return steps_of(full + 1, tail, self.sharding)
-        return steps_of(full, size, self.sharding)
+            return steps_of(max(full + 1 - self.before, 0), tail, self.sharding)
+        return steps_of(max(full - self.before, 0), size, self.sharding)
+
+    def beginning(self, batches: int) -> Source:
+        return Streamed(self.loader, self.sharding, self.collectives, self.before + batches)
 
     def _checked(self, parts: Iterator[Any]) -> Iterator[tuple[Batch, Share | None]]:
         for _ in range(CHECKED_ROUNDS):
@@ -75,18 +79,23 @@ class ShardedStream(Proxy):
     """Is the user's dataset in every other respect, so that a worker_init_fn may set it up."""
 
     sharding: Sharding
+    before: int  # batches that are left out
 
-    def __init__(self, dataset: Any, sharding: Sharding) -> None:
+    def __init__(self, dataset: Any, sharding: Sharding, before: int = 0) -> None:
         super().__init__(dataset)
-        self.__dict__["sharding"] = sharding
+        self.__dict__.update(sharding=sharding, before=before)
 
     def __iter__(self) -> Iterator[Part]:
         size = self.sharding.batch_size
         digests: list[int] = []
-        batches = _digested(_cut(self.behind, size or 1, self.sharding.drop_last), self.sharding, digests)
+        batches = _digested(self._cut(), self.sharding, digests)
         for samples, share in shard(batches, self.sharding):
             digest = digests.pop(0) if digests else 0
             yield Part(samples if size else samples[0], share if size else share.of_items(), digest)
+
+    def _cut(self) -> Iterator[list[Any]]:
+        batches = _cut(self.behind, self.sharding.batch_size or 1, self.sharding.drop_last)
+        return islice(batches, self.before, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,5 +40,12 @@ class Precision(ABC):
     def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
         return PreparedOptimizer(optimizer, accumulation)
 
+    def state(self) -> dict[str, Any] | None:
+        """What a checkpoint must keep; None where there is nothing."""
+        return None
+
+    def load_state(self, state: dict[str, Any]) -> None:  # noqa: B027 only fp16 has a state
+        """Takes over what `state` gave."""
+
     def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:  # noqa: B027 only fp16 scales
         """Brings gradients back to their true size, once before each step."""

@@ -70,6 +70,15 @@ class Fp16(Autocast):
             self._unscaled.clear()
             self._stepped = False
 
+    def state(self) -> dict[str, Any]:
+        self.update()
+        return self.scaler.state_dict()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.scaler.load_state_dict(state)
+        self._unscaled.clear()
+        self._stepped = False
+
     def _scaled_backward(self, loss: Tensor, **kwargs: Any) -> None:
         if not self._has_optimizer:
             raise UsageError(

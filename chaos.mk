@@ -1,0 +1,6 @@
+# Faults at full length: every kill, 60 flips per file, 20 kills of workers in one training. `make test` has a short form.
+.PHONY: chaos
+
+chaos: $(READY)
+	CHAOS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -s tests/distributed/test_kill_while_saving.py \
+		tests/runtime/checkpoint tests/distributed/test_resume.py tests/distributed/test_faults.py

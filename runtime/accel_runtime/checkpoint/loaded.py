@@ -1,0 +1,85 @@
+"""A checkpoint as it was read, whatever its format, and whether it fits this run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from accel_runtime.checkpoint.encoding import State
+from accel_runtime.errors import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One state with the file it came from; `kind` is the class it was taken from, where that is known."""
+
+    path: Path
+    state: State
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`random` and `progress` are this process's own; None where the checkpoint has nothing to say about them."""
+
+    folder: Path
+    processes: int
+    models: list[Kept]
+    optimizers: list[Kept]
+    schedulers: list[Kept]
+    objects: list[Kept]
+    scaler: Kept | None = None
+    random: dict[str, State] | None = None
+    progress: dict[str, State] | None = None
+    epoch: int = 0
+    step: int = 0
+    batch: int = 0
+
+
+def check_number(loaded: Loaded, found: Sequence[Kept], wanted: int, kind: str, how: str) -> None:
+    if len(found) != wanted:
+        raise CheckpointError(
+            f"{loaded.folder} holds {len(found)} {kind}(s) and this run has {wanted}; {how} the same ones in the same "
+            "order as when it was saved"
+        )
+
+
+def check_model(kept: Kept, model: Module) -> None:
+    """Refuses weights of another model, with the first difference."""
+    own = model.state_dict()
+    name = type(model).__name__
+    missing, foreign = own.keys() - kept.state.keys(), kept.state.keys() - own.keys()
+    if missing or foreign:
+        seen = [f"lacks {min(missing)}"] if missing else []
+        seen += [f"has {min(foreign)}"] if foreign else []
+        others = len(missing) + len(foreign) - len(seen)
+        more = f" and {others} other differences" if others else ""
+        raise CheckpointError(f"{kept.path} is not of this {name}: it {' and '.join(seen)}{more}; nothing was changed")
+    for key, value in own.items():
+        saved = kept.state[key]
+        if isinstance(value, Tensor) and saved.shape != value.shape:
+            raise CheckpointError(
+                f"{kept.path} is not of this {name}: {key} was {tuple(saved.shape)} and is {tuple(value.shape)}; "
+                "nothing was changed"
+            )
+
+
+def check_optimizer(kept: Kept, optimizer: Optimizer) -> None:
+    check_kind(kept, optimizer)
+    saved = [len(group["params"]) for group in kept.state["param_groups"]]
+    own = [len(group["params"]) for group in optimizer.param_groups]
+    if saved != own:
+        raise CheckpointError(
+            f"{kept.path} is of an optimizer with groups of {saved} weights and this one has {own}; nothing was changed"
+        )
+
+
+def check_kind(kept: Kept, thing: Any) -> None:
+    if kept.kind is not None and kept.kind != type(thing).__name__:
+        raise CheckpointError(f"{kept.path} is of {kept.kind} and this run has {type(thing).__name__}; nothing changed")

@@ -1,0 +1,67 @@
+"""A verified checkpoint of ours, decoded for this process, whatever number of processes saved it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from accel_runtime.checkpoint.encoding import State
+from accel_runtime.checkpoint.loaded import Kept, Loaded
+from accel_runtime.checkpoint.reading import Saved
+from accel_runtime.checkpoint.run_state import kept_kind, numbered
+from accel_runtime.errors import CheckpointError
+from accel_runtime.world import World
+
+
+def loaded_from(saved: Saved, world: World) -> Loaded:
+    """All parts at once: nothing is put back before everything could be read."""
+    manifest = saved.manifest
+    mine = saved.state(f"rank_{world.rank}") if saved.has(f"rank_{world.rank}") else None
+    return Loaded(
+        folder=saved.folder,
+        processes=manifest.processes,
+        models=[Kept(saved.path(part), saved.weights(part)) for part in _parts(saved, "model")],
+        optimizers=[kept_kind(_kept(saved, part)) for part in _parts(saved, "optimizer")],
+        schedulers=[kept_kind(_kept(saved, part)) for part in _parts(saved, "scheduler")],
+        objects=[_kept(saved, part) for part in _parts(saved, "custom", first="custom_0")],
+        scaler=_kept(saved, "scaler") if saved.has("scaler") else None,
+        random=None if mine is None else mine["random"],
+        progress=_progress(saved, world, mine),
+        epoch=manifest.epoch,
+        step=manifest.step,
+        batch=manifest.batch,
+    )
+
+
+def _parts(saved: Saved, kind: str, first: str | None = None) -> list[str]:
+    found: list[str] = []
+    while saved.has(part := first if first and not found else numbered(kind, len(found))):
+        found.append(part)
+    return found
+
+
+def _kept(saved: Saved, part: str) -> Kept:
+    return Kept(saved.path(part), saved.state(part))
+
+
+def _progress(saved: Saved, world: World, mine: State) -> dict[str, State]:
+    """This process's own, or on another number of processes what all of them agree on."""
+    if saved.manifest.processes == world.size and mine is not None:
+        return mine  # type: ignore[no-any-return]
+    ranks = [f"rank_{rank}" for rank in range(saved.manifest.processes)]
+    if missing := [part for part in ranks if not saved.has(part)]:
+        raise CheckpointError(
+            f"{saved.folder} was saved by {saved.manifest.processes} processes on several machines and lacks "
+            f"{missing[0]}; load it on as many, or copy the folders of all machines into one"
+        )
+    states = [saved.state(part) for part in ranks]
+    return {**states[0], "gradients": _averaged([state["gradients"] for state in states])}
+
+
+def _averaged(gradients: list[list[dict[str, Tensor]]]) -> list[dict[str, Any]]:
+    """Each process gets the mean, so that their average at the end of the window is what it would have been."""
+    return [
+        {name: sum(one[name] for one in of_model) / len(of_model) for name in of_model[0]}
+        for of_model in zip(*gradients)
+    ]

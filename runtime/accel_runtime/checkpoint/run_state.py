@@ -1,0 +1,170 @@
+"""The state of a run: taken from what was prepared and registered, and put back into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accel_runtime.accumulation import Accumulation
+from accel_runtime.bundle import Prepared
+from accel_runtime.checkpoint.encoding import State
+from accel_runtime.checkpoint.loaded import Kept, Loaded
+from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
+from accel_runtime.data.iteration import Iterations
+from accel_runtime.data.loader import PreparedLoader
+from accel_runtime.data.passage import Position, Resuming, Start
+from accel_runtime.data.randomness import restore_generators, states_of_generators
+from accel_runtime.registry import Registry
+from accel_runtime.resolve import Session
+
+
+def numbered(name: str, index: int) -> str:
+    """The file of the first thing of a kind has the plain name."""
+    return f"{name}_{index}" if index else name
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything of one Accelerator that a checkpoint is about."""
+
+    session: Session
+    prepared: Prepared
+    registry: Registry
+    accumulation: Accumulation
+    iterations: Iterations
+
+    def weights(self) -> list[dict[str, Any]]:
+        """The state of every model; a collective where models are sharded."""
+        return [self.session.strategy.state_dict(model) for model in self.prepared.models]
+
+    def standing(self) -> tuple[int, int, int]:
+        """The training's epoch, step and batch: those of the loader being iterated, else of the first one prepared."""
+        if not self.prepared.loaders:
+            return 0, 0, 0
+        outermost = self.iterations.stack[:1]
+        # Sorting is stable: among equals the first one prepared leads.
+        leading = sorted(
+            self.prepared.loaders,
+            key=lambda loader: (loader.passage.iteration not in outermost, loader.passage.resumption is None),
+        )[0]
+        position = leading.passage.position(self.iterations)
+        batch = position.before // leading.batches_per_round + position.rounds
+        return position.passes, position.steps + batch, batch
+
+    def shared_parts(self, allow_pickle: bool) -> Iterator[Part]:
+        """What is the same on every process, and so is written by one; all but the models."""
+        for index, optimizer in enumerate(self.prepared.optimizers):
+            yield _kind_part(numbered("optimizer", index), optimizer.optimizer, allow_pickle)
+        for index, scheduler in enumerate(self.prepared.schedulers):
+            yield _kind_part(numbered("scheduler", index), scheduler.scheduler, allow_pickle)
+        if (scales := self.session.precision.state()) is not None:
+            yield part_of("scaler", scales)
+        for index, thing in enumerate(self.registry.objects):
+            yield part_of(f"custom_{index}", thing.state_dict(), allow_pickle)
+
+    def own_part(self) -> Part:
+        """What each process has for itself: its generators, its gradients so far, where its loaders are."""
+        state = {
+            "random": random_states(self.session.device),
+            "gradients": [self._gradients(model) for model in self.prepared.models],
+            "loaders": [asdict(loader.passage.position(self.iterations)) for loader in self.prepared.loaders],
+            "blocks": list(self._blocks()),
+            "synced": self.accumulation.sync,
+        }
+        return part_of(f"rank_{self.session.world.rank}", state)
+
+    def restore(self, loaded: Loaded, models: list[Any]) -> None:
+        """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over."""
+        for thing, kept in zip(self.registry.objects, loaded.objects):
+            thing.load_state_dict(kept.state)
+        for model, kept in zip(models, loaded.models):
+            self.session.strategy.unwrap(model).load_state_dict(kept.state)
+        for optimizer, kept in zip(self.prepared.optimizers, loaded.optimizers):
+            optimizer.optimizer.load_state_dict(kept.state)
+        for scheduler, kept in zip(self.prepared.schedulers, loaded.schedulers):
+            scheduler.scheduler.load_state_dict(kept.state)
+        if loaded.scaler is not None:
+            self.session.precision.load_state(loaded.scaler.state)
+        if loaded.random is not None:
+            restore_random(loaded.random, self.session.device)
+        if loaded.progress is not None:
+            self._restore_progress(loaded, loaded.progress)
+
+    def _restore_progress(self, loaded: Loaded, progress: dict[str, State]) -> None:
+        for model, gradients in zip(self.prepared.models, progress["gradients"]):
+            self._restore_gradients(model, gradients)
+        for loader, position in zip(self.prepared.loaders, progress["loaders"]):
+            self._restore_position(loader, position, loaded)
+        self.accumulation.sync = progress["synced"]
+        for block in progress["blocks"]:
+            models = tuple(self.prepared.models[index] for index in block["models"])
+            resumption = None if block["loader"] is None else self.prepared.loaders[block["loader"]].passage.resumption
+            iteration = resumption.iteration if resumption else None
+            self.accumulation.blocks[models].resume(block["count"], block["length"], iteration)
+
+    def _restore_position(self, loader: PreparedLoader, position: dict[str, State], loaded: Loaded) -> None:
+        device = self.session.device
+        settings = Resuming(
+            same_world=loaded.processes == self.session.world.size,
+            batches_per_round=1 if loader.settings.split else loaded.processes,
+            restore_random=lambda: None if loaded.random is None else restore_random(loaded.random, device),
+        )
+        loader.passage.resume(Position(**{**position, "start": Start(**position["start"])}), settings)
+
+    def _gradients(self, model: Any) -> dict[str, Tensor]:
+        named = self.session.strategy.unwrap(model).named_parameters()
+        return {name: weight.grad for name, weight in named if weight.grad is not None}
+
+    def _restore_gradients(self, model: Any, gradients: dict[str, Tensor]) -> None:
+        for name, weight in self.session.strategy.unwrap(model).named_parameters():
+            saved = gradients.get(name)
+            weight.grad = None if saved is None else saved.to(weight.device, copy=True)
+
+    def _blocks(self) -> Iterator[dict[str, State]]:
+        """The accumulation windows that are open, by the places of their models and of their loader."""
+        models = {id(model): index for index, model in enumerate(self.prepared.models)}
+        loaders = {id(loader.passage.iteration): index for index, loader in enumerate(self.prepared.loaders)}
+        for key, block in self.accumulation.blocks.items():
+            known = all(id(model) in models for model in key)
+            under_way = block.iteration is None or block.iteration in self.iterations.stack
+            if known and under_way and (block.iteration is None or id(block.iteration) in loaders):
+                yield {
+                    "models": [models[id(model)] for model in key],
+                    "loader": None if block.iteration is None else loaders[id(block.iteration)],
+                    "count": block.count,
+                    "length": block.length,
+                }
+
+
+def model_parts(weights: list[dict[str, Any]], allow_pickle: bool) -> list[Part]:
+    return [part_of_model(numbered("model", index), state, allow_pickle) for index, state in enumerate(weights)]
+
+
+def kind_of(thing: Any) -> str:
+    return type(thing).__name__
+
+
+def random_states(device: torch.device) -> dict[str, Any]:
+    """The global generators of this process, and its device's."""
+    states = states_of_generators([])
+    if device.type != "cpu":
+        states["device"] = torch.get_device_module(device).get_rng_state()
+    return states
+
+
+def restore_random(states: dict[str, Any], device: torch.device) -> None:
+    restore_generators(states, [])
+    if "device" in states and device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states["device"])
+
+
+def _kind_part(name: str, thing: Any, allow_pickle: bool) -> Part:
+    return part_of(name, {"kind": kind_of(thing), "state": thing.state_dict()}, allow_pickle)
+
+
+def kept_kind(kept: Kept) -> Kept:
+    return Kept(kept.path, kept.state["state"], kept.state["kind"])
