@@ -50,10 +50,15 @@ class Reach:
                 return f"{scope.self_name}.{NAME}"
             if scope.is_function and scope.node in self.parameters:
                 return NAME
-            if scope is self.creation and not (self.guarded and scope is not module.scope(node)):
+            if scope is self.creation and (not self.guarded or _is_guarded(module, node)):
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None
+
+
+def _is_guarded(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands under `if __name__ == "__main__":`, itself or with the function it is in."""
+    return any(isinstance(p, ast.If) and "__name__" in ast.unparse(p.test) for p in module.ancestors(node))
 
 
 def find_reach(
