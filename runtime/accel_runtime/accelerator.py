@@ -41,7 +41,7 @@ from accel_runtime.profiling import ProfileKwargs, profiled
 from accel_runtime.recording import Recording
 from accel_runtime.registry import Hook, Registry, Removable
 from accel_runtime.resolve import session_from
-from accel_runtime.saving import save_atomically
+from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
@@ -262,14 +262,8 @@ class Accelerator(Processes, Facts, Recording):
 
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
-        if not self.should_save_model:
-            return
-        if safe_serialization:
-            from safetensors.torch import save_file
-
-            save_file(obj, f)
-        else:
-            save_atomically(obj, Path(f))
+        if self.should_save_model:
+            (save_tensors if safe_serialization else save_atomically)(obj, Path(f))
 
     def save_model(
         self,

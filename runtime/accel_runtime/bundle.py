@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -61,7 +60,7 @@ class Prepared:
                 self._fit_model(thing, moves=id(thing) not in still)
         bundle = Bundle(
             models=tuple(thing for thing in fresh if isinstance(thing, Module)),
-            optimizers=tuple(thing for thing in fresh if isinstance(thing, Optimizer)),
+            optimizers=tuple(thing for thing in fresh if is_optimizer(thing)),
             loaders=tuple(thing for thing in fresh if isinstance(thing, DataLoader)),
         )
         self._take(bundle, self._session.strategy.prepare(bundle, evaluation), still)
@@ -69,7 +68,7 @@ class Prepared:
         for thing in fresh:
             if is_scheduler(thing):
                 self._remember(thing, self._scheduler(thing), self.schedulers)
-        return [self._result(thing) for thing in objects]
+        return list(map(self._result, objects))
 
     def owners(self, weights: list[Tensor]) -> tuple[PreparedOptimizer, ...]:
         """The optimizers that step any of the weights."""
@@ -147,11 +146,18 @@ class Prepared:
         return thing
 
 
+def is_optimizer(thing: Any) -> bool:
+    """By class, or by shape: libraries bring optimizers that are not torch's."""
+    return isinstance(thing, Optimizer) or _has(thing, "step", "zero_grad", "param_groups")
+
+
 def is_scheduler(thing: Any) -> bool:
     """By class, or by shape: libraries bring schedulers that are not torch's."""
-    return isinstance(thing, LRScheduler) or (
-        hasattr(thing, "optimizer") and hasattr(thing, "step") and not isinstance(thing, (Module, Optimizer))
-    )
+    return isinstance(thing, LRScheduler) or (_has(thing, "step", "optimizer") and not is_optimizer(thing))
+
+
+def _has(thing: Any, *names: str) -> bool:
+    return not isinstance(thing, Module) and all(hasattr(thing, name) for name in names)
 
 
 def _check_whole(model: Module, processes: int) -> None:
@@ -166,11 +172,10 @@ def _check_whole(model: Module, processes: int) -> None:
 def _move_state(optimizer: Optimizer) -> None:
     """A state that was loaded before the weights were moved goes after them."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    if optimizer.state and any(weight.device.type != "cpu" for weight in weights):
+    if getattr(optimizer, "state", None) and any(weight.device.type != "cpu" for weight in weights):
         optimizer.load_state_dict(optimizer.state_dict())
 
 
-@functools.cache
 def _warn_unknown(kind: str) -> None:
     warnings.warn(
         f"prepare() returned a {kind} as it was: it is no model, optimizer, DataLoader or scheduler. "

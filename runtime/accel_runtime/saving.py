@@ -18,6 +18,14 @@ def save_atomically(value: Any, path: Path) -> None:
         torch.save(value, file)
 
 
+def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """The tensors in the safetensors format, likewise."""
+    from safetensors.torch import save_file
+
+    with replaced(path) as beside:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside, metadata={"format": "pt"})
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """A path beside the target to write to; it takes the target's place when the body ends well."""

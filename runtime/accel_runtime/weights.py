@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.saving import replaced, save_atomically
+from accel_runtime.saving import replaced, save_atomically, save_tensors
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
@@ -34,14 +34,7 @@ def save_weights(state: dict[str, Any], directory: Path, max_shard_size: str | i
 
 
 def _write(shard: dict[str, Any], path: Path, safe: bool) -> None:
-    if not safe:
-        save_atomically(shard, path)
-        return
-    from safetensors.torch import save_file
-
-    tensors = {name: tensor.contiguous() for name, tensor in shard.items()}
-    with replaced(path) as beside:
-        save_file(tensors, beside, metadata={"format": "pt"})
+    (save_tensors if safe else save_atomically)(shard, path)
 
 
 def _write_index(shards: list[dict[str, Any]], names: list[str], path: Path) -> Path:

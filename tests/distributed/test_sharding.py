@@ -1,7 +1,7 @@
 """Loaders on real processes: the batches of the oracle, and every sample once in the metrics."""
 
 import random
-from itertools import product
+from itertools import chain, product
 
 import pytest
 import torch
@@ -227,14 +227,14 @@ def test_a_distributed_sampler_is_not_shared_out_again():
         accelerator = Accelerator()
         data = TensorDataset(torch.arange(9))
         loader = DataLoader(data, 2, sampler=DistributedSampler(data, shuffle=False))
-        return [
-            index
-            for (batch,) in accelerator.prepare(loader)
-            for index in accelerator.gather_for_metrics(batch).tolist()
-        ]
+        batches = [accelerator.gather_for_metrics(batch).tolist() for (batch,) in accelerator.prepare(loader)]
+        single = DataLoader(
+            torch.arange(9).view(9, 1), batch_size=None, sampler=DistributedSampler(data, shuffle=False)
+        )
+        return [*chain.from_iterable(batches)], metrics_of(accelerator, accelerator.prepare(single))
 
-    for seen in in_world(2, work):
-        assert sorted(seen) == list(range(9))
+    for seen, single in in_world(2, work):
+        assert sorted(seen) == sorted(single) == list(range(9))
 
 
 def test_rows_that_are_not_samples_are_refused_from_the_first_batch():

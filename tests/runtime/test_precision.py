@@ -69,6 +69,7 @@ def test_a_forward_patched_on_the_instance_runs_narrow_too():
 def test_a_prepared_model_can_be_pickled():
     model = Accelerator(cpu=True, mixed_precision="bf16").prepare(nn.Linear(2, 2))
     twin = pickle.loads(pickle.dumps(model))
+    assert type(twin) is type(model)
     assert torch.equal(twin(torch.ones(1, 2)), model(torch.ones(1, 2)))
 
 

@@ -65,6 +65,38 @@ def test_what_is_unknown_is_returned_with_a_warning():
         assert Accelerator(cpu=True).prepare(batches) is batches
 
 
+def test_optimizers_and_schedulers_that_are_not_torchs_are_known_by_shape():
+    class Lookahead:
+        def __init__(self, optimizer):
+            self.optimizer, self.param_groups, self.steps = optimizer, optimizer.param_groups, 0
+
+        def step(self):
+            self.steps += 1
+
+        def zero_grad(self, set_to_none=True):
+            pass
+
+    class Warmup:
+        def __init__(self, optimizer):
+            self.optimizer, self.steps = optimizer, 0
+
+        def step(self):
+            self.steps += 1
+
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, bare, _, _ = parts()
+    optimizer = Lookahead(bare)
+    scheduler = Warmup(optimizer)
+    prepared, warmup = accelerator.prepare(optimizer, scheduler)
+    for _ in range(2):
+        with accelerator.accumulate(model):
+            prepared.step()
+            warmup.step()
+    assert (optimizer.steps, scheduler.steps) == (1, 1)
+    with pytest.raises(UsageError, match="Lookahead is no torch optimizer"):
+        Accelerator(cpu=True, mixed_precision="fp16").prepare(Lookahead(bare))
+
+
 def test_a_model_spread_by_a_device_map_is_fine_on_one_process():
     model = nn.Linear(1, 1)
     model.hf_device_map = {"a": 0, "b": 1}

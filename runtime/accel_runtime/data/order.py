@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.iteration import Share
@@ -124,14 +124,18 @@ class DistributedIndices(ShardedIndices):
     @property
     def pads(self) -> bool:
         sampler = getattr(self.batches, "sampler", self.batches)
-        return not getattr(sampler, "drop_last", False) and len(sampler.dataset) % sampler.num_replicas != 0
+        # Of torch's own it is known where the repeats are; samplers like it are taken at their word.
+        known = type(sampler) is DistributedSampler and not sampler.drop_last
+        return known and len(sampler.dataset) % sampler.num_replicas != 0
 
     def _parts(self) -> Iterator[tuple[Any, Share]]:
         sampler = getattr(self.batches, "sampler", self.batches)
         start = 0
         for indices in self.batches:
-            rows = len(indices)
-            yield indices, Share(rows, self._real(sampler, start, rows) if self.pads else None)
+            single = not hasattr(indices, "__len__")
+            rows = 1 if single else len(indices)
+            share = Share(rows, self._real(sampler, start, rows) if self.pads else None)
+            yield indices, share.of_items() if single else share
             start += rows
 
     def _real(self, sampler: Any, start: int, rows: int) -> tuple[int, ...] | None:

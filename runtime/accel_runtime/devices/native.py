@@ -22,6 +22,8 @@ class Native(Device):
         if self.name == "mps":
             return torch.device("mps")
         count = torch.accelerator.device_count()
+        if count == 1:
+            local_rank = 0  # schedulers that bind processes show each its own device only
         if local_rank >= count:
             raise ConfigError(
                 f"this process is number {local_rank} on its machine, which has {count} {self.name} devices; "

@@ -14,7 +14,7 @@ from accel_runtime.handlers import AutocastKwargs, Handler, pick
 from accel_runtime.precision import Precision
 from accel_runtime.tree import Leaf, Tree, map_leaves
 
-Region = Callable[..., torch.autocast]
+Region = functools.partial[torch.autocast]
 NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -44,7 +44,7 @@ def wrap_forward(model: Module, region: Region) -> None:
         # Somebody patched this very instance; the class would never be asked.
         model.forward = _autocast_call(model.forward, region)
     else:
-        model.__class__ = _autocast_class(type(model), region)  # type: ignore[arg-type]
+        model.__class__ = _class_for(type(model), region)
 
 
 def unwrap_forward(model: Module) -> None:
@@ -79,15 +79,19 @@ def _widened(leaf: Leaf) -> Leaf:
     return leaf.float() if isinstance(leaf, Tensor) and leaf.dtype in NARROW else leaf
 
 
+def _class_for(kind: Any, region: Region) -> type[Module]:
+    # By value: the region of a copy or a pickle is another object.
+    return _autocast_class(kind, region.args, tuple(region.keywords.items()))
+
+
 @functools.cache
-def _autocast_class(kind: type[Module], region: Region) -> type[Module]:
-    return type(
-        kind.__name__, (AutocastForward, kind), {"__module__": kind.__module__, "_region": staticmethod(region)}
-    )
+def _autocast_class(kind: Any, arguments: tuple[Any, ...], settings: tuple[tuple[str, Any], ...]) -> type[Module]:
+    region = staticmethod(functools.partial(torch.autocast, *arguments, **dict(settings)))
+    return type(kind.__name__, (AutocastForward, kind), {"__module__": kind.__module__, "_region": region})
 
 
 def _new(kind: type[Module], region: Region) -> Module:
-    return object.__new__(_autocast_class(kind, region))  # type: ignore[arg-type]
+    return object.__new__(_class_for(kind, region))
 
 
 def _autocast_call(forward: Callable[..., Any], region: Region) -> Callable[..., Any]:

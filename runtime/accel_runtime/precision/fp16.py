@@ -46,6 +46,11 @@ class Fp16(Autocast):
             )
 
     def prepare_optimizer(self, optimizer: Optimizer, accumulation: Accumulation) -> PreparedOptimizer:
+        if not hasattr(optimizer, "register_step_post_hook"):
+            raise UsageError(
+                f"{type(optimizer).__name__} is no torch optimizer, so nobody could tell whether its step was skipped "
+                "under mixed_precision='fp16'; use bf16 or full precision"
+            )
         self._has_optimizer = True
         return ScaledOptimizer(optimizer, accumulation, self)
 

@@ -27,7 +27,8 @@ class DataParallel(DistributedDataParallel):
     ran = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        self.ran = True
+        if not self.ran:
+            self.ran = True
         return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def __getattr__(self, name: str) -> Any:
