@@ -3,11 +3,12 @@
 import copy
 import subprocess
 import sys
+from datetime import timedelta
 from itertools import product
 
 import pytest
 import torch
-from accel_runtime import Accelerator, LocalSGD
+from accel_runtime import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs, LocalSGD
 from accel_runtime.errors import UsageError
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -213,3 +214,60 @@ def test_accelerators_of_different_precision_live_side_by_side():
 
     for seen in in_world(2, work):
         assert seen == ([torch.float32, torch.bfloat16], 3, 1)
+
+
+def test_handlers_reach_torch():
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(1, 1, bias=False), nn.Linear(1, 1)
+
+        def forward(self, inputs):
+            return self.used(inputs)
+
+    def work():
+        seen = {}
+        for hook in ("no", "fp16", "power_sgd"):
+            handler = DistributedDataParallelKwargs(
+                find_unused_parameters=True, comm_hook=hook, comm_state_option={"start_powerSGD_iter": 2}
+            )
+            accelerator = Accelerator(kwargs_handlers=[handler, InitProcessGroupKwargs(timeout=timedelta(seconds=60))])
+            model = accelerator.prepare(Branches())
+            for _ in range(2):
+                accelerator.backward(model(torch.full((1, 1), 1.0 + accelerator.process_index)).sum())
+            seen[hook] = model.used.weight.grad.item()
+        return seen
+
+    assert in_world(2, work) == [{"no": 3.0, "fp16": 3.0, "power_sgd": 3.0}] * 2
+
+
+def test_an_exchange_can_be_asked_for_after_the_forward():
+    def work():
+        accelerator = Accelerator()
+        model = accelerator.prepare(nn.Linear(1, 1, bias=False))
+        with accelerator.no_sync(model):
+            losses = [model(torch.full((1, 1), 1.0 + accelerator.process_index)).sum() for _ in range(2)]
+            accelerator.backward(losses[0])
+        with accelerator.trigger_sync_in_backward(model):
+            accelerator.backward(losses[1])
+        return next(model.parameters()).grad.item()
+
+    assert in_world(2, work) == [3.0, 3.0]
+
+
+def test_only_the_main_process_writes(tmp_path):
+    def work():
+        accelerator = Accelerator(log_with="jsonl", project_dir=tmp_path)
+        model = accelerator.prepare(nn.Linear(1, 1))
+        accelerator.init_trackers("run")
+        accelerator.log({"rank": accelerator.process_index}, step=0)
+        accelerator.save_model(model, tmp_path / "weights")
+        accelerator.save({"rank": accelerator.process_index}, tmp_path / "rank.pt")
+        accelerator.wait_for_everyone()
+        accelerator.get_tracker("jsonl").log({"again": 1})
+        accelerator.end_training()
+        return torch.load(tmp_path / "rank.pt")["rank"]
+
+    assert in_world(2, work) == [0, 0]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert [path.name for path in (tmp_path / "weights").iterdir()] == ["model.safetensors"]
