@@ -47,7 +47,7 @@ LAYERS = {
         collectives config_file handlers tracking weights
         peer_config
         logging options progress seeding
-        world
+        values world
         errors
     """,
 }

@@ -6,18 +6,18 @@ the first that says a key decides it. Flags reach the script's processes through
 
 from __future__ import annotations
 
-import difflib
 import logging
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.nearest import nearest
+from accel_runtime.values import as_text, converted
 from accel_runtime.world import world_from
 
 Precision = Literal["no", "fp16", "bf16", "fp8"]
@@ -163,67 +163,14 @@ def overridden_flags(environ: Mapping[str, str], settings: Settings, script: Lay
     return lines
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: the known word that was probably meant, if one is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 @cache
 def key_types() -> Mapping[str, Any]:
     """The keys of a config file, each with the type of its value."""
     return {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
-def choices_of(kind: Any) -> tuple[Any, ...]:
-    """The words (or numbers) that a key allows; empty when it is free."""
-    parts = [kind, *get_args(kind)]
-    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
-
-
-def plain_type(kind: Any) -> type:
-    """`int` for an annotated or optional int: the type to show and to parse text with."""
-    if get_origin(kind) is Annotated:
-        return plain_type(get_args(kind)[0])
-    if get_origin(kind) in (Union, types.UnionType):
-        return plain_type(next(part for part in get_args(kind) if part is not type(None)))
-    if get_origin(kind) is Literal:
-        return type(get_args(kind)[0])
-    plain: type = get_origin(kind) or kind
-    return plain
-
-
 def _checked(layer: Layer, key: str, value: Any) -> Any:
     kind = key_types().get(key)
     if kind is None:
         raise ConfigError(f"{layer.origin}: unknown key {key!r}{nearest(key, key_types())}")
-    # YAML reads an unquoted `no` as false.
-    if value is False and "no" in choices_of(kind):
-        return "no"
-    if plain_type(kind) is tuple and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    if plain_type(kind) is str and isinstance(value, (int, list)) and not isinstance(value, bool):
-        value = ",".join(str(part) for part in value) if isinstance(value, list) else str(value)
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{layer.place(key)} is {value!r}, {_expected(kind, value, error)}") from None
-
-
-def _expected(kind: Any, value: Any, error: msgspec.ValidationError) -> str:
-    if choices := choices_of(kind):
-        words = [str(choice) for choice in choices]
-        return f"expected one of {', '.join(words)}{nearest(str(value), words)}"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list of names"}
-    # msgspec says what is out of range as "Expected `int` >= 1"; of what is no number at all, only the type.
-    limit = str(error).removeprefix("Expected `").partition("` ")[2] if ">" in str(error) or "<" in str(error) else ""
-    pattern = "such as 2 or 1:4" if "regex" in str(error) else ""
-    return f"expected {names[plain_type(kind)]} {limit or pattern}".rstrip()
-
-
-def as_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value)
+    return converted(value, kind, layer.place(key))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.options import nearest
+from accel_runtime.nearest import nearest
 
 # Their key -> ours, where the value means the same.
 SAME = {

@@ -44,3 +44,26 @@ def test_tpu_chips(tmp_path: Path) -> None:
     for chip in range(4):
         (tmp_path / "dev" / f"accel{chip}").touch()
     assert this_machine({}, tmp_path).kind == "tpu"
+
+
+def test_intel_counts_the_adapters_with_compute_tiles(tmp_path: Path) -> None:
+    for number, tiles in ((128, False), (129, True)):
+        device = tmp_path / f"sys/class/drm/renderD{number}/device"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x8086\n")
+        if tiles:
+            (device / "tile0").mkdir()
+    machine = this_machine({}, tmp_path)
+    assert (machine.kind, machine.devices) == ("xpu", ("0",))
+
+
+def test_ascend_and_gaudi(tmp_path: Path) -> None:
+    (tmp_path / "ascend/dev").mkdir(parents=True)
+    (tmp_path / "ascend/dev/davinci0").touch()
+    (tmp_path / "ascend/dev/davinci_manager").touch()
+    (tmp_path / "gaudi/dev/accel").mkdir(parents=True)
+    (tmp_path / "gaudi/dev/accel/accel0").touch()
+    (tmp_path / "gaudi/dev/accel/accel_controlD0").touch()
+    for folder, kind in (("ascend", "npu"), ("gaudi", "hpu")):
+        machine = this_machine({}, tmp_path / folder)
+        assert (machine.kind, machine.devices) == (kind, ("0",))

@@ -17,9 +17,6 @@ COMMANDS = {
     "env": "Print versions, devices and configuration for a bug report.",
 }
 
-# What the package brings only with its extra `runtime`: the codemod alone does not need it.
-EXTRA = ("msgspec", "psutil", "questionary", "torch", "yaml")
-
 
 class Commands(click.Group):
     """Knows every subcommand's name and one-line help without importing it."""
@@ -43,7 +40,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from accel_runtime.options import nearest
+            from accel_runtime.nearest import nearest
 
             raise click.UsageError(f"no such command {args[0]!r}{nearest(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
@@ -78,9 +75,4 @@ def main() -> NoReturn:
         accel.main(prog_name="accel")
     except AccelError as error:
         click.echo(f"accel: {error}", err=True)
-        sys.exit(2)
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
-            raise
-        click.echo(f"accel: {error.name} is not installed; pip install 'accel-migrate[runtime]'", err=True)
         sys.exit(2)

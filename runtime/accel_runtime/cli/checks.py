@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -101,16 +101,20 @@ def precision(name: str) -> Callable[[Accelerator], str]:
 
 def checkpoint(accelerator: Accelerator) -> str:
     """What is saved comes back, on every process."""
-    if not (hasattr(accelerator, "save_state") and hasattr(accelerator, "load_state")):
-        raise NotHere("save_state and load_state are not part of this version")
-    model = accelerator.prepare(_model())
+    saver = plain_accelerator()
+    model = saver.prepare(_model())
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    (folder,) = accelerator.broadcast_object_list([tempfile.mkdtemp(prefix="accel-test-")])
-    accelerator.save_state(str(Path(folder) / "state"))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    accelerator.load_state(str(Path(folder) / "state"))
+    (folder,) = saver.broadcast_object_list([tempfile.mkdtemp(prefix="accel-test-") if saver.is_main_process else None])
+    try:
+        saver.save_state(f"{folder}/state")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        saver.load_state(f"{folder}/state")
+        saver.wait_for_everyone()
+    finally:
+        if saver.is_main_process:
+            shutil.rmtree(folder, ignore_errors=True)
     same = all(torch.equal(old, new) for old, new in zip(before, model.parameters()))
     _require(same, "the parameters that came back are not those that were saved")
     return "saved, wiped, loaded"

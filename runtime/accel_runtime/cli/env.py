@@ -95,7 +95,8 @@ def _configuration(environ: Mapping[str, str]) -> dict[str, str]:
     """What is not at its default, and who says so; a broken file is named rather than hiding the rest."""
     try:
         from accel_runtime.config_file import config_files
-        from accel_runtime.options import as_text, environment_layer, settle
+        from accel_runtime.options import environment_layer, settle
+        from accel_runtime.values import as_text
 
         files = config_files(environ)
         settled = settle([environment_layer(environ), *(file.layer() for file in files)])

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from accel_runtime.options import choices_of, flag_of, key_types, nearest, plain_type
+from accel_runtime.nearest import nearest
+from accel_runtime.options import flag_of, key_types
+from accel_runtime.values import choices_of, plain_type
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Processes and machines": {

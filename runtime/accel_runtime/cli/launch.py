@@ -12,10 +12,10 @@ import click
 from accel_runtime.cli.flags import GroupedCommand, settings_flags, typed_flags
 from accel_runtime.config_file import VARIABLE, ConfigFile, config_files
 from accel_runtime.launch.agent import run_plan
+from accel_runtime.launch.allocation import machines_of
 from accel_runtime.launch.explain import explanation, shell_line
 from accel_runtime.launch.plan import Target, plan_launch, require_script
 from accel_runtime.launch.submit import SCHEDULERS, submit
-from accel_runtime.launch.surroundings import machines_of
 from accel_runtime.machine import this_machine
 from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle, unread_variables
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from accel_runtime.launch.layout import Layout, chosen_devices
 from accel_runtime.launch.plan import Plan
 from accel_runtime.machine import Machine
-from accel_runtime.options import Settings, Settled, as_text
+from accel_runtime.options import Settings, Settled
+from accel_runtime.values import as_text
 
 
 def values_with_origins(settled: Settled) -> list[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from accel_runtime.config_file import VARIABLE
 from accel_runtime.errors import ConfigError
+from accel_runtime.launch.allocation import rank_already
 from accel_runtime.launch.layout import Layout, chosen_devices, layout_of
 from accel_runtime.launch.meeting import Meeting, meeting_of
 from accel_runtime.launch.network import require_free
-from accel_runtime.launch.surroundings import rank_already
-from accel_runtime.machine import VISIBLE, Machine
+from accel_runtime.machine import MAKERS, Machine
 from accel_runtime.options import Settings, Settled, as_environment
 from accel_runtime.world import World
 
@@ -93,7 +93,7 @@ def _layout_of_rank(settings: Settings, world: World) -> Layout:
 def _devices(settings: Settings, machine: Machine) -> dict[str, str]:
     if settings.devices is None or settings.devices == "all":
         return {}
-    return {VISIBLE[machine.kind]: ",".join(chosen_devices(settings, machine))}
+    return {MAKERS[machine.kind].visible: ",".join(chosen_devices(settings, machine))}
 
 
 def _threads(settings: Settings, layout: Layout, machine: Machine, environ: Mapping[str, str]) -> dict[str, str]:

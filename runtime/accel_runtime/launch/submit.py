@@ -9,7 +9,9 @@ from typing import Any
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.plan import Target
-from accel_runtime.options import Settings, as_text, flag_of, nearest
+from accel_runtime.nearest import nearest
+from accel_runtime.options import Settings, flag_of
+from accel_runtime.values import as_text
 
 SCHEDULERS = ("slurm", "kubernetes")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel_runtime.launch.surroundings import machines_of, rank_already
+from accel_runtime.launch.allocation import machines_of, rank_already
 
 
 def test_srun_with_one_task_for_each_machine_gives_the_machines() -> None:
