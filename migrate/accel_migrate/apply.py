@@ -202,6 +202,9 @@ class _Applier:
             if inserts[0].blank_after or (blank and rest and rest[0].comment is not None):
                 rest = [_BLANK, *rest]
             kept[0] = _with_leading(kept[0], rest)
+        elif before and inserts:
+            before[0] = _with_leading(before[0], _leading(kept[0]))
+            kept[0] = _with_leading(kept[0], [])
         return before + kept + after
 
     def _heirs(

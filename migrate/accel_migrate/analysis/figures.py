@@ -87,9 +87,9 @@ class Figures:
             return self.is_sample_mean(self.assigned[node.id], depth + 1)
         if not isinstance(node, ast.Call):
             return False
-        built = self._criterion(node)
-        if built is not None:
-            return not built.args and not any(k.arg in _CHANGES_MEAN or k.arg is None for k in built.keywords)
+        built = self._criteria(node)
+        if built:
+            return all(not b.args and not any(k.arg in _CHANGES_MEAN or k.arg is None for k in b.keywords) for b in built)
         dotted = self.module.qualified(node.func) or ""
         if dotted.startswith("torch.nn.functional.") and dotted.rpartition(".")[2] in _MEAN_LOSSES:
             return len(node.args) <= 2 and not any(k.arg in _CHANGES_MEAN for k in node.keywords)
@@ -116,13 +116,14 @@ class Figures:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in ("sum", "count_nonzero") or _sums(node):
             return True
-        built = self._criterion(node)
-        return built is not None and _sums(built)
+        built = self._criteria(node)
+        return bool(built) and all(_sums(one) for one in built)
 
-    def _criterion(self, node: ast.Call) -> ast.Call | None:
-        """How the criterion that is called here was built, followed through parameters."""
+    def _criteria(self, node: ast.Call) -> list[ast.Call]:
+        """How the criterion that is called here may have been built, followed through parameters."""
         if not self.roles.role(self.module, node.func) & Role.CRITERION:
-            return None
+            return []
+        found = []
         for variable in self._sources(self.module.variable(node.func)):
             for binding in variable.scope.module.bindings(variable):
                 value = binding.value
@@ -133,8 +134,8 @@ class Figures:
                 ):
                     value = value.func.value
                 if isinstance(value, ast.Call):
-                    return value
-        return None
+                    found.append(value)
+        return found
 
     def _sources(self, variable: Variable | None) -> list[Variable]:
         if variable is None:

@@ -99,6 +99,11 @@ class Training:
     def _makes(self) -> Function | None:
         return self.start.module.scope(self.start.statement).function
 
+    def shares(self, loop: LoaderLoop) -> bool:
+        """Whether every loader that a loop reads is shared out, so that this process sees a part of its data."""
+        whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
+        return not whole and self.holds(loop.module.variable(loop.loader))
+
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases
 

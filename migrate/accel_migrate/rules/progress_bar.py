@@ -119,7 +119,7 @@ def _in_shared_loop(context: Context, update: ast.Call) -> bool:
     module, training = context.module, context.training
     around = set(module.ancestors(update))
     loops = [loop for loop in training.loops if loop.trains and loop.statement in around]
-    return any(training.holds(module.variable(loop.loader)) for loop in loops)
+    return any(training.shares(loop) for loop in loops)
 
 
 def _updates(context: Context, call: ast.Call) -> list[ast.Call]:

@@ -42,8 +42,8 @@ def _in_training(context: Context, call: ast.Call) -> bool:
     around = set(module.ancestors(call))
     if any(loop.trains and loop.statement in around for loop in training.loops):
         return True
-    function = module.scope(call).function
-    return function is not None and not training.loops and any(b.function is function for b in training.backwards)
+    repeated = any(isinstance(parent, ast.For | ast.While) for parent in around)
+    return repeated and any(b.function is module.scope(call).function for b in training.backwards)
 
 
 RULE = Rule(

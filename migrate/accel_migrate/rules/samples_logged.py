@@ -21,7 +21,7 @@ def find(context: Context) -> Iterator[Change]:
         counter = _counter(loop)
         if loop.module is not module or not loop.trains or counter is None:
             continue
-        if not training.holds(module.variable(loop.loader)):
+        if not training.shares(loop):
             continue
         for node in ast.walk(loop.statement):
             if _counts_samples(node, counter) and _is_logged(context, node):

@@ -1,0 +1,112 @@
+"""AM401 and AM402: what may be gathered, and what must be read whole."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.verbs import noted
+
+MOVED = "x, y = x.to(device), y.to(device)"
+
+
+def evaluation(*lines: str, functions: str = "", ready: str = "") -> str:
+    body = "\n".join(f"        {line}" for line in (MOVED, *lines))
+    return training(
+        functions=functions, ready=ready, after=f"with torch.no_grad():\n    for x, y in test_loader:\n{body}\n"
+    )
+
+
+def test_gathers_outputs_and_targets_after_the_forward():
+    becomes(
+        evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()"),
+        "out = model(x)\nout, y = accelerator.gather_for_metrics((out, y))",
+    )
+
+
+def test_gathers_predictions_that_have_the_only_name():
+    becomes(
+        evaluation("pred = model(x).argmax(dim=1)", "correct += (pred == y).sum().item()"),
+        "pred, y = accelerator.gather_for_metrics((pred, y))",
+    )
+
+
+def test_gathers_parts_of_an_output_once_they_have_a_name():
+    becomes(
+        evaluation("out = model(x)", "logits = out.logits", "correct += (logits.argmax(1) == y).sum().item()"),
+        "logits = out.logits\nlogits, y = accelerator.gather_for_metrics((logits, y))",
+    )
+
+
+def test_weighs_a_mean_by_the_gathered_rows():
+    becomes(
+        evaluation("out = model(x)", "total += criterion(out, y).item() * x.size(0)"),
+        "total += criterion(out, y).item() * y.size(0)",
+    )
+
+
+def test_gathers_for_rows_that_are_taken_one_by_one():
+    becomes(
+        evaluation("out = model(x)", "_, pred = torch.max(out, 1)", "for a, b in zip(y, pred):", "    counts[a] += 1"),
+        "out, y = accelerator.gather_for_metrics((out, y))",
+    )
+
+
+def test_gathers_for_a_meter_of_the_project_that_weighs():
+    meter = "class Meter:\n    def update(self, value, n=1):\n        self.sum += value * n\n        self.count += n\n"
+    becomes(
+        evaluation(
+            "out = model(x)",
+            "loss = criterion(out, y)",
+            "m.update(loss.item(), x.size(0))",
+            functions=meter,
+            ready="m = Meter()",
+        ),
+        "m.update(loss.item(), y.size(0))",
+    )
+
+
+def test_keeps_whole_a_meter_that_does_not_weigh():
+    meter = "class Meter:\n    def update(self, value, n=1):\n        self.sum += value\n        self.count += 1\n"
+    noted(
+        evaluation(
+            "out = model(x)", "m.update(criterion(out, y).item(), x.size(0))", functions=meter, ready="m = Meter()"
+        ),
+        "AM402",
+    )
+
+
+def test_keeps_whole_a_mean_of_batch_means():
+    assert "grouped" in noted(evaluation("out = model(x)", "total += criterion(out, y).item()"), "AM402")
+
+
+def test_keeps_whole_a_criterion_with_weights():
+    weighted = "criterion = nn.CrossEntropyLoss(weight=torch.ones(2))"
+    noted(evaluation("out = model(x)", "total += criterion(out, y).item() * x.size(0)", ready=weighted), "AM402")
+
+
+def test_keeps_whole_a_loss_without_an_output():
+    noted(
+        evaluation("loss = criterion(model(x), y)", "total += loss.item() * x.size(0)", "n += (y == 1).sum()"), "AM402"
+    )
+
+
+def test_keeps_whole_an_output_of_several_values():
+    noted(evaluation("a, b = model(x)", "n += (a > b).sum().item()", "n += (y == 1).sum().item()"), "AM402")
+
+
+def test_keeps_whole_what_the_original_compared_on_the_cpu():
+    body = "x = x.to(device)\n    out = model(x)\n    n += (out.cpu().argmax(1) == y).sum()"
+    assert "CPU" in noted(training(after=f"for x, y in test_loader:\n    {body}"), "AM402")
+
+
+def test_keeps_whole_a_loop_with_its_counter():
+    source = training(
+        after="for j, (x, y) in enumerate(test_loader):\n    out = model(x)\n    n += j * (out.argmax(1) == y).sum()"
+    )
+    assert "counter" in noted(source, "AM402")
+
+
+def test_reads_a_loader_whole_everywhere_if_one_loop_must():
+    source = evaluation("out = model(x)", "total += criterion(out, y).item()") + (
+        "for x, y in test_loader:\n    out = model(x)\n    correct += (out.argmax(1) == y).sum().item()\n"
+    )
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

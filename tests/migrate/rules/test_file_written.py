@@ -1,0 +1,69 @@
+"""AM504 and AM505: files and folders."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import noted
+
+
+def test_guards_a_picture():
+    becomes(training(after='save_image(x, "x.png")'), 'if accelerator.is_main_process:\nsave_image(x, "x.png")')
+
+
+def test_puts_neighbours_under_one_guard():
+    becomes(
+        training(after='np.save("a.npy", a)\n# the other\nnp.save("b.npy", b)'),
+        'if accelerator.is_main_process:\nnp.save("a.npy", a)\n# the other\nnp.save("b.npy", b)',
+    )
+
+
+def test_guards_a_table_as_a_whole():
+    becomes(
+        training(after='with open("log.csv", "a") as f:\n    f.write(str(total))'),
+        'if accelerator.is_main_process:\nwith open("log.csv", "a") as f:\nf.write(str(total))',
+    )
+
+
+def test_guards_a_file_opened_inside_the_call():
+    becomes(training(after='json.dump(log, open("l.json", "w"))'), "if accelerator.is_main_process:\njson.dump(log")
+
+
+def test_notes_a_write_in_which_the_model_runs():
+    message = noted(training(after='save_image(model(x), "x.png")'), "AM504")
+    assert "all processes must do together" in message
+
+
+def test_notes_a_write_whose_names_are_read_later():
+    message = noted(training(after='with open("log", "w") as f:\n    size = f.write("x")\nprint(size)'), "AM504")
+    assert "`size`" in message
+
+
+def test_keeps_a_file_that_is_read():
+    stays(training(after='with open("names.txt") as f:\n    names = f.read()'), 'with open("names.txt") as f:')
+
+
+def test_keeps_a_write_that_the_author_guards():
+    assert "AM504" not in codes(training(after='if rank == 0:\n    np.save("a.npy", a)'))
+
+
+def test_keeps_a_function_that_training_does_not_call():
+    assert "AM504" not in codes(training(functions='def unused(a):\n    np.save("a.npy", a)\n'))
+
+
+def test_keeps_an_open_of_the_authors_own():
+    assert "AM504" not in codes(training(functions="def open(path, mode):\n    return path\n", after='open("x", "w")'))
+
+
+def test_makes_a_folder_without_a_race():
+    becomes(
+        training(after='if not os.path.exists("out"):\n    os.makedirs("out")'),
+        'if not os.path.exists("out"):\nos.makedirs("out", exist_ok=True)',
+    )
+
+
+def test_keeps_a_folder_that_must_be_new():
+    stays(training(after='os.makedirs("out")'), 'os.makedirs("out")')
+
+
+def test_keeps_a_folder_that_may_exist():
+    assert "AM505" not in codes(training(after='if not os.path.exists("o"):\n    os.makedirs("o", exist_ok=True)'))

@@ -1,0 +1,49 @@
+"""AM605 and AM606: figures of a log, and AM205: values that numpy reads."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+
+
+def test_divides_a_running_sum_by_this_process_part():
+    becomes(
+        training(inside="total += loss.item() * x.size(0)", after="mean = total / len(loader.dataset)"),
+        "mean = total / (len(loader.dataset) / accelerator.num_processes)",
+    )
+
+
+def test_divides_in_place_without_brackets():
+    becomes(
+        training(inside="total += loss.item()", after="total /= len(data)"),
+        "total /= len(data) / accelerator.num_processes",
+    )
+
+
+def test_keeps_a_mean_over_batches():
+    stays(training(inside="total += loss.item()", after="mean = total / len(loader)"), "mean = total / len(loader)")
+
+
+def test_keeps_a_sum_of_something_else():
+    stays(training(after="mean = other / len(loader.dataset)"), "mean = other / len(loader.dataset)")
+
+
+def test_counts_the_samples_of_all_processes_in_a_log_line():
+    becomes(
+        training(inside='print("{}/{}".format(i * len(x), len(loader.dataset)))'),
+        "i * len(x) * accelerator.num_processes",
+    )
+
+
+def test_keeps_a_count_that_decides():
+    stays(training(inside="seen = i * len(x)"), "seen = i * len(x)")
+
+
+def test_brings_a_batch_back_for_numpy():
+    source = training(inside="").replace(
+        "x, y = x.to(device)", "counts = np.bincount(y.numpy())\n        x, y = x.to(device)"
+    )
+    becomes(source, "np.bincount(y.cpu().numpy())")
+
+
+def test_keeps_what_numpy_reads_of_an_output():
+    assert "AM205" not in codes(training(inside="a = model(x).detach().cpu().numpy()"))

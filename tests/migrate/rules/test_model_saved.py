@@ -1,0 +1,83 @@
+"""AM501: weights are saved once, and by names that any number of processes can load."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import unchanged
+
+
+def test_saves_weights_through_the_accelerator():
+    becomes(
+        training(after='torch.save(model.state_dict(), "model.pt")'),
+        'accelerator.save(accelerator.get_state_dict(model), "model.pt")',
+    )
+
+
+def test_takes_weights_out_of_a_dictionary():
+    becomes(
+        training(after='torch.save({"model": model.state_dict(), "opt": optimizer.state_dict()}, "c.pt")'),
+        'accelerator.save({"model": accelerator.get_state_dict(model), "opt": optimizer.state_dict()}, "c.pt")',
+    )
+
+
+def test_saves_a_whole_model_without_its_wrapper():
+    becomes(training(after='torch.save(model, "m.pt")'), 'accelerator.save(accelerator.unwrap_model(model), "m.pt")')
+
+
+def test_guards_a_file_that_is_opened_by_hand():
+    becomes(
+        training(after='with open("m.pt", "wb") as f:\n    torch.save(model, f)'),
+        """
+        if accelerator.is_main_process:
+            with open("m.pt", "wb") as f:
+                torch.save(accelerator.unwrap_model(model), f)
+        """,
+    )
+
+
+def test_collects_weights_in_front_of_a_guard():
+    becomes(
+        training(after='torch.save(model.state_dict(), "m.pt", pickle_protocol=4)'),
+        """
+        model_state = accelerator.get_state_dict(model)
+        if accelerator.is_main_process:
+            torch.save(model_state, "m.pt", pickle_protocol=4)
+        """,
+    )
+
+
+def test_hands_the_accelerator_to_a_function_that_saves():
+    helper = "import torch\ndef keep(net, path):\n    torch.save(net.state_dict(), path)\n"
+    main = f"def main():\n{indent(training(after='keep(model, path)'), '    ')}\nmain()\n"
+    becomes(helper + main, "def keep(net, path, accelerator):\naccelerator.save(accelerator.get_state_dict(net), path)")
+
+
+def test_keeps_a_save_that_comes_before_prepare():
+    stays(
+        training(ready='torch.save(model.state_dict(), "init.pt")\nmodel.requires_grad_(True)'),
+        'torch.save(model.state_dict(), "init.pt")',
+    )
+
+
+def test_keeps_a_save_into_memory():
+    stays(training(after="buffer = io.BytesIO()\ntorch.save(total, buffer)"), "torch.save(total, buffer)")
+
+
+def test_keeps_the_state_of_something_else():
+    stays(
+        training(ready="other = nn.Linear(2, 2)", after="weights = other.state_dict()"), "weights = other.state_dict()"
+    )
+
+
+def test_keeps_a_method_of_the_same_name():
+    stays(training(after='store.save(model, "m.pt")'), 'store.save(model, "m.pt")')
+
+
+def test_keeps_a_script_that_only_saves():
+    unchanged('import torch\nmodel = torch.nn.Linear(1, 1)\ntorch.save(model.state_dict(), "m.pt")\n')
+
+
+def test_says_nothing_without_a_save():
+    assert "AM501" not in codes(training())
