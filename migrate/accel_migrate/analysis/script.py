@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definitions, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
-from accel_migrate.analysis.given import GivenDevice, find_given
+from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
@@ -69,6 +69,7 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: GivenDevice | None  # a device from outside, where none is decided on in sight
     timing: Timing
     storage: Storage
@@ -351,13 +352,14 @@ class _Reader:
         gone = _gone(dropped, precision, distribution, reach) | storage.gone | passed
         if device is not None:
             gone |= frozenset(device.module.walk(device.statement))
+        texts = texts_of(self.roles, self.graph, device, modules, gone) if device is not None else ()
         distribution, rebound = tidied(distribution, gone, device, passed)
         rebound += given.rebound() if given is not None else ()
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, given, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, texts, given, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
@@ -609,6 +611,8 @@ class _Reader:
         kept_as_text = {d.variable for d in found if d.statement in as_text and len(_bound_in(d.variable)) > 1}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
+        if usable:
+            check_later(usable[0])
         return usable[0] if usable else None
 
     def _above(self, home: Scope, scope: Scope) -> bool:
