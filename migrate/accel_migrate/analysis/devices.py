@@ -52,6 +52,9 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     """Whether an expression names the device that training runs on; the CPU by name does not count."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.startswith(("cuda", "mps", "xpu"))
+    dotted = module.qualified(node)
+    if dotted is not None:
+        return _is_imported_device(roles, module, dotted)
     if isinstance(node, ast.Attribute) and node.attr == "device":
         variable = module.variable(node)
         # `x.device` of a tensor follows the tensor and needs no change; `self.device`, `args.device` hold one.
@@ -63,6 +66,16 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
         return True
     text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
     return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")
+
+
+def _is_imported_device(roles: Roles, module: Module, dotted: str) -> bool:
+    """`config.DEVICE` and `from config import DEVICE`: set by another file of the project."""
+    owner, _, name = dotted.rpartition(".")
+    other = roles.project.imported_module(module, owner) if owner else None
+    if other is None:
+        return name.lower() == "device" and not dotted.startswith("torch.")
+    variable = Variable(other.root, name)
+    return bool(roles.of(variable) & Role.DEVICE) and not names_cpu(other, variable)
 
 
 def _is_settings(node: ast.expr) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definitions, moves_in
@@ -71,6 +72,7 @@ class Training:
     needs_device: bool  # whether the device's variable is still read after migration
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: GivenDevice | None  # a device from outside, where none is decided on in sight
+    model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
     timing: Timing
     storage: Storage
     precision: Precision
@@ -294,6 +296,7 @@ class _Reader:
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
         distribution = with_unwrapping(distribution, modules, home, place, aliases)
         timing = find_timing(self.roles, self.graph, home, place)
+        attributes = tuple(own_attributes(self.roles, modules, aliases, timing))
         storage = find_storage(self.roles, self.graph, timing, aliases)
         shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
@@ -324,7 +327,7 @@ class _Reader:
             creation,
             by_class,
             needs,
-            self._wishes(evaluations),
+            [*self._wishes(evaluations), *attributes],
             guarded,
             self.keep_device,
             {**rank_parameters(distribution, dropped, kept, self.graph), **precision.scaling.parameters},
@@ -341,7 +344,9 @@ class _Reader:
         later = put_off(start, own) if carrier.inlined else None
         if later is not None:
             start = later
-            carrier = Carrier(self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None)
+            carrier = Carrier(
+                self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None
+            )
             told = with_argument(precision, carrier, own, start.cpu)
         precision = told
         start = after_names(start, precision.argument)
@@ -359,7 +364,7 @@ class _Reader:
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, texts, given, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, texts, given, attributes, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
