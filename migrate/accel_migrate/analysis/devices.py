@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
 
@@ -51,6 +52,9 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     """Whether an expression names the device that training runs on; the CPU by name does not count."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.startswith(("cuda", "mps", "xpu"))
+    dotted = module.qualified(node)
+    if dotted is not None:
+        return _is_imported_device(roles, module, dotted)
     if isinstance(node, ast.Attribute) and node.attr == "device":
         variable = module.variable(node)
         # `x.device` of a tensor follows the tensor and needs no change; `self.device`, `args.device` hold one.
@@ -62,6 +66,16 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
         return True
     text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
     return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")
+
+
+def _is_imported_device(roles: Roles, module: Module, dotted: str) -> bool:
+    """`config.DEVICE` and `from config import DEVICE`: set by another file of the project."""
+    owner, _, name = dotted.rpartition(".")
+    other = roles.project.imported_module(module, owner) if owner else None
+    if other is None:
+        return name.lower() == "device" and not dotted.startswith("torch.")
+    variable = Variable(other.root, name)
+    return bool(roles.of(variable) & Role.DEVICE) and not names_cpu(other, variable)
 
 
 def _is_settings(node: ast.expr) -> bool:
@@ -90,6 +104,13 @@ class DeviceDefinition:
     variable: Variable
     statement: ast.stmt
     value: ast.expr | None  # of a single assignment
+    later: tuple[ast.stmt, ...] = ()  # `if torch.cuda.is_available(): device = "cuda"` below `device = "cpu"`
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the device is kept by its name, which a script may compare."""
+        parts = [node for statement in (self.statement, *self.later) for node in ast.walk(statement)]
+        return not any(isinstance(node, ast.Attribute) and node.attr == "device" for node in parts)
 
 
 def device_definitions(roles: Roles, module: Module) -> list[DeviceDefinition]:
@@ -102,10 +123,29 @@ def device_definitions(roles: Roles, module: Module) -> list[DeviceDefinition]:
         if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
             continue
         statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
-        for statement, binding in statements.items():
-            single = binding.value if statement is binding.statement else None
-            found.append(DeviceDefinition(module, variable.scope, variable, statement, single))
+        statement, binding = next(iter(statements.items()))
+        single = binding.value if statement is binding.statement else None
+        inside = set(module.walk(statement))
+        later = tuple(b.statement for b in bindings if b.statement not in inside)
+        found.append(DeviceDefinition(module, variable.scope, variable, statement, single, later))
     return sorted(found, key=lambda d: d.statement.lineno)
+
+
+def check_later(definition: DeviceDefinition) -> None:
+    """NoHome unless what sets the device again only refines the first choice."""
+    module, first = definition.module, definition.value
+    block = module.block(definition.statement)
+    for statement in definition.later:
+        again = statement.value if isinstance(statement, ast.Assign) else None
+        same = first is not None and again is not None and ast.dump(first) == ast.dump(again)
+        refines = any(statement in module.walk(item) for item in block) and (_is_cpu(first) != _is_cpu(again))
+        known = first is not None and again is not None and module.scope(statement) is definition.scope
+        if not known or not (same or refines):
+            raise NoHome(
+                f"`{definition.variable.name}` is set to several devices, and only one can be the Accelerator's",
+                statement.lineno,
+                module,
+            )
 
 
 def _is_plain(binding: Binding, roles: Roles, module: Module) -> bool:
@@ -144,6 +184,9 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
 
 def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     """The condition under which the script asked for the CPU although a GPU is there; None if it never did."""
+    refined = [s for s in definition.later if isinstance(module.parents[s], ast.If)]
+    if refined and definition.value is not None:
+        return _refined_wish(module, definition.value, refined[0])
     statement = definition.statement
     if isinstance(statement, ast.If):
         first = statement.body[-1]
@@ -170,6 +213,14 @@ def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     if _is_cpu(chosen) and not _is_cpu(other):
         test = ast.UnaryOp(ast.Not(), test)
     return _negated(_without_availability(module, test)) or asked
+
+
+def _refined_wish(module: Module, first: ast.expr, later: ast.stmt) -> str | None:
+    """`device = "cpu"`, then `if args.cuda: device = "cuda"`; or the other way round."""
+    guard = module.parents[later]
+    assert isinstance(guard, ast.If)
+    test: ast.expr = guard.test if later in guard.body else ast.UnaryOp(ast.Not(), guard.test)
+    return _negated(_without_availability(module, test)) if _is_cpu(first) else ast.unparse(test)
 
 
 def guard_wish(scope: Scope, moves: list[Move]) -> str | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.devices import Move
+from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.reach import NAME, Reach
@@ -53,7 +53,7 @@ def find_given(
                     for n in _reads(roles, graph, m, link)
                     if n not in gone and n not in replaced
                 ]
-                if any(_is_text(m, n) for m, n in reads):
+                if any(is_asked_as_text(m, n) for m, n in reads):
                     return None
                 return GivenDevice(link, tuple(node for _, node in reads))
     return None
@@ -68,7 +68,22 @@ def _comes_from_outside(variable: Variable) -> bool:
     return bool(bindings) and all(binding.kind == "parameter" for binding in bindings)
 
 
-def _is_text(module: Module, read: ast.expr) -> bool:
+def texts_of(
+    roles: Roles, graph: CallGraph, definition: DeviceDefinition, modules: tuple[Module, ...], gone: frozenset[ast.AST]
+) -> tuple[tuple[Module, ast.expr], ...]:
+    """Where a script that keeps its device by name asks for that name: there it is the device's type."""
+    if not definition.is_text:
+        return ()
+    own = {n for s in (definition.statement, *definition.later) for n in definition.module.walk(s)}
+    return tuple(
+        (module, node)
+        for module in modules
+        for node in _reads(roles, graph, module, definition.variable)
+        if node not in gone and node not in own and is_asked_as_text(module, node)
+    )
+
+
+def is_asked_as_text(module: Module, read: ast.expr) -> bool:
     """`args.device == "cpu"`, `device.startswith(...)`: asked as a text, which the Accelerator's device is not."""
     return isinstance(module.parents[read], ast.Compare | ast.Attribute | ast.Subscript | ast.BinOp)
 

@@ -173,8 +173,12 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
         late = [i for i in built if i >= first]
         # What is built anew after the first use (a model loaded back for testing) is not ours to prepare.
         early = [i for i in built if i < first]
-        if not early or not _all_built(objects, bindings, module, block, order, first):
-            again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
+        again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
+        trained_anew = any(
+            thing.role is Role.OPTIMIZER and order.get(id(_top(module, b.statement, block)), -1) >= first
+            for thing, b in bindings
+        )
+        if trained_anew or not early or not _all_built(objects, bindings, module, block, order, first):
             raise NoHome(f"`{again.text}` is built after the training has begun", block[late[0]].lineno)
         last = max(early)
     limit = min(first if first is not None else len(block), _first_made(module, block, made_of))

@@ -84,6 +84,12 @@ class _Uses:
                     v.scope is scope and v.name == argument.arg and self.roles.of(v) & Role.SCALER
                     for v in self.roles.known
                 ):
+                    if function in self.found.parameters:
+                        raise NoHome(
+                            f"{argument.arg} is one of two scalers that one function is handed; hand it one",
+                            function.lineno,  # type: ignore[attr-defined]
+                            module,
+                        )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and self.roles.of(module.variable(node)) & Role.SCALER:

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.devices import DeviceDefinition, Move, device_definitions, moves_in
+from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definitions, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_doubts
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
-from accel_migrate.analysis.given import GivenDevice, find_given
+from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
@@ -69,7 +70,9 @@ class Training:
     start: Start  # where the Accelerator is made
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
+    device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: GivenDevice | None  # a device from outside, where none is decided on in sight
+    model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
     timing: Timing
     storage: Storage
     precision: Precision
@@ -298,6 +301,7 @@ class _Reader:
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
         distribution = with_unwrapping(distribution, modules, home, place, aliases)
         timing = find_timing(self.roles, self.graph, home, place)
+        attributes = tuple(own_attributes(self.roles, modules, aliases, timing))
         storage = find_storage(self.roles, self.graph, timing, aliases)
         shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
@@ -328,7 +332,7 @@ class _Reader:
             creation,
             by_class,
             needs,
-            self._wishes(evaluations),
+            [*self._wishes(evaluations), *attributes],
             guarded,
             self.keep_device,
             {**rank_parameters(distribution, dropped, kept, self.graph), **precision.scaling.parameters},
@@ -345,7 +349,9 @@ class _Reader:
         later = put_off(start, own) if carrier.inlined else None
         if later is not None:
             start = later
-            carrier = Carrier(self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None)
+            carrier = Carrier(
+                self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None
+            )
             told = with_argument(precision, carrier, own, start.cpu)
         precision = told
         start = after_names(start, precision.argument)
@@ -356,13 +362,14 @@ class _Reader:
         gone = _gone(dropped, precision, distribution, reach) | storage.gone | passed
         if device is not None:
             gone |= frozenset(device.module.walk(device.statement))
+        texts = texts_of(self.roles, self.graph, device, modules, gone) if device is not None else ()
         distribution, rebound = tidied(distribution, gone, device, passed)
         rebound += given.rebound() if given is not None else ()
         needs_device = device is not None and device_is_needed(device, gone, reach, self.graph)
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, given, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, texts, given, attributes, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
@@ -614,6 +621,8 @@ class _Reader:
         kept_as_text = {d.variable for d in found if d.statement in as_text and len(_bound_in(d.variable)) > 1}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
+        if usable:
+            check_later(usable[0])
         return usable[0] if usable else None
 
     def _above(self, home: Scope, scope: Scope) -> bool:

@@ -61,24 +61,26 @@ def find_start(
     cpu = cpu or _text_wish(module, creation, distribution)
     index = block.index(anchor)
     first = _first_piece(roles, graph, module, block, distribution)
-    earliest = 0
+    earliest = top = 0
     for position, statement in enumerate(block[: min(index, first) + 1]):
-        if (
-            _binds(statement, names_in(cpu))
-            or isinstance(statement, ast.Import | ast.ImportFrom)
-            or (_parses_arguments(statement) and position < first)
-        ):
+        if _binds(statement, names_in(cpu)) or (_parses_arguments(statement) and position < first):
             earliest = position + 1
-    if first < index and first >= earliest:
-        return _earlier(module, block, earliest, first, kept, cpu)
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            top = position + 1
+    if first < index and first >= max(earliest, top):
+        return _earlier(module, block, max(earliest, top), first, kept, cpu)
     if not creation.is_class:
-        for position in range(earliest, index + 1):
-            statement = block[position]
-            prints = any(_is_print(module, call) for call in _own_calls(statement))
-            if prints or any(
-                node in module.parents and module.scope(node) is creation and _holds(module, statement, node)
-                for node in early
-            ):
+        users = _users(reach, module, early, kept)
+        for position, statement in enumerate(block[: index + 1]):
+            if _needs(roles, graph, module, creation, statement, early, users):
+                if position < earliest:
+                    raise NoHome(
+                        "the Accelerator is needed here, before the options that it is made from are known",
+                        statement.lineno,
+                        module,
+                    )
+                return Start(module, statement, block, cpu, False)
+            if position >= max(earliest, top) and any(_is_print(module, call) for call in _own_calls(statement)):
                 return Start(module, statement, block, cpu, False)
     if device is not None or anchor is not place.after:
         return Start(module, anchor, block, cpu, False)
@@ -168,6 +170,35 @@ def after_names(start: Start, expression: str | None) -> Start:
     if not bound or any(i < index for i in bound) or start.at_prepare:
         return start
     raise NoHome("the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module)
+
+
+def _users(reach: Reach, module: Module, early: list[ast.AST], kept: list[Move]) -> set[Function]:
+    """Functions that see the Accelerator as a global and use it wherever they are called."""
+    if reach.everywhere is not module:
+        return set()
+    nodes = [node for node in early if node in module.parents]
+    nodes += [m.call for m in kept if m.module is module and (m.device is None or module.variable(m.device) is None)]
+    functions = {module.scope(node).function for node in nodes}
+    return {function for function in functions if function is not None and function not in reach.parameters}
+
+
+def _needs(
+    roles: Roles,
+    graph: CallGraph,
+    module: Module,
+    creation: Scope,
+    statement: ast.stmt,
+    early: list[ast.AST],
+    users: set[Function],
+) -> bool:
+    """Whether a statement uses the Accelerator, by itself or through a function."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    if users and graph.reached_from(statement, roles, module) & users:
+        return True
+    return any(
+        node in module.parents and module.scope(node) is creation and _holds(module, statement, node) for node in early
+    )
 
 
 def printing(

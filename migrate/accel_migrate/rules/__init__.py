@@ -26,6 +26,7 @@ from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
 from accel_migrate.rules.host_value import RULE as HOST_VALUE
 from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
+from accel_migrate.rules.model_attribute import RULE as MODEL_ATTRIBUTE
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
@@ -50,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     PREPARE_CALL,
     ACCELERATOR_PARAMETER,
     UNUSED_IMPORT,
+    MODEL_ATTRIBUTE,
     DEVICE_MOVE,
     OTHER_MOVE,
     OTHER_DEVICE,

@@ -6,21 +6,23 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.starts import Start
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
-from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute
+from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM101"
 
 
 def find(context: Context) -> Iterator[Change]:
+    yield from _texts(context)
     training, module = context.training, context.module
     start = training.start
     if start.module is not module or not training.makes_accelerator:
         return
     names = ", ".join(imported_names(context))
-    edits: list[Edit] = [_import(module, f"from {context.settings.target} import {names}")]
+    edits: list[Edit] = [_import(module, start, f"from {context.settings.target} import {names}")]
     made = (accelerator_statement(context), *training.rebound)
     device = training.device
     takes_place = device is not None and device.statement is start.statement
@@ -39,12 +41,28 @@ def find(context: Context) -> Iterator[Change]:
         message = "the Accelerator is made"
         if device is not None and device.module is module:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
+    edits += [Remove(statement) for statement in (device.later if device is not None else ())]
     yield change(CODE, start.statement, message, edits, loop=training.index)
 
 
-def _import(module: Module, line: str) -> Edit:
-    """After the last import of torch or another package, before those of the project itself."""
-    imports = [s for s in module.tree.body if isinstance(s, ast.Import | ast.ImportFrom)]
+def _texts(context: Context) -> Iterator[Change]:
+    """`device == "cuda"` asks for the type of the device, once that is no longer a text."""
+    training, source = context.training, context.module.source
+    for module, node in training.device_texts:
+        handed = training.reach.parameters.get(module.scope(node).function)  # type: ignore[arg-type]
+        if module is context.module and (handed is None or handed.device != source.code(node)):
+            edit = Replace(source.end(node), source.end(node), ".type")
+            yield change(CODE, node, "the device is asked for by its type", [edit], loop=training.index)
+
+
+def _import(module: Module, start: Start, line: str) -> Edit:
+    """After the last import of torch or another package at the top, before those of the project itself."""
+    body = module.tree.body
+    limits = [s.lineno for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
+    if module.scope(start.statement).function is None:
+        limits.append(start.statement.lineno)
+    every = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
+    imports = [s for s in every if s.lineno < min(limits, default=s.lineno + 1)] or every[:1]
     outside = [s for s in imports if not _is_future(s)]
     packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]
     if not imports:

@@ -58,7 +58,8 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
     for statement in function.body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone:
-                edits.append(replace_node(source, node, f"{NAME}.device"))
+                asked = ".type" if (module, node) in context.training.device_texts else ""
+                edits.append(replace_node(source, node, f"{NAME}.device{asked}"))
     return edits
 
 

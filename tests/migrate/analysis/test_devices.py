@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.analysis.reading import BUILT, TRAINED, dropped, kept, training
+from tests.migrate.analysis.reading import BUILT, TRAINED, dropped, kept, refusal, training
 
 CHOICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 
@@ -33,6 +33,39 @@ def test_a_wish_for_the_cpu_is_kept_and_availability_is_not(choice: str, wish: s
     found = training(with_choice(choice))
     assert found.device is not None
     assert found.start.cpu == wish
+
+
+@pytest.mark.parametrize(
+    ("choice", "wish"),
+    [
+        ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", None),
+        ("device = 'cpu'\nif torch.cuda.is_available() and args.gpu:\n    device = 'cuda'", "not args.gpu"),
+        ("device = torch.device('cuda')\nif args.cpu:\n    device = torch.device('cpu')", "args.cpu"),
+        ("device = 'cuda'\nprint(device)\ndevice = 'cuda'", None),
+    ],
+)
+def test_a_device_that_is_chosen_in_two_steps_is_one_choice(choice: str, wish: str | None) -> None:
+    found = training(with_choice(choice))
+    assert found.device is not None and len(found.device.later) == 1
+    assert found.start.cpu == wish
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "device = 'cuda:0'\nif two:\n    device = 'cuda:1'",
+        "device = 'cuda'\ndef f():\n    global device\n    device = 'cpu'",
+    ],
+)
+def test_a_device_that_changes_is_left(choice: str) -> None:
+    assert "several devices" in refusal(with_choice(choice))
+
+
+def test_a_device_that_is_kept_by_name_is_asked_for_by_its_type() -> None:
+    text = with_choice("device = 'cuda' if torch.cuda.is_available() else 'cpu'")
+    asked = text + "if device == 'cuda' or device.startswith('xpu') or 'mps' in device:\n    speak(device)\n"
+    assert len(training(asked).device_texts) == 3
+    assert training(asked.replace("'cuda' if torch", "torch.device('cuda') if torch")).device_texts == ()
 
 
 def test_a_guard_around_cuda_calls_is_a_wish_too() -> None:

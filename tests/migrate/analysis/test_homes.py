@@ -108,15 +108,18 @@ def test_a_frozen_helper_is_not_prepared() -> None:
     assert prepared(text) == ["model", "optimizer", "loader"]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (BUILT + TRAINED + "optimizer = torch.optim.Adam(model.parameters())\n" + TRAINED.replace("2", "3"), ""),
-        (BUILT.replace("optimizer =", "if wide:\n    model = nn.Linear(8, 2)\noptimizer =") + TRAINED, ""),
-    ],
-)
-def test_objects_that_are_built_again_do_not_break_the_rewrite(text: str, why: str) -> None:
+def test_a_model_that_one_branch_replaces_is_prepared_after_it() -> None:
+    text = BUILT.replace("optimizer =", "if wide:\n    model = nn.Linear(8, 2)\noptimizer =") + TRAINED
     assert prepared(text) == ["model", "optimizer", "loader"]
+
+
+def test_a_model_that_is_loaded_back_after_training_is_not_ours() -> None:
+    assert prepared(BUILT + TRAINED + "model = torch.load('best.pt')\n") == ["model", "optimizer", "loader"]
+
+
+def test_an_optimizer_that_is_built_again_after_training_is_left() -> None:
+    again = "optimizer = torch.optim.Adam(model.parameters())\n"
+    assert "after the training has begun" in refusal(BUILT + TRAINED + again + TRAINED.replace("2", "3"))
 
 
 def test_a_model_that_exists_only_under_a_condition_is_left() -> None:

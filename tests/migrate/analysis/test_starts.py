@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.migrate.analysis.reading import BUILT, TRAINED, training
+from tests.migrate.analysis.reading import BUILT, TRAINED, refusal, training
 
 CHOICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 WITHOUT = TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")
@@ -48,6 +48,20 @@ def test_is_made_before_the_first_print(line: str) -> None:
         start(BUILT.replace("loader =", f"{line}\nloader =").replace(CHOICE, f"n = 1\n{line}\n{CHOICE}") + TRAINED)
         == (line.splitlines()[0])
     )
+
+
+def test_is_made_before_a_function_that_uses_it_is_called() -> None:
+    helper = "def noise():\n    return torch.ones(4).cuda()\nfirst = noise()\nimport numpy\n"
+    text = BUILT.replace(CHOICE, helper).replace(".to(device)", "") + WITHOUT
+    assert start(text) == "first = noise()"
+
+
+def test_is_left_where_it_is_needed_before_its_options_are_known() -> None:
+    text = (
+        BUILT.replace(CHOICE, "").replace(".to(device)", "").replace("loader =", "x = torch.ones(4).cuda()\nloader =")
+    )
+    text += "args = parser.parse_args()\nif args.cuda:\n    model.cuda()\n" + WITHOUT
+    assert "before the options" in refusal(text)
 
 
 def test_is_made_after_the_arguments_are_parsed() -> None:

@@ -1,0 +1,74 @@
+"""Parts of a prepared model, which a wrapper would hide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import rewritten
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+loader = DataLoader(data, batch_size=4)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{early}
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    {line}
+"""
+AFTER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from accel_runtime import Accelerator
+
+loader = DataLoader(data, batch_size=4)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{early}
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    accelerator.backward(loss)
+    optimizer.step()
+    {line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("watch(model.fc.weight)", "watch(accelerator.unwrap_model(model).fc.weight)"),
+        ("model.temperature = 0.5", "accelerator.unwrap_model(model).temperature = 0.5"),
+        ("model.reset_hidden()", "accelerator.unwrap_model(model).reset_hidden()"),
+        ("names = dict(model.named_parameters())", "names = dict(accelerator.unwrap_model(model).named_parameters())"),
+    ],
+)
+def test_is_asked_of_the_model_itself(before: str, after: str) -> None:
+    early = "total = 0"
+    rewritten(SCRIPT.format(early=early, line=before), AFTER.format(early=early, line=after))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model.eval()",
+        "model.train()",
+        "size = sum(p.numel() for p in model.parameters())",
+        "model.training",
+        "other.fc",
+    ],
+)
+def test_what_a_wrapper_has_too_stays(line: str) -> None:
+    rewritten(SCRIPT.format(early="total = 0", line=line), AFTER.format(early="total = 0", line=line))
+
+
+def test_before_prepare_the_model_is_bare() -> None:
+    early = "model.fc.reset_parameters()"
+    rewritten(SCRIPT.format(early=early, line="pass"), AFTER.format(early=early, line="pass"))
