@@ -202,6 +202,9 @@ class _Applier:
             if inserts[0].blank_after or (blank and rest and rest[0].comment is not None):
                 rest = [_BLANK, *rest]
             kept[0] = _with_leading(kept[0], rest)
+        elif before and inserts:
+            before[0] = _with_leading(before[0], _leading(kept[0]))
+            kept[0] = _with_leading(kept[0], [])
         return before + kept + after
 
     def _heirs(
@@ -255,7 +258,7 @@ class _Applier:
         if self._is_emptied(statement):
             if self._is_emptied_whole(statement):
                 return self._heirs(statement, before + after, node)
-            node = self._turned(statement, node, indent)
+            node = self._turned(statement, node, indent)  # only an `if` may keep its `else`
         else:
             node = self._inside(statement, self._header(statement, node, indent), indent)
         if statement in self.uncommented:
@@ -285,8 +288,9 @@ class _Applier:
             child in self.removed or self._is_emptied_whole(child) for child in getattr(statement, "orelse", ())
         )
 
-    def _turned(self, statement: ast.If, node: cst.If, indent: str) -> Any:
+    def _turned(self, statement: ast.stmt, node: cst.If, indent: str) -> Any:
         """`if test: (nothing left) else: rest` as `if not test: rest`."""
+        assert isinstance(statement, ast.If)
         test = self.source.code(statement.test)
         opposite = test.removeprefix("not ") if isinstance(statement.test, ast.UnaryOp) else f"not {test}"
         if isinstance(statement.test, ast.BoolOp | ast.Compare | ast.IfExp):

@@ -93,7 +93,9 @@ def _argument(precision: Precision, carrier: Carrier, device: DeviceDefinition |
     enabled = region.enabled
     if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", ast.unparse(enabled), re.I):
         # There is a scaler under a condition of its own: that is what is asked.
-        wanted = _conditions(carrier, precision.scaling.module or region.module, [precision.scaling.condition, disabled])
+        wanted = _conditions(
+            carrier, precision.scaling.module or region.module, [precision.scaling.condition, disabled]
+        )
     else:
         wanted = _conditions(carrier, region.module, [enabled, disabled])
     name: ast.expr

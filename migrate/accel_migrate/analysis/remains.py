@@ -61,7 +61,7 @@ def rank_parameters(
     for variable in distribution.ranks:
         module, function = variable.scope.module, variable.scope.node
         if {b.kind for b in module.bindings(variable)} == {"parameter"} and function in graph.sites:
-            candidates[function] = (module, variable.name)  # type: ignore[index]
+            candidates[function] = (module, variable.name)
     while True:
         handed = covered | _handed(candidates, graph)
         lost = [f for f, (m, name) in candidates.items() if _is_read(Variable(m.functions[f], name), frozenset(handed))]
@@ -84,7 +84,7 @@ def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) ->
 def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:
     """Arguments whose place the Accelerator takes."""
     taken = {f: (p.module, p.scaler) for f, p in reach.parameters.items() if p.device is None and p.scaler is not None}
-    return _handed(taken, graph)  # type: ignore[arg-type]
+    return _handed(taken, graph)
 
 
 def tidied(

@@ -106,9 +106,9 @@ class _Uses:
                 raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
-            guards = isinstance(guard, ast.If) and "__name__" not in ast.unparse(guard.test)
-            if guards and statement in guard.body and self.found.condition is None:
-                if not guard.orelse or all(self._sets_none(module, other) for other in guard.orelse):
+            if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
+                starts = "__name__" in ast.unparse(guard.test)  # the script's own start is no condition
+                if not starts and all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = guard.test
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
             raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)

@@ -340,7 +340,9 @@ class _Reader:
         later = put_off(start, own) if carrier.inlined else None
         if later is not None:
             start = later
-            carrier = Carrier(self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None)
+            carrier = Carrier(
+                self.graph, start.module, start.statement, carrier.ignored, own.statement if own else None
+            )
             told = with_argument(precision, carrier, own, start.cpu)
         precision = told
         start = after_names(start, precision.argument)
