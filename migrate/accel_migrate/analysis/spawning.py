@@ -113,9 +113,9 @@ def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:
     target = statement.targets[0]
     variable = module.variable(target)
     inside = set(module.walk(spawned.call))
+    attribute = target.attr if isinstance(target, ast.Attribute) else None
     for node in module.walk(module.tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in inside:
-            same_attribute = isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute)
-            if module.variable(node) == variable or (same_attribute and node.attr == target.attr):
+            if module.variable(node) == variable or getattr(node, "attr", "") == attribute:
                 return False
     return True
