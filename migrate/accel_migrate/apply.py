@@ -258,7 +258,7 @@ class _Applier:
         if self._is_emptied(statement):
             if self._is_emptied_whole(statement):
                 return self._heirs(statement, before + after, node)
-            node = self._turned(statement, node, indent)
+            node = self._turned(statement, node, indent)  # only an `if` may keep its `else`
         else:
             node = self._inside(statement, self._header(statement, node, indent), indent)
         if statement in self.uncommented:
@@ -288,8 +288,9 @@ class _Applier:
             child in self.removed or self._is_emptied_whole(child) for child in getattr(statement, "orelse", ())
         )
 
-    def _turned(self, statement: ast.If, node: cst.If, indent: str) -> Any:
+    def _turned(self, statement: ast.stmt, node: cst.If, indent: str) -> Any:
         """`if test: (nothing left) else: rest` as `if not test: rest`."""
+        assert isinstance(statement, ast.If)
         test = self.source.code(statement.test)
         opposite = test.removeprefix("not ") if isinstance(statement.test, ast.UnaryOp) else f"not {test}"
         if isinstance(statement.test, ast.BoolOp | ast.Compare | ast.IfExp):

@@ -14,7 +14,7 @@ from accel_migrate.source import Source
 if TYPE_CHECKING:
     from accel_migrate.rule import Context
 
-Item = ast.expr | ast.keyword | ast.arg
+Item = ast.expr | ast.keyword | ast.arg | ast.alias
 
 
 def change(

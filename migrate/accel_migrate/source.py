@@ -80,14 +80,14 @@ class Source:
             return start + utf8_column
         return start + len(row.encode()[:utf8_column].decode())
 
-    def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+    def start(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         return self.offset(node.lineno, node.col_offset)
 
-    def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> int:
+    def end(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> int:
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self.offset(node.end_lineno, node.end_col_offset)
 
-    def code(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> str:
+    def code(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias) -> str:
         return self.text[self.start(node) : self.end(node)]
 
     def line_of(self, offset: int) -> int:

@@ -72,16 +72,22 @@ def _is_divided(ranks: Ranks, module: Module, statement: ast.stmt, tensor: ast.e
     block = module.block(statement)
     for later in block[block.index(statement) + 1 :]:
         for node in module.walk(later):
-            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-                divisor, divided = node.value, node.target
-            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                divisor, divided = node.right, node.left
-            else:
+            divisor, divided = _division(node)
+            if divisor is None:
                 continue
             counts = ranks.attribute(module, divisor) == "num_processes" or _names_world(divisor)
-            if counts and ast.unparse(tensor) in ast.unparse(divided):
+            if counts and divided is not None and ast.unparse(tensor) in ast.unparse(divided):
                 return True
     return False
+
+
+def _division(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """What is divided by, and what is divided."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+        return node.value, node.target
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return node.right, node.left
+    return None, None
 
 
 def _names_world(node: ast.expr) -> bool:

@@ -89,7 +89,9 @@ class Figures:
             return False
         built = self._criteria(node)
         if built:
-            return all(not b.args and not any(k.arg in _CHANGES_MEAN or k.arg is None for k in b.keywords) for b in built)
+            return all(
+                not b.args and not any(k.arg in _CHANGES_MEAN or k.arg is None for k in b.keywords) for b in built
+            )
         dotted = self.module.qualified(node.func) or ""
         if dotted.startswith("torch.nn.functional.") and dotted.rpartition(".")[2] in _MEAN_LOSSES:
             return len(node.args) <= 2 and not any(k.arg in _CHANGES_MEAN for k in node.keywords)

@@ -60,6 +60,7 @@ class Spawned:
     function: Function
     arguments: tuple[ast.expr, ...]  # those that are still handed over
     lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
+    counted: ast.Assign | None = None  # `args.nprocs = torch.cuda.device_count()`, which the function reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,11 @@ class Distribution:
 
     def __bool__(self) -> bool:
         return bool(self.pieces or self.wrappings or self.shared or self.spawned)
+
+    @property
+    def joins(self) -> bool:
+        """Whether the script ran on several processes before, each with batches of its own."""
+        return any(not w.is_data_parallel for w in self.wrappings)
 
     @property
     def settings_module(self) -> Module | None:

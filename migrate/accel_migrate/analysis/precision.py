@@ -17,7 +17,7 @@ from accel_migrate.analysis.devices import DeviceDefinition
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import Backward, LoaderLoop
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.scaling import Scaling, find_scaling
+from accel_migrate.analysis.scaling import Scaling, Test, find_scaling
 from accel_migrate.analysis.scopes import Module
 
 
@@ -85,19 +85,16 @@ def with_argument(
 def _argument(precision: Precision, carrier: Carrier, device: DeviceDefinition | None, cpu: str | None) -> str:
     on_cuda = _on_cuda(carrier.module, device, cpu)
     if not precision.regions:
-        module = precision.scaling.definitions[0][0]
-        wanted = _conditions(carrier, module, [precision.scaling.enabled()])
+        wanted = _conditions(carrier, [precision.scaling.enabled()])
         return _chosen(ast.Constant("fp16"), [*wanted, on_cuda])
     region = precision.regions[0]
-    disabled = opposite(region.disabled) if region.disabled is not None else None
+    disabled = (region.module, opposite(region.disabled)) if region.disabled is not None else None
     enabled = region.enabled
     if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", ast.unparse(enabled), re.I):
         # There is a scaler under a condition of its own: that is what is asked.
-        wanted = _conditions(
-            carrier, precision.scaling.module or region.module, [precision.scaling.condition, disabled]
-        )
+        wanted = _conditions(carrier, [precision.scaling.condition, disabled])
     else:
-        wanted = _conditions(carrier, region.module, [enabled, disabled])
+        wanted = _conditions(carrier, [(region.module, enabled) if enabled is not None else None, disabled])
     name: ast.expr
     if region.dtype is not None:
         told = narrow(region.module, region.dtype)
@@ -113,11 +110,12 @@ def _argument(precision: Precision, carrier: Carrier, device: DeviceDefinition |
     return _chosen(name, wanted if region.device is not None else [*wanted, on_cuda])
 
 
-def _conditions(carrier: Carrier, module: Module, tests: list[ast.expr | None]) -> list[str]:
+def _conditions(carrier: Carrier, tests: list[Test | None]) -> list[str]:
     texts = []
-    for test in tests:
-        if test is None:
+    for asked in tests:
+        if asked is None:
             continue
+        module, test = asked
         carried = carrier.carried(module, test)
         if carried is None:
             raise NoHome(

@@ -31,7 +31,7 @@ class Ranks:
                 self._hold(module, call, _BY_CALL.get(module.qualified(call.func) or ""))
             for read, name in environment_reads(module):
                 self._hold(module, _as_number(module, read), _BY_VARIABLE.get(name))
-        self._pass_on()
+        self.pass_on()
 
     def _hold(self, module: Module, read: ast.expr, attribute: str | None) -> None:
         statement = module.parents.get(read)
@@ -47,7 +47,7 @@ class Ranks:
                 if variable is not None:
                     self.held[variable] = attribute
 
-    def _pass_on(self) -> None:
+    def pass_on(self) -> None:
         """Parameters hold what every caller hands over."""
         for module in self.roles.project.modules:
             for call in module.calls:
@@ -97,7 +97,7 @@ class Ranks:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in self.options:
                 if module.variable(node) is not None:
                     yield self._read(module, node, "local_process_index")
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                 attribute = self.held.get(module.variable(node))  # type: ignore[arg-type]
                 parent = module.parents[node]
                 if attribute in _MAIN and _compared(module, node) is not None:

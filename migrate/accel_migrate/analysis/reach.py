@@ -6,8 +6,8 @@ import ast
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from accel_migrate.analysis.devices import is_device
 from accel_migrate.analysis.carried import default_of
+from accel_migrate.analysis.devices import is_device
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition

@@ -10,10 +10,10 @@ from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
-from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.pieces import ACCELERATOR, Distribution
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.reach import Reach
-from accel_migrate.analysis.roles import arguments_of
+from accel_migrate.analysis.roles import Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.unwrapping import unwrapped
 
@@ -27,6 +27,29 @@ def with_unwrapping(
     gone = {part for node in distribution.gone() for part in ast.walk(node)}
     found = [p for module in modules for p in unwrapped(module, home, place, aliases) if p.node not in gone]
     return replace(distribution, pieces=(*distribution.pieces, *found))
+
+
+def through_trainer(roles: Roles, distribution: Distribution, home: Scope) -> Distribution:
+    """Pieces outside of a trainer's class ask the trainer for its Accelerator, once they have one."""
+    pieces = []
+    for piece in distribution.pieces:
+        scope = piece.module.scope(piece.node)
+        if piece.needs_accelerator and piece.text is not None and scope.owner_class is not home:
+            trainer = _trainer(roles, piece.module, scope, piece.statement, home)
+            if trainer is not None:
+                piece = replace(piece, text=piece.text.replace(ACCELERATOR, f"{trainer}.accelerator"))
+        pieces.append(piece)
+    return replace(distribution, pieces=tuple(pieces))
+
+
+def _trainer(roles: Roles, module: Module, scope: Scope, before: ast.stmt, home: Scope) -> str | None:
+    for name, bindings in scope.bindings.items():
+        for binding in bindings:
+            if isinstance(binding.value, ast.Call) and binding.statement.lineno < before.lineno:
+                target = roles.target(module, binding.value)
+                if target is not None and target.node is home.node and len(bindings) == 1:
+                    return name
+    return None
 
 
 def carried_settings(distribution: Distribution, carrier: Carrier) -> tuple[tuple[str, str], ...]:
@@ -61,7 +84,7 @@ def rank_parameters(
     for variable in distribution.ranks:
         module, function = variable.scope.module, variable.scope.node
         if {b.kind for b in module.bindings(variable)} == {"parameter"} and function in graph.sites:
-            candidates[function] = (module, variable.name)  # type: ignore[index]
+            candidates[function] = (module, variable.name)
     while True:
         handed = covered | _handed(candidates, graph)
         lost = [f for f, (m, name) in candidates.items() if _is_read(Variable(m.functions[f], name), frozenset(handed))]
@@ -84,7 +107,7 @@ def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) ->
 def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:
     """Arguments whose place the Accelerator takes."""
     taken = {f: (p.module, p.scaler) for f, p in reach.parameters.items() if p.device is None and p.scaler is not None}
-    return _handed(taken, graph)  # type: ignore[arg-type]
+    return _handed(taken, graph)
 
 
 def tidied(
@@ -108,6 +131,8 @@ def tidied(
         assert spawned is not None
         if _is_read(Variable(spawned.module.functions[spawned.function], name), gone):
             rebound.append(f"{name} = accelerator.{attribute}")
+    if spawned is not None and spawned.counted is not None:
+        rebound.append(f"{ast.unparse(spawned.counted.targets[0])} = accelerator.num_processes")
     return replace(distribution, pieces=tuple(pieces)), tuple(rebound)
 
 

@@ -48,7 +48,12 @@ def find_samplers(roles: Roles, module: Module) -> tuple[list[Piece], list[Share
 def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> Iterator[Piece]:
     for binding in module.bindings(variable):
         if binding.value is None or not (binding.statement is statement or _is_none(binding.value)):
-            raise NoHome(f"`{variable.name}` is a DistributedSampler only at times", binding.statement.lineno, module)
+            raise NoHome(
+                f"`{variable.name}` is a DistributedSampler in one branch and another sampler in the other; keep the one "
+                "for a single process",
+                binding.statement.lineno,
+                module,
+            )
         yield Piece(CODE, module, binding.statement, None, _GOES)
 
 

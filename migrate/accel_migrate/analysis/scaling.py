@@ -12,6 +12,7 @@ from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module
 
+Test = tuple[Module, ast.expr]  # a condition, with the file it is written in
 _SETTINGS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
 
 
@@ -28,8 +29,7 @@ class Scaling:
     parameters: dict[Function, tuple[Module, str]] = field(default_factory=dict)
     arguments: list[tuple[Module, ast.Call, ast.expr]] = field(default_factory=list)
     choices: list[tuple[Module, ast.If]] = field(default_factory=list)  # with the scaler in one branch only
-    condition: ast.expr | None = None  # under which there is a scaler at all
-    module: Module | None = None
+    condition: Test | None = None  # under which there is a scaler at all
 
     def settings(self) -> dict[str, ast.expr]:
         """What the first scaler was told beside `enabled`."""
@@ -41,12 +41,12 @@ class Scaling:
         said |= {k.arg: k.value for k in call.keywords if k.arg in _SETTINGS}
         return said
 
-    def enabled(self) -> ast.expr | None:
+    def enabled(self) -> Test | None:
         """The condition under which gradients are scaled; None: always."""
-        for _, call in self.definitions:
+        for module, call in self.definitions:
             for keyword in call.keywords:
                 if keyword.arg == "enabled" and not isinstance(keyword.value, ast.Constant):
-                    return keyword.value
+                    return module, keyword.value
         return self.condition
 
     def nodes(self) -> list[ast.AST]:
@@ -104,22 +104,21 @@ class _Uses:
             raise NoHome("the GradScaler is made together with other things", statement.lineno, module)
         value = statement.value
         if isinstance(value, ast.IfExp) and _is_none(value.orelse):
-            self.found.condition, value = value.test, value.body
+            self.found.condition, value = (module, value.test), value.body
         elif isinstance(value, ast.IfExp) and _is_none(value.body):
-            self.found.condition, value = ast.UnaryOp(ast.Not(), value.test), value.orelse
+            self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
         if isinstance(value, ast.Call):
             if not self.roles.role(module, value) & Role.SCALER or self.roles.target(module, value) is not None:
                 raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
-            guards = isinstance(guard, ast.If) and "__name__" not in ast.unparse(guard.test)
-            if guards and statement in guard.body and self.found.condition is None:
-                if not guard.orelse or all(self._sets_none(module, other) for other in guard.orelse):
-                    self.found.condition = guard.test
+            if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
+                starts = "__name__" in ast.unparse(guard.test)  # the script's own start is no condition
+                if not starts and all(self._sets_none(module, other) for other in guard.orelse):
+                    self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
             raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
         self.found.gone.append((module, statement))
-        self.found.module = self.found.module or module
 
     def _sets_none(self, module: Module, statement: ast.stmt) -> bool:
         return isinstance(statement, ast.Assign) and _is_none(statement.value)

@@ -28,6 +28,7 @@ from accel_migrate.analysis.remains import (
     names_device,
     passed_instead,
     rank_parameters,
+    through_trainer,
     tidied,
     with_unwrapping,
 )
@@ -300,6 +301,8 @@ class _Reader:
         used_in = [place.module, *[b.module for b in self.group.backwards], *[loop.module for loop in loops]]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *distribution.modules()]))
         distribution = with_unwrapping(distribution, modules, home, place, aliases)
+        if home.is_class:
+            distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
         attributes = tuple(own_attributes(self.roles, modules, aliases, timing))
         storage = find_storage(self.roles, self.graph, timing, aliases)

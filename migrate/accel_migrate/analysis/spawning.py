@@ -66,29 +66,56 @@ def _spawned(
             kept.append(argument)
     for name, attribute in lost:
         ranks.held[Variable(scope, name)] = attribute
-    ranks._pass_on()
-    return Spawned(module, call, function, tuple(kept), tuple(lost))
+    ranks.pass_on()
+    return Spawned(
+        module, call, function, tuple(kept), tuple(lost), _counted(module, kept, parameters_of(function, lost))
+    )
+
+
+def parameters_of(function: Function, lost: list[tuple[str, str]]) -> list[str]:
+    """The parameters that stay."""
+    gone = {name for name, _ in lost}
+    return [a.arg for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in gone]
+
+
+def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> ast.Assign | None:
+    """The number of cards in an attribute of something that is handed over under its own name."""
+    shared = {a.id for a, name in zip(handed, parameters) if isinstance(a, ast.Name) and a.id == name}
+    for _, statement in _card_counts(module):
+        target = statement.targets[0]
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in shared:
+            return statement
+    return None
 
 
 def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Piece]:
     """`nprocs = torch.cuda.device_count()`: one process for each card was meant."""
-    for call in module.calls:
-        if module.qualified(call.func) not in ("torch.cuda.device_count", "torch.accelerator.device_count"):
-            continue
-        statement = module.parents[call]
-        if not isinstance(statement, ast.Assign) or not _WORLD.search(ast.unparse(statement.targets[0])):
-            continue
+    for call, statement in _card_counts(module):
         if spawned is None:
             yield Piece("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each card")
-        elif _only_for(module, statement, spawned):
+        elif statement is spawned.counted or _only_for(module, statement, spawned):
             yield Piece(CODE, module, statement, None, "the launcher says how many processes there are")
+        elif isinstance(statement.targets[0], ast.Attribute):
+            text = ast.unparse(statement.targets[0])
+            raise NoHome(f"`{text}` counts cards, and the spawned function reads it", statement.lineno, module)
+
+
+def _card_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:
+    for call in module.calls:
+        if module.qualified(call.func) in ("torch.cuda.device_count", "torch.accelerator.device_count"):
+            statement = module.parents[call]
+            if isinstance(statement, ast.Assign) and _WORLD.search(ast.unparse(statement.targets[0])):
+                yield call, statement
 
 
 def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:
-    variable = module.variable(statement.targets[0])
+    """Whether nothing but the start of the processes reads what a statement sets."""
+    target = statement.targets[0]
+    variable = module.variable(target)
     inside = set(module.walk(spawned.call))
-    return all(
-        node in inside
-        for node in module.walk(module.tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == variable
-    )
+    attribute = target.attr if isinstance(target, ast.Attribute) else None
+    for node in module.walk(module.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in inside:
+            if module.variable(node) == variable or getattr(node, "attr", "") == attribute:
+                return False
+    return True

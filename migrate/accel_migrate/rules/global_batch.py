@@ -14,6 +14,8 @@ CODE = "AM801"
 
 def find(context: Context) -> Iterator[Change]:
     training = context.training
+    if training.distribution.joins:
+        return  # it took in a batch on each process before
     if training.place.module is context.module and any(built.role is Role.LOADER for built in training.prepared):
         message = (
             "on N processes each step takes in N batches and there are N times fewer steps; the learning rate and "

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.scopes import Module
-from accel_migrate.edits import change
+from accel_migrate.edits import change, without_item
 from accel_migrate.plan import Change, Edit, Remove, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -26,7 +26,7 @@ def find(context: Context) -> Iterator[Change]:
             unused = [alias for alias, name in bound.items() if name in lost]
             if unused and not _binds_others(module, statement, bound, unused):
                 names = ", ".join(bound[alias] for alias in unused)
-                edits = [_shortened(statement, unused)]
+                edits = [_shortened(module, statement, unused)]
                 yield change(
                     CODE, statement, f"nothing uses {names} any more", edits, loop=training.index, required=False
                 )
@@ -51,12 +51,16 @@ def _binds_others(
     return any(len(module.root.bindings.get(name, ())) != 1 for name in names)
 
 
-def _shortened(statement: ast.Import | ast.ImportFrom, unused: list[ast.alias]) -> Edit:
+def _shortened(module: Module, statement: ast.Import | ast.ImportFrom, unused: list[ast.alias]) -> Edit:
     kept = [alias for alias in statement.names if alias not in unused]
     if not kept:
         return Remove(statement)
-    new = type(statement)(**{**{name: getattr(statement, name, None) for name in statement._fields}, "names": kept})
-    return Substitute(statement, (ast.unparse(new),))
+    if len(unused) == 1:
+        return without_item(module.source, unused[0])
+    names = ", ".join(f"{alias.name} as {alias.asname}" if alias.asname else alias.name for alias in kept)
+    if isinstance(statement, ast.Import):
+        return Substitute(statement, (f"import {names}",))
+    return Substitute(statement, (f"from {'.' * statement.level}{statement.module or ''} import {names}",))
 
 
 RULE = Rule(

@@ -6,6 +6,7 @@ from textwrap import dedent, indent
 
 from accel_migrate.plan import Status
 from accel_migrate.settings import DEFAULTS, Settings
+
 from tests.migrate.rules.verbs import _migrated
 
 _SCRIPT = """

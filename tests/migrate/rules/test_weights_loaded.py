@@ -65,6 +65,7 @@ def test_does_not_wait_where_nothing_is_saved():
 
 def _after(source: str) -> str:
     from accel_migrate.settings import DEFAULTS
+
     from tests.migrate.rules.verbs import _migrated
 
     return _migrated(source, DEFAULTS).after.decode()
