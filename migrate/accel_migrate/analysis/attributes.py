@@ -14,7 +14,8 @@ _SHARED = {
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "compile", "cpu", "cuda", "device", "double", "eval",
     "extra_repr", "float", "forward", "half", "load_state_dict", "module", "modules", "no_sync", "parameters",
     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
-    "register_full_backward_hook", "register_module", "register_parameter", "requires_grad_", "share_memory",
+    "register_full_backward_hook", "register_module", "register_parameter", "require_backward_grad_sync",
+    "requires_grad_", "share_memory",
     "state_dict", "to", "train", "training", "type", "zero_grad",
 }  # fmt: skip
 

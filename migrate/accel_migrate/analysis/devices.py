@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
 
+_SPEAKS_OF_DEVICES = re.compile(r"cuda|gpu|cpu|device|accel", re.I)
 _DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")
 
 
@@ -234,7 +235,7 @@ def guard_wish(scope: Scope, moves: list[Move]) -> str | None:
             if not any(move.call in module.walk(statement) for statement in guard.body):
                 continue
             test = _without_availability(module, guard.test)
-            if test is not None and not isinstance(test, ast.Constant) and "__name__" not in ast.unparse(test):
+            if test is not None and _SPEAKS_OF_DEVICES.search(ast.unparse(test)):
                 return _negated(test)
     return None
 
