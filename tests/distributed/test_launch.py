@@ -26,7 +26,7 @@ def launch(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
     clean = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment = {**clean, **variables}
     return subprocess.run(
-        [*LAUNCH, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [*LAUNCH, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 

@@ -73,7 +73,7 @@ def machines() -> Iterator[tuple[Machine, Machine]]:
 
 def on_both(machines: tuple[Machine, Machine], folder: Path, *arguments: str) -> list[tuple[int, str, str]]:
     launchers = [machine.launch(folder, *arguments) for machine in machines]
-    texts = [launcher.communicate(timeout=180) for launcher in launchers]
+    texts = [launcher.communicate(timeout=300) for launcher in launchers]
     return [(launcher.returncode, out, err) for launcher, (out, err) in zip(launchers, texts)]
 
 
@@ -81,7 +81,7 @@ def test_two_machines_train_as_four_local_processes_do(machines: tuple[Machine, 
     train = str(HERE / "train.py")
     local = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "4", train]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    here = subprocess.run(local, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    here = subprocess.run(local, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert here.stdout.startswith("4 processes: "), here.stderr
     (first, out, err), (second, nothing, _) = on_both(machines, tmp_path, train)
     assert (first, second) == (0, 0), err

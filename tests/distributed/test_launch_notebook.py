@@ -66,7 +66,7 @@ def test_a_function_of_a_notebook_trains_on_two_processes(tmp_path: Path) -> Non
     notebook = nbformat.v4.new_notebook()
     sources = [WARM_UP, TRAIN, LAUNCH, FAIL, RESTART, f"here = os.getpid()\n{ALONE}"]
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    client = NotebookClient(notebook, timeout=120, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(notebook, timeout=300, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     _, _, launched, failed, restarted, alone = (outputs_of(cell) for cell in notebook.cells)
 

@@ -26,7 +26,7 @@ def losses_of(text: str) -> tuple[int, list[float]]:
     return int(count), [float(loss) for loss in losses.split()]
 
 
-def run(*command: str, timeout: int = 120) -> str:
+def run(*command: str, timeout: int = 300) -> str:
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -71,7 +71,7 @@ def test_srun_as_its_variables_describe_it(together: list[float], tmp_path: Path
         environment = {**ENVIRONMENT, **job, "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
         command = [sys.executable, TRAIN, str(tmp_path / "losses.txt")]
         tasks.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-    assert [task.wait(timeout=120) for task in tasks] == [0, 0]
+    assert [task.wait(timeout=300) for task in tasks] == [0, 0]
     assert losses_of((tmp_path / "losses.txt").read_text()) == (2, together)
 
 
