@@ -27,7 +27,7 @@ bench: $(READY)
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-ray .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 # torch comes first and pinned: any other request for it pulls several gigabytes of CUDA.
 $(READY): pyproject.toml constraints.txt
@@ -36,3 +36,6 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[runtime,test]"
 	touch $@
+
+# What needs more than this machine or more than minutes: test-launchers, chaos.
+include launchers.mk chaos.mk
