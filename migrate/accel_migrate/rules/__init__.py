@@ -28,6 +28,7 @@ from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_attribute import RULE as MODEL_ATTRIBUTE
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
+from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
@@ -70,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     MODEL_COPIED,
     FILE_WRITTEN,
     FOLDER_MADE,
+    MODEL_EXPORTED,
     PRINT_CALL,
     PROGRESS_BAR,
     EXPERIMENT_LOGGED,
