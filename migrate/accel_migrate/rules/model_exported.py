@@ -19,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "save_pretrained":
             continue
         variable = module.variable(call.func.value)
-        spelled = training.ready(module, call)
+        spelled = training.ready(module, call) if training.timing.after_prepare(module, call) else None
         if spelled is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
             continue
         edit = _edit(context, call, module.source.code(call.func.value), spelled)

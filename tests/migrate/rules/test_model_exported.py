@@ -32,5 +32,8 @@ def test_guards_a_tokenizer():
     )
 
 
-def test_keeps_a_model_saved_before_prepare():
-    stays(training(ready='model.save_pretrained("start")\nmodel.requires_grad_(True)'), 'model.save_pretrained("start")')
+def test_guards_a_model_that_is_saved_before_prepare():
+    becomes(
+        training(ready='model.save_pretrained("start")\nmodel.requires_grad_(True)'),
+        'if accelerator.is_main_process:\nmodel.save_pretrained("start")',
+    )
