@@ -141,3 +141,16 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
         assert isinstance(piece.node, ast.expr)
         edit = replace_node(module.source, piece.node, text)
         yield change(code, piece.node, piece.message, [edit], loop=training.index)
+
+
+def add_argument(source: Source, call: ast.Call, text: str) -> Replace:
+    """One more argument behind the last, on a line of its own where the others have theirs."""
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not arguments:
+        inside = opening_bracket(source, call) + 1
+        return Replace(inside, inside, text)
+    last = max(arguments, key=source.end)
+    line = source.text[source.text.rfind("\n", 0, source.start(last)) + 1 : source.start(last)]
+    own_line = not line.strip() and len(arguments) > 1
+    end = source.end(last)
+    return Replace(end, end, f",\n{line}{text}" if own_line else f", {text}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from accel_migrate.analysis.batches import reaching
+from accel_migrate.analysis.constructions import constructions
 from accel_migrate.analysis.homes import NoHome, chain
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.roles import Role, Roles
@@ -31,7 +31,7 @@ def check_doubts(
 
 def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
     """Only torch's own kind of optimizer, over parameters of models, can be prepared."""
-    for module, call in _constructions(roles, optimizer):
+    for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
         target = roles.target(module, call)
         if target is not None and isinstance(target.node, ast.ClassDef):
             bases = roles.project.base_names(target)
@@ -50,22 +50,6 @@ def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
                         "gradients over processes; make it a parameter of the model",
                         call.lineno,
                     )
-
-
-def _constructions(roles: Roles, variable: Variable) -> Iterator[tuple[Module, ast.Call]]:
-    """The calls that build what a variable holds, looked up inside the project's own functions."""
-    module = variable.scope.module
-    for binding in module.bindings(variable):
-        if isinstance(binding.value, ast.Call) and not binding.path:
-            target = roles.target(module, binding.value)
-            if target is None or isinstance(target.node, ast.ClassDef):
-                yield module, binding.value
-                continue
-            for node in ast.walk(target.node):
-                if isinstance(node, ast.Call) and roles.role(target.module, node) & Role.OPTIMIZER:
-                    inner = roles.target(target.module, node)
-                    if inner is None or isinstance(inner.node, ast.ClassDef):
-                        yield target.module, node
 
 
 def _holds_parameters(module: Module, name: ast.Name) -> bool:

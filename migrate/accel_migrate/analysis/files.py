@@ -17,9 +17,9 @@ _WRITERS = {
     "cv2.imwrite", "scipy.io.savemat", "soundfile.write", "torchaudio.save", "torchvision.utils.write_png",
     "shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "shutil.rmtree",
     "os.remove", "os.rename", "os.replace", "os.symlink", "os.unlink", "joblib.dump", "safetensors.torch.save_file",
-    "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save",
+    "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
 }  # fmt: skip
-_WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet"}
+_WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained"}
 _WRITING_MODE = re.compile(r"[wax]")
 
 

@@ -354,7 +354,8 @@ def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> b
             root = node.func.value
             while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
                 root = root.func if isinstance(root, ast.Call) else root.value
-            if isinstance(root, ast.Name) and module.variable(root) in variables and node.func.attr in _AFFECTS:
+            changes = node.func.attr in _AFFECTS or node.func.attr.endswith("_")  # `model.bias.data.zero_()`
+            if isinstance(root, ast.Name) and module.variable(root) in variables and changes:
                 return True
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in _READS:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.carried import Carrier
+from accel_migrate.analysis.constructions import is_foreign_loader
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definitions, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_doubts
@@ -38,7 +39,7 @@ from accel_migrate.analysis.starts import Start, after_names, device_is_needed, 
 from accel_migrate.analysis.steppers import wrapped_optimizer
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
-from accel_migrate.analysis.updates import updated_by_hand, why_no_update
+from accel_migrate.analysis.updates import caller_not_given, updated_by_hand, why_no_update
 
 
 @dataclass(frozen=True)
@@ -293,6 +294,7 @@ class _Reader:
         if home is None:
             raise NoHome("model, optimizer and data are built in different places", first.call.lineno)
         prepared = self._prepared(home, chains)
+        self._check_caller(home, prepared)
         aliases = frozenset(link for links in chains for link in links)
         uses = self._uses(home, loops, loaders)
         place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
@@ -374,6 +376,11 @@ class _Reader:
             tuple(dropped), tuple(kept), device, creation, reach, modules,
             start, once, needs_device, texts, given, attributes, timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
+
+    def _check_caller(self, home: Scope, prepared: tuple[Built, ...]) -> None:
+        """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
+        if home.is_function and not self.graph.sites.get(home.node) and not any(is_root(b.variable) for b in prepared):  # type: ignore[call-overload]
+            raise NoHome(caller_not_given(home.node), home.node.lineno, home.module)  # type: ignore[arg-type, attr-defined]
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
         """The files of the training, with those that define or call a function which is handed the Accelerator."""
@@ -490,7 +497,8 @@ class _Reader:
         for loop in loops:
             variable = loop.module.variable(loop.loader)
             if variable is not None and id(loop) not in whole:
-                found.append(variable)
+                if not is_foreign_loader(self.roles, self.graph, variable):
+                    found.append(variable)
         return list(dict.fromkeys([*found, *self._read_by_hand()]))
 
     def _read_by_hand(self) -> list[Variable]:

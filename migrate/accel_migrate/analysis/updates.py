@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.scopes import Function, Module, Variable
 
 
 def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
@@ -37,13 +37,17 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     if stepped:
         return f"{stepped} steps the optimizer from within, out of sight; step the inner optimizer in the loop"
     if function is not None and not graph.sites.get(function) and owner is None:
-        return (
-            f"the caller of {function.name}(), which builds the model and the optimizer, is not among the files given; "
-            "name that file too"
-        )
+        return caller_not_given(function)
     if not _steps(module, backward):
         return "no optimizer steps after this backward pass, so nothing is trained"
     return "the optimizer's parameters are not those of a model in sight"
+
+
+def caller_not_given(function: Function) -> str:
+    return (
+        f"the caller of {function.name}(), which builds the model and the optimizer, is not among the files given; "
+        "name that file too"
+    )
 
 
 def _reads_gradient(loop: ast.For, name: str) -> bool:

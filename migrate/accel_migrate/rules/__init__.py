@@ -28,6 +28,7 @@ from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_attribute import RULE as MODEL_ATTRIBUTE
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
+from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
@@ -44,6 +45,7 @@ from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
 from accel_migrate.rules.summed_loss import RULE as SUMMED_LOSS
 from accel_migrate.rules.training_average import RULE as TRAINING_AVERAGE
 from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
+from accel_migrate.rules.unusual_loader import RULE as UNUSUAL_LOADER
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
@@ -70,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     MODEL_COPIED,
     FILE_WRITTEN,
     FOLDER_MADE,
+    MODEL_EXPORTED,
     PRINT_CALL,
     PROGRESS_BAR,
     EXPERIMENT_LOGGED,
@@ -88,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     BATCH_STATISTICS,
     DATA_NOT_SHARED,
     LOCAL_DECISION,
+    UNUSUAL_LOADER,
     LOOP_LEFT,
 )
 

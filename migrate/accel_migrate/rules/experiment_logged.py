@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.files import is_forward
 from accel_migrate.analysis.scopes import Variable
-from accel_migrate.edits import change, quoted
-from accel_migrate.plan import Change, Guard, Replace, Safety
+from accel_migrate.edits import add_argument, change, quoted
+from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
@@ -49,9 +49,7 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
     source = module.source
     disabled = quoted(source, "disabled")
     text = f"mode=None if {spelled}.is_main_process else {disabled}"
-    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    end = max((source.end(argument) for argument in arguments), default=source.end(call.func) + 1)
-    edit = Replace(end, end, f", {text}" if arguments else text)
+    edit = add_argument(source, call, text)
     yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
 
 

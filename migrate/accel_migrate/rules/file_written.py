@@ -15,6 +15,7 @@ CODE = "AM504"
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    # Weights are another rule's: they must be collected by all processes first.
     saved = {save.opened or module.statement(save.call) for save in training.storage.saves if save.module is module}
     for written in training.storage.written:
         if written.module is not module or written.statement in saved or not _concerns(context, written.statement):
@@ -31,6 +32,14 @@ def find(context: Context) -> Iterator[Change]:
                 "accelerator.is_main_process is true write it"
             )
             yield change(CODE, written.statement, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _saves_model(context: Context, statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "save_pretrained":
+        return False
+    prepared = context.training.timing.after_prepare(context.module, call)
+    return prepared and context.training.holds(context.module.variable(call.func.value))
 
 
 def _trouble(context: Context, written: Written) -> str:
@@ -74,6 +83,8 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
     training, module = context.training, context.module
     function = module.scope(statement).function
     if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
+        return False
+    if _saves_model(context, statement):
         return False
     return not any(
         isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement)

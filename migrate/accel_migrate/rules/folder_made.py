@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.edits import change
+from accel_migrate.edits import add_argument, change
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -28,17 +28,11 @@ def find(context: Context) -> Iterator[Change]:
 
 def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:
     source = context.module.source
-    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     edits: list[Edit] = []
     if dotted == "os.mkdir":
         end = source.end(call.func)
         edits.append(Replace(end - len("mkdir"), end, "makedirs"))
-    if arguments:
-        last = max(source.end(argument) for argument in arguments)
-        edits.append(Replace(last, last, ", exist_ok=True"))
-    else:
-        inside = source.end(call) - 1
-        edits.append(Replace(inside, inside, "exist_ok=True"))
+    edits.append(add_argument(source, call, "exist_ok=True"))
     return edits
 
 

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, opening_bracket
-from accel_migrate.plan import Change, Edit, Guard, Replace, Safety
+from accel_migrate.edits import add_argument, change, opening_bracket
+from accel_migrate.plan import Change, Guard, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM602"
@@ -21,7 +21,7 @@ def find(context: Context) -> Iterator[Change]:
         if _is_bar(context, call):
             spelled = training.ready(module, call)
             if spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
-                edit = _argument(context, call, f"disable=not {spelled}.is_local_main_process")
+                edit = add_argument(module.source, call, f"disable=not {spelled}.is_local_main_process")
                 yield change(CODE, call, "one bar on each machine", [edit], loop=training.index, required=False)
             yield from _counted(context, call)
         elif _is_write(context, call):
@@ -37,21 +37,16 @@ def _is_bar(context: Context, call: ast.Call) -> bool:
 
 
 def _is_write(context: Context, call: ast.Call) -> bool:
-    """`tqdm.write("...")` as a statement."""
-    dotted = context.module.qualified(call.func) or ""
-    return (
-        dotted.startswith("tqdm") and dotted.endswith(".write") and isinstance(context.module.parents[call], ast.Expr)
-    )
-
-
-def _argument(context: Context, call: ast.Call, text: str) -> Edit:
-    source = context.module.source
-    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    if not arguments:
-        bracket = opening_bracket(source, call)
-        return Replace(bracket + 1, bracket + 1, text)
-    end = max(source.end(argument) for argument in arguments)
-    return Replace(end, end, f", {text}")
+    """`tqdm.write("...")` or `bar.write("...")` as a statement."""
+    module = context.module
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "write" or not isinstance(module.parents[call], ast.Expr):
+        return False
+    dotted = module.qualified(call.func)
+    if dotted is not None:
+        return dotted.startswith("tqdm")
+    variable = module.variable(call.func.value)
+    bound = [binding.value for binding in module.bindings(variable)] if variable is not None else []
+    return any(isinstance(value, ast.Call) and _is_bar(context, value) for value in bound)
 
 
 def _counted(context: Context, call: ast.Call) -> Iterator[Change]:

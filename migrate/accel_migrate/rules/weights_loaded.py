@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.loading import Load
 from accel_migrate.analysis.scopes import Module
-from accel_migrate.edits import change, quoted, replace_node
-from accel_migrate.plan import Change, Edit, Insert, Replace
+from accel_migrate.edits import add_argument, change, quoted, replace_node
+from accel_migrate.plan import Change, Edit, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM502"
@@ -48,9 +48,7 @@ def _located(module: Module, load: Load) -> Edit:
     cpu = quoted(source, "cpu")
     if load.location is not None:
         return replace_node(source, load.location, cpu)
-    arguments: list[ast.expr | ast.keyword] = [*load.call.args, *load.call.keywords]
-    end = max(source.end(argument) for argument in arguments)
-    return Replace(end, end, f", map_location={cpu}")
+    return add_argument(source, load.call, f"map_location={cpu}")
 
 
 def _opened(module: Module, statement: ast.stmt) -> ast.stmt:

@@ -26,7 +26,7 @@ def test_leaves_a_loss_that_a_method_makes():
 
 
 def test_migrates_a_method_beside_the_forward():
-    becomes(training(loss="model.score(model(x), y)"), "loss = model.score(model(x), y)")
+    becomes(training(loss="model.score(model(x), y)"), "loss = accelerator.unwrap_model(model).score(model(x), y)")
 
 
 def test_leaves_a_module_that_trains_itself():

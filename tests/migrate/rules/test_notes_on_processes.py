@@ -79,3 +79,14 @@ def test_tells_calls_that_need_cuda():
 
 def test_tells_a_download():
     assert "downloads" in noted(training(functions='raw = Digits("d", download=True)\n'), "AM604")
+
+
+def test_tells_a_sampler_of_the_authors_own():
+    source = training().replace("shuffle=True)", "sampler=Balanced(data))")
+    assert "sampler" in noted(source, "AM807")
+
+
+def test_does_not_share_out_the_loader_of_a_graph_library():
+    source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", "GraphLoader(data)")
+    source = source.replace("import wandb", "from torch_geometric.loader import DataLoader as GraphLoader")
+    assert "not shared out" in noted(source, "AM807")

@@ -1,0 +1,61 @@
+"""AM807: loaders whose batches are not shared out, or are chosen by the author's own sampler."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.constructions import constructions, is_foreign_loader
+from accel_migrate.analysis.roles import Role
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM807"
+_OWN = {"sampler", "batch_sampler"}
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module, roles = context.training, context.module, context.script.roles
+    for built in training.prepared:
+        if built.role is Role.LOADER:
+            for owner, call in constructions(roles, built.variable, Role.LOADER):
+                message = _message(context, call)
+                if owner is module and message:
+                    yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+    for loop in training.loops:
+        variable = loop.module.variable(loop.loader)
+        if loop.module is module and loop.trains and variable is not None:
+            if is_foreign_loader(roles, context.script.graph, variable):
+                message = (
+                    "this loader is not shared out: its library makes batches and samples of its own kind, so every process "
+                    "trains on all of the data; give it each process's part, by accelerator.process_index"
+                )
+                yield change(CODE, loop.statement, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _message(context: Context, call: ast.Call) -> str:
+    own = next((k for k in call.keywords if k.arg in _OWN and not _is_plain(k.value)), None)
+    if own is not None:
+        return (
+            f"the {own.arg} is the author's own: every process draws from it and takes its turn of the batches, which is right "
+            "only if all draw the same order; seed it alike on all processes"
+        )
+    return ""
+
+
+def _is_plain(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+RULE = Rule(
+    code=CODE,
+    name="unusual_loader",
+    summary="loaders with samplers or batches of their own kind",
+    why="`prepare` shares out what torch's DataLoader yields, in an order that all processes agree on. A sampler with its own "
+    "random numbers, or a library's own loader, may not keep to that.",
+    example_before="loader = DataLoader(data, sampler=WeightedSampler(weights))",
+    example_after="loader = DataLoader(data, sampler=WeightedSampler(weights))",
+    find=find,
+    safety=Safety.NOTE,
+)

@@ -1,0 +1,39 @@
+"""AM503 and AM506: copies of a prepared model, and pretrained models."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.scripts import becomes, stays, training
+
+
+def test_copies_the_model_itself():
+    becomes(training(after="best = copy.deepcopy(model)"), "best = copy.deepcopy(accelerator.unwrap_model(model))")
+
+
+def test_keeps_a_copy_made_before_prepare():
+    stays(training(ready="ema = copy.deepcopy(model)"), "ema = copy.deepcopy(model)")
+
+
+def test_writes_a_pretrained_model_once_with_collected_weights():
+    becomes(
+        training(after='model.save_pretrained("out")'),
+        'accelerator.unwrap_model(model).save_pretrained("out", is_main_process=accelerator.is_main_process, '
+        "state_dict=accelerator.get_state_dict(model))",
+    )
+
+
+def test_guards_a_pretrained_model_with_arguments_of_its_own():
+    becomes(training(after='model.save_pretrained("out", safe=True)'), "if accelerator.is_main_process:")
+
+
+def test_guards_a_tokenizer():
+    becomes(
+        training(after='tokenizer.save_pretrained("out")'),
+        'if accelerator.is_main_process:\ntokenizer.save_pretrained("out")',
+    )
+
+
+def test_guards_a_model_that_is_saved_before_prepare():
+    becomes(
+        training(ready='model.save_pretrained("start")\nmodel.requires_grad_(True)'),
+        'if accelerator.is_main_process:\nmodel.save_pretrained("start")',
+    )
