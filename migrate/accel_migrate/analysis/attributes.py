@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.timing import Timing
@@ -20,7 +22,7 @@ _SHARED = {
 
 
 def own_attributes(
-    roles: Roles, modules: tuple[Module, ...], aliases: frozenset[Variable], timing: Timing
+    roles: Roles, graph: CallGraph, modules: tuple[Module, ...], aliases: frozenset[Variable], timing: Timing
 ) -> Iterator[tuple[Module, ast.Attribute]]:
     """Each attribute of a prepared model that its wrapper does not have, where the model is prepared already."""
     for module in modules:
@@ -30,5 +32,7 @@ def own_attributes(
             if not isinstance(node.value, ast.Name | ast.Attribute):
                 continue
             variable = module.variable(node.value)
-            if variable in aliases and roles.of(variable) & Role.MODEL and timing.after_prepare(module, node):
+            if variable is None or not roles.of(variable) & Role.MODEL or not timing.after_prepare(module, node):
+                continue
+            if any(link in aliases for link in chain(roles, graph, variable)):
                 yield module, node

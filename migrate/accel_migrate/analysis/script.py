@@ -304,7 +304,7 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
-        attributes = tuple(own_attributes(self.roles, modules, aliases, timing))
+        attributes = tuple(own_attributes(self.roles, self.graph, modules, aliases, timing))
         storage = find_storage(self.roles, self.graph, timing, aliases)
         shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
