@@ -11,13 +11,14 @@ from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.timing import Timing
 
-# What every module has, a wrapper too, and means the same by it; `module` is the wrapper's own.
+# What every module has, a wrapper too, and means the same by it; and what only the wrapper has.
 _SHARED = {
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "compile", "cpu", "cuda", "device", "double", "eval",
     "extra_repr", "float", "forward", "half", "load_state_dict", "module", "modules", "no_sync", "parameters",
     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
     "register_full_backward_hook", "register_module", "register_parameter", "requires_grad_", "share_memory",
-    "state_dict", "to", "train", "training", "type", "zero_grad",
+    "state_dict", "to", "train", "training", "type", "zero_grad", "require_backward_grad_sync", "register_comm_hook",
+    "require_forward_param_sync", "reducer", "device_ids", "output_device", "process_group", "join",
 }  # fmt: skip
 
 

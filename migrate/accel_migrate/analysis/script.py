@@ -372,7 +372,8 @@ class _Reader:
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, texts, given, attributes, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, texts, given, attributes,
+            timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
@@ -621,7 +622,7 @@ class _Reader:
         for module in self.roles.project.modules:
             found += [d for d in device_definitions(self.roles, module) if d.variable in named]
         as_text = {piece.statement for piece in distribution.pieces}
-        kept_as_text = {d.variable for d in found if d.statement in as_text and len(_bound_in(d.variable)) > 1}
+        kept_as_text = {d.variable for d in found if d.later and any(s in as_text for s in (d.statement, *d.later))}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
         if usable:
@@ -657,10 +658,6 @@ class _Reader:
         for module in modules:
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NoHome("the name `accelerator` is taken in this file", 1)
-
-
-def _bound_in(variable: Variable) -> list[ast.stmt]:
-    return [b.statement for b in variable.scope.module.bindings(variable) if b.kind == "assign"]
 
 
 def _gone(dropped: list[Move], precision: Precision, distribution: Distribution, reach: Reach) -> frozenset[ast.AST]:
