@@ -253,6 +253,8 @@ def _without_availability(module: Module, test: ast.expr, depth: int = 0) -> ast
     """The condition with "a GPU is there" taken as true; None when nothing else is asked."""
     if isinstance(test, ast.Call) and ast.unparse(test.func).endswith(("is_available", "device_count")):
         return None
+    if isinstance(test, ast.Attribute) and test.attr == "is_available":
+        return None  # the call is forgotten, and the script always takes the GPU
     if isinstance(test, ast.Compare) and "device_count" in ast.unparse(test):
         return None
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):

@@ -285,6 +285,8 @@ class Roles:
             return UNKNOWN
         if isinstance(node, ast.Name):
             variable = module.resolve(node.id, module.scope(node))
+            if node.id in module.imports:
+                return self._of_another_file(module, node)
             return self.known.get(variable, UNKNOWN) if variable else UNKNOWN
         if isinstance(node, ast.Call):
             return self._call(module, node, depth + 1)
@@ -292,6 +294,8 @@ class Roles:
             variable = module.variable(node)
             if variable is not None and variable in self.known:
                 return self.known[variable]
+            if variable is None and module.qualified(node) is not None:
+                return self._of_another_file(module, node)
             base = self._evaluate(module, node.value, depth + 1)
             if base.role & Role.MODEL and node.attr == "module":
                 return base
@@ -324,6 +328,12 @@ class Roles:
         if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
             return Value(Role.DEVICE) if str(node.values[0].value).startswith("cuda:") else UNKNOWN
         return UNKNOWN
+
+    def _of_another_file(self, module: Module, node: ast.expr) -> Value:
+        """What `config.DEVICE` or an imported name is in the file that sets it."""
+        owner, _, name = (module.qualified(node) or "").rpartition(".")
+        other = self.project.imported_module(module, owner) if owner else None
+        return self.known.get(Variable(other.root, name), UNKNOWN) if other is not None else UNKNOWN
 
     def _element(self, module: Module, iterated: ast.expr, value: Value) -> Value:
         """What a `for` gives out of the thing it loops over."""

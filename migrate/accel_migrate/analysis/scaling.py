@@ -87,7 +87,7 @@ class _Uses:
                     if function in self.found.parameters:
                         raise NoHome(
                             f"{argument.arg} is one of two scalers that one function is handed; hand it one",
-                            function.lineno,  # type: ignore[attr-defined]
+                            function.lineno,
                             module,
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]

@@ -306,7 +306,7 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
-        attributes = tuple(own_attributes(self.roles, modules, aliases, timing))
+        attributes = tuple(own_attributes(self.roles, self.graph, modules, aliases, timing))
         storage = find_storage(self.roles, self.graph, timing, aliases)
         shared = frozenset(link for loader in loaders for link in chain(self.roles, self.graph, loader)) - whole
         dropped, kept = sort_moves(self.roles, self.graph, modules, aliases, shared, place)
@@ -374,7 +374,8 @@ class _Reader:
         return Training(
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
-            start, once, needs_device, texts, given, attributes, timing, storage, precision, distribution, settings, rebound, gone,
+            start, once, needs_device, texts, given, attributes,
+            timing, storage, precision, distribution, settings, rebound, gone,
         )  # fmt: skip
 
     def _check_caller(self, home: Scope, prepared: tuple[Built, ...]) -> None:
@@ -629,7 +630,7 @@ class _Reader:
         for module in self.roles.project.modules:
             found += [d for d in device_definitions(self.roles, module) if d.variable in named]
         as_text = {piece.statement for piece in distribution.pieces}
-        kept_as_text = {d.variable for d in found if d.later and as_text & {d.statement, *d.later}}
+        kept_as_text = {d.variable for d in found if d.later and any(s in as_text for s in (d.statement, *d.later))}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
         if usable:

@@ -45,7 +45,7 @@ def find_start(
     module = creation.module
     handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
     early: list[ast.AST] = [*handed]
-    early += [move.call for move in kept if move.device is None and move.module is module]
+    early += [m.call for m in kept if m.module is module and _names_no_variable(m)]
     early += [statement for _, statement in place.apart]
     early += given.reads if given is not None else ()
     cpu = guard_wish(creation, [*dropped, *kept]) or (given.wish if given is not None else None)
@@ -177,9 +177,14 @@ def _users(reach: Reach, module: Module, early: list[ast.AST], kept: list[Move])
     if reach.everywhere is not module:
         return set()
     nodes = [node for node in early if node in module.parents]
-    nodes += [m.call for m in kept if m.module is module and (m.device is None or module.variable(m.device) is None)]
+    nodes += [m.call for m in kept if m.module is module and _names_no_variable(m)]
     functions = {module.scope(node).function for node in nodes}
     return {function for function in functions if function is not None and function not in reach.parameters}
+
+
+def _names_no_variable(move: Move) -> bool:
+    """`.cuda()`, `.to("cuda:0")`, `.to(config.DEVICE)`: the Accelerator's device is written out in its place."""
+    return move.device is None or move.module.variable(move.device) is None
 
 
 def _needs(
