@@ -48,7 +48,7 @@ def find_distribution(
     pieces: list[Piece] = []
     wrappings: list[Wrapping] = []
     shared = []
-    main_only: set[ast.If] = set()
+    main_only: set[ast.If | ast.IfExp] = set()
     for module in modules:
         sampling, loaders = find_samplers(roles, module)
         pieces += sampling
@@ -250,7 +250,7 @@ def with_evaluations_on_main(
                 seen.add(function)
                 places += graph.sites.get(function, [])
         if any(distribution.runs_on_main_only(module, node) for module, node in places):
-            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno)
+            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno, on_main=True)
         result.append(evaluation)
     return result
 
