@@ -622,7 +622,7 @@ class _Reader:
         for module in self.roles.project.modules:
             found += [d for d in device_definitions(self.roles, module) if d.variable in named]
         as_text = {piece.statement for piece in distribution.pieces}
-        kept_as_text = {d.variable for d in found if d.statement in as_text and len(_bound_in(d.variable)) > 1}
+        kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
         if usable:
@@ -658,10 +658,6 @@ class _Reader:
         for module in modules:
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NoHome("the name `accelerator` is taken in this file", 1)
-
-
-def _bound_in(variable: Variable) -> list[ast.stmt]:
-    return [b.statement for b in variable.scope.module.bindings(variable) if b.kind == "assign"]
 
 
 def _gone(dropped: list[Move], precision: Precision, distribution: Distribution, reach: Reach) -> frozenset[ast.AST]:
