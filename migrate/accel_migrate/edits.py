@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.pieces import ACCELERATOR
-from accel_migrate.plan import Change, Edit, Remove, Replace, Safety
+from accel_migrate.plan import Change, Edit, Remove, Replace, Safety, Substitute
 from accel_migrate.source import Source
 
 if TYPE_CHECKING:
@@ -138,8 +138,10 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
         if ACCELERATOR in piece.text and spelled is None:
             continue  # an optional one, out of reach
         text = piece.text.replace(ACCELERATOR, spelled or "")
-        assert isinstance(piece.node, ast.expr)
-        edit = replace_node(module.source, piece.node, text)
+        if isinstance(piece.node, ast.stmt):
+            edit: Edit = Substitute(piece.node, tuple(text.split("\n")))
+        else:
+            edit = replace_node(module.source, piece.node, text)
         yield change(code, piece.node, piece.message, [edit], loop=training.index)
 
 

@@ -13,6 +13,7 @@ from accel_migrate.analysis.timing import Timing
 
 # What every module has, a wrapper too, and means the same by it; and what only the wrapper has.
 _SHARED = {
+    "join", "require_backward_grad_sync",  # of the wrapper itself
     "T_destination", "add_module", "apply", "bfloat16", "buffers", "compile", "cpu", "cuda", "device", "double", "eval",
     "extra_repr", "float", "forward", "half", "load_state_dict", "module", "modules", "no_sync", "parameters",
     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",

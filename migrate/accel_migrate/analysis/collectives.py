@@ -50,7 +50,7 @@ def _reduced(
     waits = "async_op" not in said or ast.unparse(said["async_op"]) == "False"
     if not isinstance(tensor, ast.Name | ast.Attribute) or operation not in _REDUCTIONS or "group" in said or not waits:
         raise NoHome(f"`{ast.unparse(call)}` has no counterpart that is the same in every case", call.lineno, module)
-    divided = _is_divided(ranks, module, statement, tensor)
+    divided = is_divided(ranks, module, statement, tensor)
     if _evaluates(module, statement, evaluations) and not divided:
         return Piece(CODE, module, statement, None, "every process has the figure of all samples already")
     if not divided and _called_by_evaluation(roles, module, statement, evaluations):
@@ -67,10 +67,12 @@ def _reduced(
     return Piece(CODE, module, call, f"{name} = {reduced}", "reduces over processes")
 
 
-def _is_divided(ranks: Ranks, module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:
+def is_divided(ranks: Ranks, module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:
     """Whether the sum is divided by the number of processes further down, so that it is a mean."""
     block = module.block(statement)
     for later in block[block.index(statement) + 1 :]:
+        if isinstance(later, ast.If):
+            continue  # at times is not always
         for node in module.walk(later):
             divisor, divided = _division(node)
             if divisor is None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from accel_migrate.analysis.collectives import collective
+from accel_migrate.analysis.collectives import collective, is_divided
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
@@ -21,6 +21,7 @@ from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.samplers import find_samplers
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.spawning import find_spawned, world_counts
+from accel_migrate.effects import only_reads
 
 GROUP = "AM701"
 _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")
@@ -48,7 +49,7 @@ def find_distribution(
     pieces: list[Piece] = []
     wrappings: list[Wrapping] = []
     shared = []
-    main_only: set[ast.If] = set()
+    main_only: set[ast.If | ast.IfExp] = set()
     for module in modules:
         sampling, loaders = find_samplers(roles, module)
         pieces += sampling
@@ -63,6 +64,7 @@ def find_distribution(
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
     pieces = _without_empty_functions(graph, [p for p in _outermost(pieces) if p.node not in dropped])
     _check_unread_files(roles, graph, modules)
+    _check_helpers(roles, graph, ranks, evaluations)
     return Distribution(
         tuple(pieces), tuple(wrappings), tuple(shared), spawned, _settings(wrappings), frozenset(ranks.held),
         frozenset(main_only),
@@ -190,7 +192,7 @@ def _without_empty_functions(graph: CallGraph, pieces: list[Piece]) -> list[Piec
         if not body or owner is None or len(alone) != len(sites):
             continue
         single = turned.get(body[0]) if len(body) == 1 else None
-        if single is None and not all(s in removed or _reads_only(owner, s, pieces) for s in body):
+        if single is None and not all(_vanishes(owner, s, pieces, removed) for s in body):
             continue
         inside = set(owner.walk(function))
         result = [piece for piece in result if piece.node not in inside]
@@ -204,13 +206,13 @@ def _without_empty_functions(graph: CallGraph, pieces: list[Piece]) -> list[Piec
     return result
 
 
-def _reads_only(module: Module, statement: ast.stmt, pieces: list[Piece]) -> bool:
-    """`rank = ...` for the statements that go."""
-    return (
-        isinstance(statement, ast.Assign)
-        and any(p.statement is statement for p in pieces)
-        and _is_local(module, statement)
-    )
+def _vanishes(module: Module, statement: ast.stmt, pieces: list[Piece], removed: set[ast.expr | ast.stmt]) -> bool:
+    """Whether nothing is left of a statement: it goes, all it holds goes, or it only set a rank for those that go."""
+    if isinstance(statement, ast.If) and only_reads(statement.test):
+        return all(_vanishes(module, inner, pieces, removed) for inner in (*statement.body, *statement.orelse))
+    if isinstance(statement, ast.Assign) and any(p.statement is statement for p in pieces):
+        return _is_local(module, statement)
+    return statement in removed
 
 
 def _is_local(module: Module, statement: ast.Assign) -> bool:
@@ -235,6 +237,27 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
                         )
 
 
+def _check_helpers(roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Gather | Whole]) -> None:
+    """An evaluation that adds up over processes in a function of its own would count every sample N times."""
+    reached: set[Function] = set()
+    for evaluation in evaluations:
+        loop = evaluation.loop
+        reached |= graph.reached_from(loop.function or loop.statement, roles, loop.module)
+    for module in roles.project.modules:
+        for call in module.calls:
+            if module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
+                continue
+            function = module.scope(call).function
+            if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):
+                assert function is not None
+                raise NoHome(
+                    f"an evaluation adds up over processes in {function.name}(), where the Accelerator has all samples "
+                    "already; take that out of the evaluation first",
+                    call.lineno,
+                    module,
+                )
+
+
 def with_evaluations_on_main(
     distribution: Distribution, graph: CallGraph, evaluations: list[Gather | Whole]
 ) -> list[Gather | Whole]:
@@ -250,7 +273,7 @@ def with_evaluations_on_main(
                 seen.add(function)
                 places += graph.sites.get(function, [])
         if any(distribution.runs_on_main_only(module, node) for module, node in places):
-            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno)
+            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno, on_main=True)
         result.append(evaluation)
     return result
 

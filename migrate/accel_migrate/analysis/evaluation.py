@@ -42,6 +42,7 @@ class Whole:
     reason: str
     line: int
     calls: tuple[ast.Call, ...] = ()  # the calls that evaluate, where the loop trains in others
+    on_main: bool = False  # the script lets one process evaluate
 
 
 def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:

@@ -182,15 +182,31 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
                 return None
             iterated = iterated.args[0]
             continue
+        if isinstance(iterated, ast.IfExp) and _either(iterated) is not iterated:
+            iterated = _either(iterated)  # `tqdm(loader) if rank == 0 else loader`
+            continue
         if isinstance(iterated, ast.Name):
             variable = module.variable(iterated)
             values = [b.value for b in module.bindings(variable) if not b.path] if variable is not None else []
+            if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(values[0]) is not values[0]:
+                iterated = _either(values[0])
+                continue
             if values and all(isinstance(value, ast.Call) and _passes_through(value) for value in values):
                 assert values[0] is not None
                 iterated = values[0]  # `bar = tqdm(loader)`, looped over later
                 continue
         return iterated if roles.role(module, iterated) & Role.LOADER else None
     return None
+
+
+def _either(choice: ast.IfExp) -> ast.expr:
+    """What both branches go through, if that is the same; else the choice itself, which tells nothing."""
+    inner = []
+    for branch in (choice.body, choice.orelse):
+        while isinstance(branch, ast.Call) and _passes_through(branch):
+            branch = branch.args[0]
+        inner.append(branch)
+    return inner[0] if ast.unparse(inner[0]) == ast.unparse(inner[1]) else choice
 
 
 def _passes_through(call: ast.Call) -> bool:

@@ -73,7 +73,9 @@ class Distribution:
     spawned: Spawned | None = None
     settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
     ranks: frozenset[Variable] = frozenset()
-    main_only: frozenset[ast.If] = field(default_factory=frozenset)  # bodies that only the main process runs
+    main_only: frozenset[ast.If | ast.IfExp] = field(
+        default_factory=frozenset
+    )  # bodies that only the main process runs
 
     def __bool__(self) -> bool:
         return bool(self.pieces or self.wrappings or self.shared or self.spawned)
@@ -113,10 +115,13 @@ class Distribution:
         return None
 
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
-        """Whether a node stands in the body of a main-process guard."""
+        """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""
         inner = node
         for parent in module.ancestors(node):
-            if isinstance(parent, ast.If) and parent in self.main_only and inner in parent.body:
-                return True
+            if parent in self.main_only:
+                if isinstance(parent, ast.IfExp) and parent.body is inner:
+                    return True
+                if isinstance(parent, ast.If) and inner in parent.body:
+                    return True
             inner = parent
         return False

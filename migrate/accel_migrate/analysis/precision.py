@@ -52,7 +52,9 @@ def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLo
         region
         for module in modules
         for region in regions_in(module)
-        if (region.function in functions or region.function is None or _is_variable(region)) and not region.is_off
+        if (region.function in functions or region.function is None or _is_variable(region))
+        and not region.is_off
+        and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant
     ]
     if not found:
         return Precision((), scaling)

@@ -16,7 +16,7 @@ _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "W
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
 _OTHER_LAUNCHERS = re.compile(r"SLURM_|OMPI_|PMI_")
-_MAIN_NAME = re.compile(r"(^|[._])(is_)?(master|main|root|rank_?(0|zero))(_process)?$")
+_MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
 
 
 class Ranks:
@@ -87,6 +87,9 @@ class Ranks:
         for test, is_there in _presence_tests(module):
             more = ">" if is_there else "=="
             yield Piece(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator")
+            several = module.parents[test]
+            if isinstance(several, ast.BoolOp) and all(_is_presence(module, part) for part in several.values):
+                yield Piece(CODE, module, several, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator")
         for call in module.calls:
             attribute = _BY_CALL.get(module.qualified(call.func) or "")
             if attribute is not None and not is_guarded(module, call):
@@ -122,12 +125,13 @@ class Ranks:
                 )
         return Piece(CODE, module, whole, f"{ACCELERATOR}.{attribute}", "asks the Accelerator", optional)
 
-    def main_only(self, module: Module) -> set[ast.If]:
+    def main_only(self, module: Module) -> set[ast.If | ast.IfExp]:
         """Conditions whose bodies only the main process enters."""
         return {
             node
             for node in module.walk(module.tree)
-            if isinstance(node, ast.If) and any(self._is_main(module, part) for part in _conjuncts(node.test))
+            if isinstance(node, ast.If | ast.IfExp)
+            and any(self._is_main(module, part) for part in _conjuncts(node.test))
         }
 
     def _is_main(self, module: Module, test: ast.expr) -> bool:
@@ -156,12 +160,21 @@ def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _presence_tests(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
-    """`"RANK" in os.environ`."""
     for node in module.walk(module.tree):
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            if isinstance(node.left, ast.Constant) and node.left.value in _BY_VARIABLE:
-                if module.qualified(node.comparators[0]) == "os.environ":
-                    yield node, isinstance(node.ops[0], ast.In)
+        if isinstance(node, ast.Compare) and _is_presence(module, node):
+            yield node, isinstance(node.ops[0], ast.In)
+
+
+def _is_presence(module: Module, node: ast.expr) -> bool:
+    """`"RANK" in os.environ`."""
+    return (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], ast.In | ast.NotIn)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value in _BY_VARIABLE
+        and module.qualified(node.comparators[0]) == "os.environ"
+    )
 
 
 def _as_number(module: Module, read: ast.expr) -> ast.expr:

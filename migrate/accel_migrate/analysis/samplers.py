@@ -37,12 +37,40 @@ def find_samplers(roles: Roles, module: Module) -> tuple[list[Piece], list[Share
                 continue
         variable = module.variable(statement.targets[0])
         assert variable is not None
+        choice = _choice(module, statement)
+        if choice is not None:
+            text = "\n".join(module.source.code(other) for other in choice.orelse)
+            pieces.append(Piece(CODE, module, choice, text, _GOES))
+            pieces += _set_epochs(module, variable)
+            continue
         pieces += _definitions(module, variable, statement)
         uses, loaders = _uses(module, variable, call)
         pieces += uses
         shared += loaders
     pieces += list(_epochs(roles, module))
     return pieces, shared
+
+
+def _choice(module: Module, statement: ast.Assign) -> ast.If | None:
+    """The `if distributed:` that makes DistributedSamplers, with an `else:` that makes others under the same names."""
+    choice = module.parents[statement]
+    if not isinstance(choice, ast.If) or statement not in choice.body:
+        return None
+    made = [s.value if isinstance(s, ast.Assign) else None for s in (*choice.body, *choice.orelse)]
+    names = [
+        [ast.unparse(s.targets[0]) for s in part if isinstance(s, ast.Assign)] for part in (choice.body, choice.orelse)
+    ]
+    plain = all(isinstance(value, ast.Call) and len(ast.unparse(value).splitlines()) == 1 for value in made)
+    return choice if plain and names[0] == names[1] else None
+
+
+def _set_epochs(module: Module, variable: Variable) -> Iterator[Piece]:
+    for call in module.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "set_epoch":
+            statement = module.statement(call)
+            if module.variable(function.value) == variable and isinstance(statement, ast.Expr):
+                yield Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch")
 
 
 def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> Iterator[Piece]:

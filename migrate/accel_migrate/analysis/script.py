@@ -346,7 +346,8 @@ class _Reader:
         self._check_names(modules, reach)
         own = device if device is not None and device.scope is creation else None
         moves = [] if device is not None or self.keep_device else dropped + kept
-        moved = _gone(dropped, precision, distribution, reach) | storage.gone
+        renamed = [move for move in kept if not names_device(move, distribution)]
+        moved = _gone([*dropped, *renamed], precision, distribution, reach) | storage.gone
         given = find_given(self.roles, self.graph, creation, moves, modules, moved, reach)
         start = find_start(self.roles, self.graph, creation, place, own, given, dropped, kept, reach, distribution)
         carrier = Carrier(self.graph, start.module, start.statement, {p.statement for p in distribution.pieces})
@@ -364,7 +365,7 @@ class _Reader:
         prints = printing(self.roles, self.graph, reach, start, modules, uses)
         once = tuple((m, call) for m, call in prints if not distribution.runs_on_main_only(m, call))
         passed = passed_instead(reach, self.graph)
-        gone = _gone(dropped, precision, distribution, reach) | storage.gone | passed
+        gone = _gone([*dropped, *renamed], precision, distribution, reach) | storage.gone | passed
         if device is not None:
             gone |= frozenset(device.module.walk(device.statement))
         texts = texts_of(self.roles, self.graph, device, modules, gone) if device is not None else ()
@@ -630,7 +631,7 @@ class _Reader:
         for module in self.roles.project.modules:
             found += [d for d in device_definitions(self.roles, module) if d.variable in named]
         as_text = {piece.statement for piece in distribution.pieces}
-        kept_as_text = {d.variable for d in found if d.later and any(s in as_text for s in (d.statement, *d.later))}
+        kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
         found = [d for d in found if d.variable not in kept_as_text]
         usable = [d for d in found if d.scope is home or self._above(home, d.scope) or d.scope.parent is None]
         if usable:

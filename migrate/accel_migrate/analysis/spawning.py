@@ -104,8 +104,21 @@ def _card_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:
     for call in module.calls:
         if module.qualified(call.func) in ("torch.cuda.device_count", "torch.accelerator.device_count"):
             statement = module.parents[call]
-            if isinstance(statement, ast.Assign) and _WORLD.search(ast.unparse(statement.targets[0])):
+            if isinstance(statement, ast.Assign) and (
+                _WORLD.search(ast.unparse(statement.targets[0])) or _counts_processes(module, statement)
+            ):
                 yield call, statement
+
+
+def _counts_processes(module: Module, statement: ast.Assign) -> bool:
+    """`n = torch.cuda.device_count()` for `mp.spawn(run, nprocs=n)`."""
+    name = ast.unparse(statement.targets[0])
+    return any(
+        keyword.arg == "nprocs" and ast.unparse(keyword.value) == name
+        for call in module.calls
+        if module.qualified(call.func) in _SPAWN
+        for keyword in call.keywords
+    )
 
 
 def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:

@@ -28,7 +28,7 @@ def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Vari
             continue  # saving collects the state
         whole = _choice(module, node)
         text = module.source.code(node.value)
-        if module is place.module and module.scope(node) is home and node.lineno <= place.after.lineno:
+        if module is place.module and module.scope(node) is home and node.lineno <= (place.after.end_lineno or 0):
             yield Piece(CODE, module, whole, text, "there is no wrapper before `prepare`")
         else:
             yield Piece(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change
+from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM303"
@@ -18,6 +18,15 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.accelerator(module, region.call)
             edit = replace_node(module.source, region.whole, f"{spelled}.autocast()")
             yield change(CODE, region.call, "runs in the Accelerator's precision", [edit], loop=training.index)
+    first = next((region for region in training.precision.regions if region.module is module), None)
+    if first is not None and context.settings.target == "accelerate":
+        yield change(CODE, first.call, _WRAPPED, safety=Safety.NOTE, loop=training.index)
+
+
+_WRAPPED = (
+    "Accelerate also wraps the model's own forward, which then gives float32 back: a loss that was computed on the narrow "
+    "outputs differs in the last digits"
+)
 
 
 RULE = Rule(

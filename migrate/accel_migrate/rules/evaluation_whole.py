@@ -15,7 +15,7 @@ CODE = "AM402"
 def find(context: Context) -> Iterator[Change]:
     module = context.module
     for evaluation in context.training.evaluations:
-        if isinstance(evaluation, Whole) and evaluation.loop.module is module:
+        if isinstance(evaluation, Whole) and evaluation.loop.module is module and not evaluation.on_main:
             shared = not evaluation.calls and context.training.holds(module.variable(evaluation.loop.loader))
             what = (
                 "each process evaluates its own share of the loader it trains on"

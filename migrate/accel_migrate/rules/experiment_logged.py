@@ -24,6 +24,8 @@ def find(context: Context) -> Iterator[Change]:
     seen: set[Variable | None] = set()
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
+        if context.training.distribution.runs_on_main_only(module, call):
+            continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
         elif dotted in _WRITERS:

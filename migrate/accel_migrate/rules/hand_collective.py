@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from accel_migrate.edits import piece_changes
-from accel_migrate.plan import Change
+from accel_migrate.edits import change, piece_changes
+from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM705"
+_EXTREME = re.compile(r"reduction=.(max|min)")
 
 
 def find(context: Context) -> Iterator[Change]:
     yield from piece_changes(context, CODE)
+    if context.settings.target == "accelerate":
+        for piece in context.training.distribution.pieces:
+            if piece.module is context.module and piece.text and _EXTREME.search(piece.text):
+                message = "Accelerate reduces to a sum or a mean only; gather here and take the extreme by hand"
+                yield change(CODE, piece.node, message, safety=Safety.NOTE, loop=context.training.index)
 
 
 RULE = Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.remains import names_device
 from accel_migrate.analysis.scopes import Variable
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -18,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
     told: set[tuple[str, int]] = set()
     for move in training.kept:
         variable = module.variable(move.device) if move.module is module and move.device is not None else None
-        if variable is None or _is_the_accelerators(context, variable):
+        if variable is None or not names_device(move, training.distribution) or _is_the_accelerators(context, variable):
             continue
         name = module.source.code(move.device)  # type: ignore[arg-type]  # a variable has an expression
         if _is_handed_over(context, variable):

@@ -32,12 +32,27 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
     statement = module.statement(call)
     if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
         target, model = module.variable(statement.targets[0]), module.variable(wrapping.model)
-        if target is not None and target == model:
+        if target is not None and (target == model or _is_stored(context, statement, wrapping)):
             return [without(source, statement, _SPEAKS_OF_WRAPPING)]
     return [
         Replace(source.start(call), source.start(wrapping.model), ""),
         Replace(source.end(wrapping.model), source.end(call), ""),
     ]
+
+
+def _is_stored(context: Context, statement: ast.Assign, wrapping: Wrapping) -> bool:
+    """`self.model = model.to(rank)` further up: there the model is under that name already."""
+    block = context.module.block(statement)
+    name, model = ast.unparse(statement.targets[0]), ast.unparse(wrapping.model)
+    stored = [
+        s for s in block[: block.index(statement)] if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name
+    ]
+    if not stored:
+        return False
+    value = stored[-1].value
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+        value = value.func.value
+    return ast.unparse(value) == model
 
 
 _SPLIT = (

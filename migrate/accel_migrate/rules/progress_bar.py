@@ -18,6 +18,8 @@ _SIZE = re.compile(r"(len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\]))$")
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     for call in module.calls:
+        if training.distribution.runs_on_main_only(module, call):
+            continue
         if _is_bar(context, call):
             spelled = training.ready(module, call)
             if spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.migrate.rules.verbs import migrated, rewritten
+from accel_migrate.settings import Settings
+
+from tests.migrate.rules.verbs import migrated, noted, rewritten
 
 SCRIPT = """
     import torch
@@ -141,3 +143,16 @@ def test_region_inside_a_model_stays():
     )
     assert "with torch.cuda.amp.autocast():" in text
     assert "mixed_precision" not in text
+
+
+def test_the_cpu_by_name_stays_torchs_own():
+    text = migrated(SCRIPT.format(region='with torch.autocast("cpu", dtype=torch.bfloat16):'))
+    assert 'with torch.autocast("cpu", dtype=torch.bfloat16):' in text
+    assert "mixed_precision" not in text
+
+
+def test_accelerate_is_told_no_option_it_lacks():
+    source = SCRIPT.format(region="with torch.cuda.amp.autocast():")
+    peer = Settings(target="accelerate")
+    assert "autocast_forward" not in migrated(source, peer)
+    assert "float32" in noted(source, "AM303", peer)

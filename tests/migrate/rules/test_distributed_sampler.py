@@ -49,3 +49,12 @@ def test_a_sampler_that_is_used_for_more_leaves_the_loop():
 
 def test_a_sampler_that_is_handed_on_leaves_the_loop():
     assert "does more than share out" in unchanged(script(body="resume(sampler)"))
+
+
+def test_a_choice_of_samplers_keeps_the_one_for_a_single_process():
+    choice = (
+        "if ddp:\n            sampler = DistributedSampler(data)\n        else:\n            sampler = Ordered(data)"
+    )
+    text = migrated(script().replace("sampler = DistributedSampler(data)", choice))
+    assert "    sampler = Ordered(data)\n    loader = DataLoader(data, batch_size=4, sampler=sampler)" in text
+    assert "if ddp" not in text

@@ -72,3 +72,21 @@ def test_a_tensor_of_the_caller_is_reduced_in_place():
 )
 def test_a_reduction_without_counterpart_leaves_the_loop(call):
     assert unchanged(script(body=call))
+
+
+def test_a_helper_that_adds_up_for_an_evaluation_leaves_the_loop():
+    source = with_evaluation("hits = add_up(hits)").replace(
+        "    def main():",
+        "    def add_up(value):\n        if not dist.is_initialized():\n            return value\n"
+        "        dist.all_reduce(value)\n        return value\n\n\n    def main():",
+    )
+    assert "add_up()" in unchanged(source)
+
+
+def test_what_only_the_main_process_evaluates_is_not_gathered():
+    source = with_evaluation("pass").replace(
+        "evaluate(model, test_loader)", "if dist.get_rank() == 0:\n                evaluate(model, test_loader)"
+    )
+    text = migrated(source)
+    assert "gather" not in text
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in text

@@ -63,3 +63,8 @@ def test_a_variable_of_the_same_name_that_is_no_rank_stays():
     text = migrated(script(start="rank = len(data_files)", body="if rank == 0:\n                stop()"))
     assert "rank = len(data_files)" in text
     assert "if rank == 0:" in text
+
+
+def test_a_guard_that_speaks_of_something_else_is_no_main_process():
+    text = migrated(script(body="if args.root:\n                print(loss)"))
+    assert "accelerator.print(loss)" in text
