@@ -43,6 +43,7 @@ from accel_runtime.registry import Hook, Registry, Removable
 from accel_runtime.resolve import session_from
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
+from accel_runtime.stopping import Stopping
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
 from accel_runtime.weights import save_weights
@@ -115,6 +116,7 @@ class Accelerator(Processes, Facts, Recording):
             self.project_configuration.set_directories(project_dir)
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
+        self._stopping = Stopping()
         state = RunState(self._session, self._prepared, self._registry, self._accumulation, self._iterations)
         self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
@@ -236,6 +238,13 @@ class Accelerator(Processes, Facts, Recording):
         self._session.precision.unscale(self._prepared.owners(weights))
         return weights
 
+    def should_stop(self) -> bool:
+        """Whether a scheduler has asked any process to end (SIGTERM, SIGUSR1): all hear it at the same step.
+
+        Every process must ask. A script that then ends normally exits with 143.
+        """
+        return self._stopping.agreed(self._session.collectives.any)
+
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""
         return gather_samples(input_data, self._session.collectives, self._iterations, use_gather_object)
@@ -282,15 +291,18 @@ class Accelerator(Processes, Facts, Recording):
         output_dir: str | os.PathLike[str] | None = None,
         safe_serialization: bool = True,
         *,
+        wait: bool = True,
         allow_pickle: bool = False,
     ) -> str:
         """Everything that the run needs to go on, in a folder that is there whole or not at all; returns the folder.
 
-        Without `output_dir` it is the next number in `project_dir/checkpoints`. Every process must call it.
+        Without `output_dir` it is the next number in `project_dir/checkpoints`. Every process must call it. With
+        `wait=False` the training goes on while it is written; an error is raised by the next save, load or
+        `end_training`.
         """
         if not safe_serialization:
             warnings.warn("checkpoints are always safetensors and JSON; safe_serialization is ignored", stacklevel=2)
-        return str(self._checkpoints.save(output_dir, allow_pickle))
+        return str(self._checkpoints.save(output_dir, allow_pickle, wait))
 
     def load_state(
         self,
@@ -321,6 +333,7 @@ class Accelerator(Processes, Facts, Recording):
 
     def end_training(self) -> None:
         """Closes the trackers and parts the processes that this Accelerator joined."""
+        self._checkpoints.background.settle()
         self._trackers.finish()
         if self._session.owns_group and dist.is_initialized():
             dist.destroy_process_group()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accel_runtime.checkpoint.background import Background
 from accel_runtime.checkpoint.council import Council, council_of
 from accel_runtime.checkpoint.folders import next_automatic, number_of
 from accel_runtime.checkpoint.loaded import Loaded, check_kind, check_model, check_number, check_optimizer
@@ -42,13 +43,15 @@ class Checkpoints:
     def __init__(self, state: RunState, project: ProjectConfiguration) -> None:
         self.state = state
         self.project = project
+        self.background = Background()
 
     @functools.cached_property
     def council(self) -> Council:
         return council_of(self.state.session.world)
 
-    def save(self, folder: Folder, allow_pickle: bool = False) -> Path:
-        """Writes the state; every process must come here. Returns where it stands now."""
+    def save(self, folder: Folder, allow_pickle: bool = False, wait: bool = True) -> Path:
+        """Writes the state; every process must come here. Returns where it stands now, or soon without `wait`."""
+        self.background.settle()
         target, weights = self._target(folder), self.state.weights()
         parts = self.council.together(lambda: [self.state.own_part(), *self._shared_parts(allow_pickle)])
         models = self.council.together(lambda: model_parts(weights, allow_pickle) if self._writes_shared else [])
@@ -58,12 +61,18 @@ class Checkpoints:
             with draft.discarded_on_error():
                 self.state.registry.before_save.run(self.state.prepared.models, weights, str(draft.staging))
             models = model_parts(weights, allow_pickle) if self._writes_shared else []
-        finish(draft, [*models, *parts], self._manifest())
+        parts, manifest = [*models, *parts], self._manifest()
+        if wait:
+            finish(draft, parts, manifest)
+        else:
+            copies = self.background.copied(parts)
+            self.background.start(lambda: finish(draft, copies, manifest))
         self.project.iteration = max(self.project.iteration, number_of(target) + 1)
         return target
 
     def load(self, folder: Folder, missing_ok: bool = False, allow_pickle: bool = False) -> Resumed | None:
         """Puts a state back, after all of it was verified and found to fit."""
+        self.background.settle()
         loaded = self._loaded(folder, allow_pickle)
         if loaded is None:
             if missing_ok:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from accel_runtime.errors import ConfigError
@@ -17,6 +19,7 @@ from accel_runtime.launch.digest import digest, failures_of
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import WORKER, Plan
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
+from accel_runtime.stopping import EXIT_CODE, STOPPED_FILE
 
 CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 
@@ -45,6 +48,7 @@ def _run_agent(plan: Plan) -> int:
     if not (plan.settings.debug or plan.settings.log_dir or plan.settings.tee):
         os.environ[FOLD] = "1"
     with tempfile.TemporaryDirectory(prefix="accel-") as scratch:
+        os.environ[STOPPED_FILE] = str(Path(scratch, "stopped"))
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
         arguments = [*plan.agent, *logs, "-m", WORKER, *plan.target.as_command()]
         return _exit_code(plan, arguments, Path(plan.settings.log_dir or scratch))
@@ -60,6 +64,9 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
     if plan.meeting and not plan.meeting.is_first:
         wait_for_first_machine(plan.meeting)
     started = time.time()
+    if hasattr(signal, "SIGUSR1"):
+        # Schedulers send it to all processes of a job; it would end this one.
+        signal.signal(signal.SIGUSR1, _pass_on)
     try:
         run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as failure:
@@ -72,7 +79,17 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
     except RendezvousError as error:
         sys.stderr.write(f"accel launch: not all machines came to the meeting at {_place(plan)}: {error}\n")
         return 1
+    if Path(os.environ[STOPPED_FILE]).exists():
+        sys.stderr.write("accel launch: the ranks were asked to stop, and ended in order\n")
+        return EXIT_CODE
     return 0
+
+
+def _pass_on(number: int, frame: FrameType | None) -> None:
+    import psutil
+
+    for rank in psutil.Process().children():
+        rank.send_signal(number)
 
 
 def _place(plan: Plan) -> str:
