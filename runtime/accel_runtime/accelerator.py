@@ -33,6 +33,7 @@ from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.memory import release_memory
 from accel_runtime.metrics import gather_samples
+from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.options import Options, options_from
 from accel_runtime.precision.autocast import unwrap_forward
@@ -80,6 +81,7 @@ class Accelerator(Processes, Facts, Recording):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
+        nan_policy: str | None = None,
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
@@ -109,7 +111,12 @@ class Accelerator(Processes, Facts, Recording):
             self._session,
             self._accumulation,
             self._loader_settings(options),
-            Choices(autocast_forward, step_scheduler_with_optimizer, _dynamo(options, dynamo_plugin)),
+            Choices(
+                autocast_forward,
+                step_scheduler_with_optimizer,
+                _dynamo(options, dynamo_plugin),
+                policy_of(nan_policy, self._session.collectives.any, self._session.precision.scales),
+            ),
         )
         self.project_configuration = project_config or ProjectConfiguration()
         if project_dir is not None and self.project_dir is None:
