@@ -47,6 +47,7 @@ from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
+from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
 
 Parameters = Iterable[Tensor] | Tensor
@@ -82,6 +83,7 @@ class Accelerator(Processes, Facts, Recording):
         dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
         nan_policy: str | None = None,
+        hang_timeout: float = PATIENCE,
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
@@ -124,6 +126,9 @@ class Accelerator(Processes, Facts, Recording):
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
         self._stopping = Stopping()
+        self._watchdog = Watchdog(self._world, self._iterations.indices, hang_timeout)
+        if self.use_distributed:
+            self._watchdog.start()
         state = RunState(self._session, self._prepared, self._registry, self._accumulation, self._iterations)
         self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
@@ -341,6 +346,7 @@ class Accelerator(Processes, Facts, Recording):
     def end_training(self) -> None:
         """Closes the trackers and parts the processes that this Accelerator joined."""
         self._checkpoints.background.settle()
+        self._watchdog.stop()
         self._trackers.finish()
         if self._session.owns_group and dist.is_initialized():
             dist.destroy_process_group()
