@@ -43,10 +43,10 @@ LAYERS = {
         devices metrics precision scheduler strategies
         optimizer
         accumulation processes
-        data recording
+        agreement data recording
         collectives config_file handlers tracking weights
         peer_config
-        logging options progress seeding
+        logging options progress seeding watchdog
         values world
         errors
     """,

@@ -33,6 +33,7 @@ from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.memory import release_memory
 from accel_runtime.metrics import gather_samples
+from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.options import Options, options_from
 from accel_runtime.precision.autocast import unwrap_forward
@@ -46,6 +47,7 @@ from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
+from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
 
 Parameters = Iterable[Tensor] | Tensor
@@ -80,6 +82,8 @@ class Accelerator(Processes, Facts, Recording):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
+        nan_policy: str | None = None,
+        hang_timeout: float = PATIENCE,
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
@@ -109,7 +113,12 @@ class Accelerator(Processes, Facts, Recording):
             self._session,
             self._accumulation,
             self._loader_settings(options),
-            Choices(autocast_forward, step_scheduler_with_optimizer, _dynamo(options, dynamo_plugin)),
+            Choices(
+                autocast_forward,
+                step_scheduler_with_optimizer,
+                _dynamo(options, dynamo_plugin),
+                policy_of(nan_policy, self._session.collectives.any, self._session.precision.scales),
+            ),
         )
         self.project_configuration = project_config or ProjectConfiguration()
         if project_dir is not None and self.project_dir is None:
@@ -117,6 +126,9 @@ class Accelerator(Processes, Facts, Recording):
         self._trackers = Trackers(log_with, active=self.is_main_process)
         self._registry = Registry()
         self._stopping = Stopping()
+        self._watchdog = Watchdog(self._world, self._iterations.indices, hang_timeout)
+        if self.use_distributed:
+            self._watchdog.start()
         state = RunState(self._session, self._prepared, self._registry, self._accumulation, self._iterations)
         self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
@@ -334,6 +346,7 @@ class Accelerator(Processes, Facts, Recording):
     def end_training(self) -> None:
         """Closes the trackers and parts the processes that this Accelerator joined."""
         self._checkpoints.background.settle()
+        self._watchdog.stop()
         self._trackers.finish()
         if self._session.owns_group and dist.is_initialized():
             dist.destroy_process_group()

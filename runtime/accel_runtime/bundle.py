@@ -18,6 +18,7 @@ from accel_runtime.accumulation import Accumulation
 from accel_runtime.configuration import TorchDynamoPlugin
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
+from accel_runtime.nan_policy import NanPolicy
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.precision.autocast import unwrap_forward
 from accel_runtime.proxy import Proxy
@@ -33,6 +34,7 @@ class Choices:
     autocast_forward: bool = True
     step_scheduler_with_optimizer: bool = True
     dynamo: TorchDynamoPlugin | None = None
+    nan_policy: NanPolicy | None = None
 
 
 class Prepared:
@@ -94,6 +96,7 @@ class Prepared:
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
+            wrapped.__dict__["nan_policy"] = self._choices.nan_policy
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
             settings = replace(self._loader_settings, place=None) if id(plain) in still else self._loader_settings

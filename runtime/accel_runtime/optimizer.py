@@ -8,6 +8,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
+from accel_runtime.nan_policy import NanPolicy
 from accel_runtime.proxy import Proxy
 
 
@@ -17,6 +18,7 @@ class PreparedOptimizer(Proxy):
     optimizer: Optimizer
     accumulation: Accumulation
     step_was_skipped = False
+    nan_policy: NanPolicy | None = None
 
     def __init__(self, optimizer: Optimizer, accumulation: Accumulation) -> None:
         super().__init__(optimizer)
@@ -27,6 +29,10 @@ class PreparedOptimizer(Proxy):
         """Steps, unless this is inside `accumulate` and more micro-steps follow; returns what the closure returned."""
         if self.accumulation.holding:
             return None
+        if self.nan_policy is not None:
+            self.__dict__["step_was_skipped"] = not self.nan_policy.allows(self.optimizer)
+            if self.step_was_skipped:
+                return None
         return self.optimizer.step() if closure is None else self.optimizer.step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from accel_runtime.agreement import Agreement, CheckedCollectives
 from accel_runtime.collectives import Collectives
 from accel_runtime.devices import Device
 from accel_runtime.errors import ConfigError
@@ -63,7 +64,7 @@ def session_from(options: Options, handlers: tuple[Handler, ...], environ: Mappi
         world=world,
         hardware=hardware,
         device=device,
-        collectives=Collectives(world, device),
+        collectives=_collectives(options, world, device),
         strategy=_strategy(options, world, handlers),
         precision=_precision(options, device, handlers),
         owns_group=owns_group,
@@ -99,6 +100,14 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
     )
     part_at_exit()
     return True
+
+
+def _collectives(options: Options, world: World, device: torch.device) -> Collectives:
+    if not options.debug or world.size == 1:
+        return Collectives(world, device)
+    # Any: torch has no public name for the store in which the processes met.
+    c10d: Any = dist.distributed_c10d
+    return CheckedCollectives(world, device, Agreement(world, c10d._get_default_store()))
 
 
 def _strategy(options: Options, world: World, handlers: tuple[Handler, ...]) -> Strategy:

@@ -18,8 +18,8 @@ _SHARED = {
     "extra_repr", "float", "forward", "half", "load_state_dict", "module", "modules", "no_sync", "parameters",
     "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook",
     "register_full_backward_hook", "register_module", "register_parameter", "requires_grad_", "share_memory",
-    "state_dict", "to", "train", "training", "type", "zero_grad", "require_backward_grad_sync", "register_comm_hook",
-    "require_forward_param_sync", "reducer", "device_ids", "output_device", "process_group", "join",
+    "state_dict", "to", "train", "training", "type", "zero_grad", "register_comm_hook",
+    "require_forward_param_sync", "reducer", "device_ids", "output_device", "process_group",
 }  # fmt: skip
 
 

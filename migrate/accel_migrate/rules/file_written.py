@@ -36,7 +36,11 @@ def find(context: Context) -> Iterator[Change]:
 
 def _saves_model(context: Context, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "save_pretrained":
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "save_pretrained"
+    ):
         return False
     prepared = context.training.timing.after_prepare(context.module, call)
     return prepared and context.training.holds(context.module.variable(call.func.value))

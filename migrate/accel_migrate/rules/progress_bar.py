@@ -41,7 +41,11 @@ def _is_bar(context: Context, call: ast.Call) -> bool:
 def _is_write(context: Context, call: ast.Call) -> bool:
     """`tqdm.write("...")` or `bar.write("...")` as a statement."""
     module = context.module
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "write" or not isinstance(module.parents[call], ast.Expr):
+    if (
+        not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "write"
+        or not isinstance(module.parents[call], ast.Expr)
+    ):
         return False
     dotted = module.qualified(call.func)
     if dotted is not None:

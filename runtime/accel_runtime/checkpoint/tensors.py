@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from accel_runtime.errors import CheckpointError
 
-CHUNK = 1 << 24  # bytes handed to the disk and to the digest at once
+PENDING = 8  # tensors that wait for their digest; those of a device are copies, and take memory
+SMALL = 1 << 16  # bytes; smaller tensors are put together, larger ones are not copied
 NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -91,15 +93,17 @@ def _write(path: Path, pieces: Iterator[memoryview]) -> Digested:
 
 def _write_through(path: Path, pieces: Iterator[memoryview]) -> Digested:
     digest, size = hashlib.sha256(), 0
-    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
+    # Both release the interpreter: the digest runs while the disk is waited for, and costs no time of its own.
+    with ThreadPoolExecutor(1) as beside, path.open("wb", buffering=0) as file:
+        pending: deque[Future[None]] = deque()
         for piece in pieces:
-            # Both release the interpreter, so the digest costs no time of its own.
-            digested = beside.submit(digest.update, piece)
+            pending.append(beside.submit(digest.update, piece))
             rest = piece
             while rest:
                 rest = rest[file.write(rest) :]
-            digested.result()
             size += len(piece)
+            if len(pending) > PENDING:
+                pending.popleft().result()
         os.fsync(file.fileno())
     return Digested(path.name, size, digest.hexdigest())
 
@@ -120,13 +124,12 @@ def _pieces(path: Path, tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
     gathered = bytearray(len(text).to_bytes(8, "little") + text)
     for _, tensor in ordered:
         content = _bytes(tensor)
-        if len(gathered) + len(content) <= CHUNK:
+        if len(content) <= SMALL:
             gathered += content
             continue
         yield memoryview(gathered)
         gathered = bytearray()
-        for start in range(0, len(content), CHUNK):
-            yield content[start : start + CHUNK]
+        yield content
     yield memoryview(gathered)
 
 

@@ -40,6 +40,10 @@ class Iterations:
     stack: list[Iteration] = field(default_factory=list)
     wants_end: bool = False  # whether somebody must know the last batch before it is used
 
+    def indices(self) -> list[int]:
+        """How far each of them is."""
+        return [iteration.index for iteration in self.stack]
+
     @property
     def current(self) -> Iteration | None:
         return self.stack[-1] if self.stack else None

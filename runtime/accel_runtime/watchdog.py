@@ -1,0 +1,84 @@
+"""A thread that says where this process stands still: which call, on which line of the script, with the stack."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from accel_runtime.world import World
+
+PATIENCE = 300.0  # seconds
+# Code that is not the script's: this package, the standard library, and what is installed.
+_FOREIGN = (str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the script, and the function that it has called and waits for."""
+
+    line: str
+    call: str
+    stack: str
+
+
+class Watchdog:
+    """Looks on from outside, once in a while: a step of the training does not know of it and pays nothing.
+
+    A process stands still when neither its line in the script nor `progress` has changed for `patience` seconds.
+    """
+
+    def __init__(self, world: World, progress: Callable[[], Any], patience: float = PATIENCE) -> None:
+        self._world = world
+        self._progress = progress
+        self._patience = patience
+        self._watched = threading.main_thread().ident
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _watch(self) -> None:
+        seen: Any = None
+        since, told = time.monotonic(), 0.0
+        while not self._ended.wait(min(1.0, self._patience / 10)):
+            place = place_of(sys._current_frames().get(self._watched or 0))
+            now, still = (place and place.line, self._progress()), time.monotonic() - since
+            if now != seen:
+                seen, since, told = now, time.monotonic(), 0.0
+            elif place is not None and still >= max(self._patience, 2 * told):
+                # Ever more seldom: a long wait that is meant to be must not fill the log.
+                told = still
+                sys.stderr.write(self._report(place, still))
+
+    def _report(self, place: Place, seconds: float) -> str:
+        rank, size = self._world.rank, self._world.size
+        return (
+            f"rank {rank} of {size} has stood at {place.line} in {place.call} for {seconds:.0f} s; if other ranks stand "
+            f"elsewhere, they wait for each other\n{place.stack}"
+        )
+
+
+def place_of(frame: FrameType | None) -> Place | None:
+    """Where the script is, seen from its innermost line; None outside of any script."""
+    called = "its own code"
+    innermost = frame
+    while frame is not None and frame.f_code.co_filename.startswith((*_FOREIGN, "<frozen")):
+        called = frame.f_code.co_name
+        frame = frame.f_back
+    if frame is None or innermost is None:
+        return None
+    stack = [step for step in traceback.extract_stack(innermost) if not step.filename.startswith("<frozen")]
+    first = next(index for index, step in enumerate(stack) if not step.filename.startswith(_FOREIGN))
+    line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return Place(line, called, "".join(traceback.format_list(stack[first:])))

@@ -1,0 +1,92 @@
+"""Processes that would wait for each other for ever say where they stand."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from accel_runtime import Accelerator
+from accel_runtime.agreement import Agreement
+from accel_runtime.errors import UsageError
+from accel_runtime.watchdog import Watchdog
+from accel_runtime.world import World
+from torch.distributed import TCPStore
+
+from tests.distributed.worlds import in_world
+
+
+class Heard:
+    """Stands for stderr, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.said = threading.Event()
+
+    def write(self, text: str) -> None:
+        self.text += text
+        self.said.set()
+
+
+def test_watchdog_names_the_line_the_call_and_the_stack(monkeypatch) -> None:
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
+    watchdog = Watchdog(World(rank=1, size=2), progress=list, patience=0.2)
+    watchdog.start()
+    assert heard.said.wait(60)  # this very line stands still
+    watchdog.stop()
+    assert heard.text.startswith(f"rank 1 of 2 has stood at {__file__}:")
+    assert " in wait for 0 s" in heard.text
+    assert "assert heard.said.wait(60)" in heard.text
+
+
+def test_watchdog_is_silent_while_there_is_progress(monkeypatch) -> None:
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
+    looks, enough = [], threading.Event()
+
+    def progress() -> int:
+        looks.append(None)
+        if len(looks) == 60:
+            enough.set()
+        return len(looks)
+
+    watchdog = Watchdog(World(rank=0, size=2), progress, patience=0.1)
+    watchdog.start()
+    assert enough.wait(60)
+    watchdog.stop()
+    assert heard.text == ""
+
+
+def divergent() -> str:
+    os.environ["ACCEL_DEBUG"] = "true"
+    accelerator = Accelerator(cpu=True)
+    accelerator.gather(torch.ones(1))
+    try:
+        if accelerator.is_main_process:
+            accelerator.gather(torch.ones(1))
+        else:
+            accelerator.wait_for_everyone()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def test_debug_mode_names_both_places_of_a_divergent_collective() -> None:
+    first, second = in_world(2, divergent)
+    file = Path(__file__).name
+    assert f"rank 0 is in gather at {__file__}" in first and "while rank 1 is in barrier at" in first
+    assert f"rank 1 is in barrier at {__file__}" in second and "while rank 0 is in gather at" in second
+    assert first.count(file) == 2
+
+
+def test_a_process_that_does_not_come_is_named() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    agreement = Agreement(World(rank=0, size=2), store, patience=0.2)
+    store.set("accel/collective/0/1", "reduce at train.py:7")
+    agreement.check("reduce")
+    with pytest.raises(UsageError, match=r"rank 1 has not come there in 0 s; it was last in reduce at train\.py:7"):
+        agreement.check("gather")
