@@ -18,7 +18,8 @@ _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     first = training.backwards[0]
-    if first.module is not module or any(loop.trains for loop in training.loops):
+    shared = any(built.role is Role.LOADER for built in training.prepared)
+    if first.module is not module or shared or any(loop.trains for loop in training.loops):
         return
     seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
     plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())

@@ -35,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, call: ast.Call) -> str:
-    own = next((k for k in call.keywords if k.arg in _OWN and not _is_plain(k.value)), None)
+    own = next((k for k in call.keywords if k.arg in _OWN and not _is_known(context, k.value)), None)
     if own is not None:
         return (
             f"the {own.arg} is the author's own: every process draws from it and takes its turn of the batches, which is right "
@@ -44,8 +44,9 @@ def _message(context: Context, call: ast.Call) -> str:
     return ""
 
 
-def _is_plain(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant)
+def _is_known(context: Context, node: ast.expr) -> bool:
+    """`None`, or a DistributedSampler, which goes."""
+    return isinstance(node, ast.Constant) or bool(context.script.roles.role(context.module, node) & Role.SAMPLER)
 
 
 RULE = Rule(
