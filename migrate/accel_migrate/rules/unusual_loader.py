@@ -35,7 +35,15 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, call: ast.Call) -> str:
-    own = next((k for k in call.keywords if k.arg in _OWN and not _is_plain(k.value)), None)
+    roles = context.script.roles
+    own = next(
+        (
+            k
+            for k in call.keywords
+            if k.arg in _OWN and not _is_plain(k.value) and not roles.role(context.module, k.value) & Role.SAMPLER
+        ),
+        None,
+    )
     if own is not None:
         return (
             f"the {own.arg} is the author's own: every process draws from it and takes its turn of the batches, which is right "
