@@ -50,10 +50,21 @@ class Reach:
                 return f"{scope.self_name}.{NAME}"
             if scope.is_function and scope.node in self.parameters:
                 return NAME
-            if scope is self.creation and (not self.guarded or _is_guarded(module, node)):
+            if scope is self.creation and (not self.guarded or _sees_guarded(module, node)):
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None
+
+
+def _sees_guarded(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands under the main guard, or in a function that already reads what is built there."""
+    if _is_guarded(module, node):
+        return True
+    function = module.scope(node).function
+    names = {n.id for n in module.walk(function or node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    own = module.functions[function].bindings if function is not None else {}
+    built = [module.root.bindings[name] for name in names if name in module.root.bindings and name not in own]
+    return any(all(b.kind == "assign" and _is_guarded(module, b.statement) for b in bindings) for bindings in built)
 
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:

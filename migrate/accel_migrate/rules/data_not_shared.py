@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -18,7 +19,7 @@ _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     first = training.backwards[0]
-    shared = any(built.role is Role.LOADER for built in training.prepared)
+    shared = any(built.role is Role.LOADER for built in training.prepared) or _reads_by_hand(context)
     if first.module is not module or shared or any(loop.trains for loop in training.loops):
         return
     seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
@@ -35,6 +36,14 @@ def find(context: Context) -> Iterator[Change]:
     )
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
+
+
+def _reads_by_hand(context: Context) -> bool:
+    """Whether a loader is shared out that no evaluation reads: one whose batches `next` asks for."""
+    roles, graph = context.script.roles, context.script.graph
+    read = [e.loop.module.variable(e.loop.loader) for e in context.training.evaluations]
+    evaluated = {link for variable in read if variable is not None for link in chain(roles, graph, variable)}
+    return any(b.role is Role.LOADER and b.variable not in evaluated for b in context.training.prepared)
 
 
 def _closure(context: Context) -> Iterator[Change]:

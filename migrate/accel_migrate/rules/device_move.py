@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.devices import Move
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
 from accel_migrate.effects import only_reads
 from accel_migrate.plan import Change, Edit, Remove, Replace, Uncomment
@@ -22,17 +23,20 @@ def find(context: Context) -> Iterator[Change]:
         if move.module is module:
             by_statement.setdefault(module.statement(move.call), []).append(move)
     for statement, moves in by_statement.items():
-        edits = _edits(module.source, statement, moves)
+        edits = _edits(module, statement, moves)
         kept = "" if not any(move.kept for move in moves) else "; its dtype stays"
         yield change(
             CODE, moves[0].call, f"prepared objects are on the device already{kept}", edits, loop=context.training.index
         )
 
 
-def _edits(source: Source, statement: ast.stmt, moves: list[Move]) -> list[Edit]:
+def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]:
+    source = module.source
     dropped = {move.call: move.receiver for move in moves if not move.kept}
     about_moving = speaks_of_moving(comment_above(source, statement))
-    if len(dropped) == len(moves) and _does_nothing(statement, dropped):
+    if len(dropped) == len(moves) and (
+        _does_nothing(statement, dropped) or _is_entry_again(module, statement, dropped)
+    ):
         return [Remove(statement, keep_comments=not about_moving)]
     edits: list[Edit] = [_shortened(source, move) for move in moves]
     replaced = _plain_copy(source, statement, dropped)
@@ -57,6 +61,18 @@ def _does_nothing(statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> boo
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     return _same(statement.targets[0], _reduced(statement.value, dropped))
+
+
+def _is_entry_again(module: Module, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> bool:
+    """`batch[k] = v.to(device)` in a loop over `batch.items()`: without the move the entry is what it was."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    entry = statement.targets[0]
+    loop = next((parent for parent in module.ancestors(statement) if isinstance(parent, ast.For)), None)
+    if loop is None or not isinstance(entry, ast.Subscript):
+        return False
+    pair = ast.Tuple([entry.slice, _reduced(statement.value, dropped)], ast.Load())
+    return ast.unparse(loop.iter) == f"{ast.unparse(entry.value)}.items()" and _same(loop.target, pair)
 
 
 def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> Replace | None:

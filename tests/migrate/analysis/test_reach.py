@@ -79,3 +79,12 @@ def test_is_left_where_the_calls_are_not_all_in_sight(call: str, extra: str, why
 def test_is_left_where_the_name_is_taken() -> None:
     text = script("model, device, loader, optimizer", "train(model, device, loader, optimizer)")
     assert "accelerator" in refusal("accelerator = 'gas'\n" + text)
+
+
+def test_functions_that_read_what_the_main_guard_builds_read_it_too() -> None:
+    built = "".join(f"    {line}\n" for line in OBJECTS.splitlines())
+    guard = f"if __name__ == '__main__':\n{built}"
+    assert handed(f"{IMPORTS}\n\ndef train():\n{LOOP}\n{guard}    train()\n") == {}
+    passed = "train(model, device, loader, optimizer)"
+    text = f"{IMPORTS}\n\ndef train(model, device, loader, optimizer):\n{LOOP}\n{guard}    {passed}\n"
+    assert handed(text) == {"train": "device"}

@@ -1,0 +1,95 @@
+"""Moves that go, down to the statement that is left with nothing to do, and those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import rewritten
+
+BEFORE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for batch in loader:
+    {lines}
+    loss = model(batch["x"]).sum()
+    loss.backward()
+    optimizer.step()
+"""
+AFTER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from accel_runtime import Accelerator
+
+accelerator = Accelerator(){kept}
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+
+for batch in loader:{lines}
+    loss = model(batch["x"]).sum()
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+
+
+def becomes(before: str, after: str, kept: bool = False) -> None:
+    lines = "\n    " + after if after else ""
+    still = "\ndevice = accelerator.device" if kept else ""
+    rewritten(BEFORE.format(lines=before), AFTER.format(lines=lines, kept=still))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "batch = {k: v.to(device) for k, v in batch.items()}",
+        "batch = {k: v.to(device) if torch.is_tensor(v) else v for k, v in batch.items()}",
+        "for k, v in batch.items():\n        batch[k] = v.to(device)",
+        "for k, v in batch.items():\n        if torch.is_tensor(v):\n            batch[k] = v.cuda()",
+        "for k in batch:\n        batch[k] = batch[k].to(device, non_blocking=True)",
+        "batch = batch.to(device)  # on the card",
+        "# move to the GPU\n    batch = batch.to(device)",
+        "batch = batch.cuda() if torch.cuda.is_available() else batch",
+    ],
+)
+def test_a_statement_that_only_moves_goes(lines: str) -> None:
+    becomes(lines, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("inputs = batch.to(device)", "inputs = batch"),
+        ("x, y = [part.to(device) for part in batch]", "x, y = batch"),
+        ("x = batch['x'].to(device, torch.float64)", "x = batch['x'].to(torch.float64)"),
+        ("x = batch['x'].view(-1).to(device)", "x = batch['x'].view(-1)"),
+        (
+            "named = {k: v.to(device) for k, v in batch.items() if k != 'id'}",
+            "named = {k: v for k, v in batch.items() if k != 'id'}",
+        ),
+        ("if verbose:\n        batch = batch.to(device)\n        count()", "if verbose:\n        count()"),
+        (
+            "for k, v in batch.items():\n        other[k] = v.to(device)",
+            "for k, v in batch.items():\n        other[k] = v",
+        ),
+        ("# shuffle the rows\n    batch = batch.to(device)", "# shuffle the rows"),
+    ],
+)
+def test_what_else_a_statement_says_stays(before: str, after: str) -> None:
+    becomes(before, after)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["noise = torch.randn(4).to(device)", "mask = torch.ones(4, device=device)", "h = [z.to(device) for z in zs]"],
+)
+def test_what_no_loader_gave_is_still_moved(lines: str) -> None:
+    becomes(lines, lines, kept=True)
