@@ -61,7 +61,7 @@ def migrate(
             results[source.path] = _failed(source, error)
         except RecursionError:
             results[source.path] = _failed(source, SourceError("is nested too deeply to analyse"))
-    if any(b"backward" in module.source.data for module in modules):
+    if any(b"backward" in module.source.data or b"scaler(" in module.source.data for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
         around = [*silent, *(siblings or {}).values()]

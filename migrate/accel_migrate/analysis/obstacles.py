@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.scopes import Module
@@ -22,6 +23,7 @@ _BY_HAND = {
     "multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
     "torch.distributed.new_group": "processes are split into groups, which have no counterpart",
 }
+HIDDEN = re.compile(r"(^|[._])(loss_|grad_|native_)?scaler$")
 _CARD = re.compile(r"cuda:(\d+)")
 
 
@@ -38,6 +40,19 @@ def check(modules: list[Module]) -> None:
             if dotted in _BY_HAND:
                 raise NoHome(_BY_HAND[dotted], call.lineno, module)
         _check_cards(module)
+
+
+def hidden_backwards(module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """`loss_scaler(loss, optimizer, ...)`: a helper that runs the backward pass and steps."""
+    for call in module.calls:
+        name = ast.unparse(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
+        if len(call.args) > 1 and HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
+            yield (
+                call,
+                (
+                    f"{name}() runs the backward pass and steps out of sight; write out what it does (backward, clip, step) first"
+                ),
+            )
 
 
 def _check_cards(module: Module) -> None:

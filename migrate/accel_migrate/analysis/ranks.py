@@ -240,6 +240,8 @@ def is_guarded(module: Module, node: ast.AST) -> bool:
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and "is_initialized" in ast.unparse(parent.test):
             return True
+        if isinstance(parent, ast.BoolOp) and "is_initialized" in ast.unparse(parent.values[0]):
+            return True  # `not dist.is_initialized() or dist.get_rank() == 0`
         if isinstance(parent, ast.FunctionDef):
             function = parent
             break

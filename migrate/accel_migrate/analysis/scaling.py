@@ -10,7 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import Backward
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
-from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.scopes import Function, Module, Variable
 
 Test = tuple[Module, ast.expr]  # a condition, with the file it is written in
 _SETTINGS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
@@ -80,10 +80,7 @@ class _Uses:
     def read(self, module: Module) -> None:
         for function, scope in module.functions.items():
             for argument in _parameters(function):
-                if any(
-                    v.scope is scope and v.name == argument.arg and self.roles.of(v) & Role.SCALER
-                    for v in self.roles.known
-                ):
+                if self.roles.of(Variable(scope, argument.arg)) & Role.SCALER:
                     if function in self.found.parameters:
                         raise NoHome(
                             f"{argument.arg} is one of two scalers that one function is handed; hand it one",

@@ -19,6 +19,7 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_hom
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops, variables_in
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import check as check_obstacles
+from accel_migrate.analysis.obstacles import hidden_backwards
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
@@ -141,6 +142,9 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
             ]
         except NoHome as trouble:
             refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
+    refusals += [
+        Refusal(module, call.lineno, reason) for module in project.modules for call, reason in hidden_backwards(module)
+    ]
     return Script(project, roles, graph, _made_once(trainings), tuple(refusals), tuple(backwards))
 
 

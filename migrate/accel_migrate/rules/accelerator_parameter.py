@@ -83,7 +83,8 @@ def _added(module: Module, function: Function) -> Edit:
         end = source.end(plain[-1])
         return Replace(end, end, f", {NAME}")
     bracket = source.text.index("(", source.start(function) + len("def "))
-    return Replace(bracket + 1, bracket + 1, f"{NAME}, " if _arguments(function) else NAME)
+    others = _arguments(function) or function.args.vararg or function.args.kwarg
+    return Replace(bracket + 1, bracket + 1, f"{NAME}, " if others else NAME)
 
 
 def _call(context: Context, caller: Module, call: ast.Call, function: Function, parameter: NewParameter) -> list[Edit]:
@@ -104,9 +105,11 @@ def _call(context: Context, caller: Module, call: ast.Call, function: Function, 
     if len(call.args) >= index and index > 0:
         end = source.end(call.args[index - 1])
         return [Replace(end, end, f", {spelled}")]
+    bracket = opening_bracket(source, call)
     if not arguments:
-        bracket = opening_bracket(source, call)
         return [Replace(bracket + 1, bracket + 1, spelled if index <= 0 else f"{NAME}={spelled}")]
+    if index <= 0 and call.args:
+        return [Replace(bracket + 1, bracket + 1, f"{spelled}, ")]
     end = max(source.end(argument) for argument in arguments)
     return [Replace(end, end, f", {NAME}={spelled}")]
 

@@ -17,11 +17,12 @@ _OWN = {"sampler", "batch_sampler"}
 
 def find(context: Context) -> Iterator[Change]:
     training, module, roles = context.training, context.module, context.script.roles
+    shared = {each.call for each in training.distribution.shared}  # their samplers go
     for built in training.prepared:
         if built.role is Role.LOADER:
             for owner, call in constructions(roles, built.variable, Role.LOADER):
                 message = _message(context, call)
-                if owner is module and message:
+                if owner is module and message and call not in shared:
                     yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
     for loop in training.loops:
         variable = loop.module.variable(loop.loader)

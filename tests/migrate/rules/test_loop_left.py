@@ -36,3 +36,10 @@ SCRIPT = """
 )
 def test_what_no_rewrite_carries_over_is_named(line, reason):
     assert reason in unchanged(SCRIPT.format(line=line))
+
+
+def test_a_backward_pass_out_of_sight_is_named():
+    source = SCRIPT.format(line="loss_scaler = NativeScaler()").replace(
+        "        loss.backward()\n        optimizer.step()\n", "        loss_scaler(loss, optimizer, clip_grad=1.0)\n"
+    )
+    assert "loss_scaler() runs the backward pass" in unchanged(source)

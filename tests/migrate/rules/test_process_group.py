@@ -34,6 +34,12 @@ def test_a_call_that_asks_first_stays():
     assert "if dist.is_initialized(): dist.broadcast(loss, 0)" in text
 
 
+def test_a_helper_that_asks_first_stays():
+    helper = "    def is_main():\n        return not dist.is_initialized() or dist.get_rank() == 0\n\n\n    def main():"
+    text = migrated(script(body="if is_main(): tell()").replace("    def main():", helper))
+    assert "def is_main():\n    return not dist.is_initialized() or dist.get_rank() == 0\n" in text
+
+
 def test_a_rank_that_the_script_works_out_leaves_the_loop():
     source = script().replace('init_process_group("nccl")', 'init_process_group("nccl", rank=node * 8 + card)')
     assert "rank=node * 8 + card" in unchanged(source)

@@ -68,3 +68,20 @@ def test_a_variable_of_the_same_name_that_is_no_rank_stays():
 def test_a_guard_that_speaks_of_something_else_is_no_main_process():
     text = migrated(script(body="if args.root:\n                print(loss)"))
     assert "accelerator.print(loss)" in text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call", "definition", "called"),
+    [
+        ("*values", "log(1, 2)", "def log(accelerator, *values):", "log(accelerator, 1, 2)"),
+        ("level=0", "log(3)", "def log(accelerator, level=0):", "log(accelerator, 3)"),
+        ("level=0", "log(level=3)", "def log(accelerator, level=0):", "log(level=3, accelerator=accelerator)"),
+        ("", "log()", "def log(accelerator):", "log(accelerator)"),
+        ("text, *values", "log(1, 2)", "def log(text, accelerator, *values):", "log(1, accelerator, 2)"),
+    ],
+)
+def test_a_function_that_asks_is_handed_the_accelerator(parameters, call, definition, called):
+    helper = f"    def log({parameters}):\n        if dist.get_rank() == 0:\n            tell()\n\n\n    def main():"
+    text = migrated(script(body=call).replace("    def main():", helper))
+    assert definition in text
+    assert called in text
