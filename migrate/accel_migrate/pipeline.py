@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.script import Script, Training, read
+from accel_migrate.analysis.script import read
+from accel_migrate.analysis.training import Script, Training
 from accel_migrate.errors import MigrateError, SourceError
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
 from accel_migrate.rule import Context

@@ -11,7 +11,7 @@ from accel_migrate.settings import Settings
 
 if TYPE_CHECKING:
     from accel_migrate.analysis.scopes import Module
-    from accel_migrate.analysis.script import Script, Training
+    from accel_migrate.analysis.training import Script, Training
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from textwrap import dedent
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.analysis.script import Script, Training, read
+from accel_migrate.analysis.script import read
+from accel_migrate.analysis.training import Script, Training
 from accel_migrate.source import Source
 
 # A model, its optimizer and its loader, at module level.

@@ -1,0 +1,212 @@
+"""Who takes part in a training: models, optimizers, schedulers stepped per batch, loaders, and the loops over them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.batches import Batches
+from accel_migrate.analysis.constructions import is_foreign_loader
+from accel_migrate.analysis.devices import moves_in
+from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
+from accel_migrate.analysis.doubts import check_doubts
+from accel_migrate.analysis.evaluation import Gather, Whole, judge
+from accel_migrate.analysis.groups import Group, module_of
+from accel_migrate.analysis.homes import NoHome, chain, is_root
+from accel_migrate.analysis.loops import CallGraph, LoaderLoop, variables_in
+from accel_migrate.analysis.obstacles import check as check_obstacles
+from accel_migrate.analysis.phases import evaluating_calls, kept_whole
+from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.updates import updated_by_hand, why_no_update
+
+
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """`chains` leads from each object to where it was built; loaders that stay whole are left out of them."""
+
+    loops: tuple[LoaderLoop, ...]
+    evaluations: tuple[Gather | Whole, ...]
+    loaders: tuple[Variable, ...]  # those to share out
+    shared: frozenset[Variable]  # the same, with all that hands them on
+    chains: tuple[list[Variable], ...]
+    distribution: Distribution
+
+    @property
+    def aliases(self) -> frozenset[Variable]:
+        """Every variable, in any scope, that holds an object to prepare."""
+        return frozenset(link for links in self.chains for link in links)
+
+
+def find_cast(roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop]) -> Cast:
+    """NoHome where nothing in sight is trained, or something stands in the way."""
+    return _Casting(roles, graph, group, loops).cast()
+
+
+class _Casting:
+    def __init__(self, roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop]) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.group = group
+        self.all_loops = loops
+
+    def cast(self) -> Cast:
+        models, optimizers = self._trained()
+        loops = self._own_loops(models)
+        evaluations = self._evaluations(loops)
+        near = self._files(models + optimizers, loops)
+        check_obstacles(near)
+        distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
+        evaluations = with_evaluations_on_main(distribution, self.graph, evaluations)
+        loaders = self._loaders(loops, evaluations)
+        evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
+        whole = kept_whole(self.roles, self.graph, evaluating)
+        evaluations += [Whole(e.loop, "one loop trains and evaluates", e.call.lineno, (e.call,)) for e in evaluating]
+        used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders]
+        chains = [[link for link in self._chain(variable) if link not in whole] for variable in dict.fromkeys(used)]
+        shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
+        return Cast(tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution)
+
+    def _chain(self, variable: Variable) -> list[Variable]:
+        return chain(self.roles, self.graph, variable)
+
+    def _trained(self) -> tuple[list[Variable], list[Variable]]:
+        """The models, and the optimizers over them; weights may be updated by hand instead."""
+        backwards = self.group.backwards
+        optimizers = [v for v, role in self.group.variables.items() if role & Role.OPTIMIZER]
+        optimized = self._optimized_models(optimizers)
+        named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
+        models = [v for v in named if not optimized or any(link in optimized for link in self._chain(v))]
+        if not optimizers:
+            models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
+        if not models:
+            raise NoHome(why_no_update(self.roles, self.graph, backwards[0]), backwards[0].call.lineno)
+        check_doubts(self.roles, self.graph, backwards, optimizers, models)
+        return models, optimizers
+
+    def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
+        """Models whose parameters these optimizers were built over."""
+        found: set[Variable] = set()
+        for optimizer in optimizers:
+            for link in chain(self.roles, self.graph, optimizer):
+                for binding in link.scope.module.bindings(link):
+                    if binding.value is not None:
+                        found |= self._models_in(link.scope.module, binding.value)
+        return found
+
+    def _models_in(self, module: Module, value: ast.expr, depth: int = 0) -> set[Variable]:
+        """Models that an expression names, also through `params = [p for p in model.parameters() ...]`."""
+        found: set[Variable] = set()
+        for variable, _ in variables_in(module, value):
+            if self.roles.of(variable) & Role.MODEL:
+                found.update(chain(self.roles, self.graph, variable))
+            elif depth < 2 and not self.roles.of(variable):
+                for binding in module.bindings(variable):
+                    if binding.value is not None and binding.kind == "assign":
+                        found |= self._models_in(module, binding.value, depth + 1)
+        return found
+
+    def _own_loops(self, models: list[Variable]) -> list[LoaderLoop]:
+        """The loader loops in which these models run, here or in what the loop calls."""
+        own = {link for model in models for link in chain(self.roles, self.graph, model)}
+
+        def runs(module: Module, node: ast.AST) -> bool:
+            return any(
+                self.roles.of(variable) & Role.MODEL
+                and any(link in own for link in chain(self.roles, self.graph, variable))
+                for variable, _ in variables_in(module, node)
+            )
+
+        mine = {backward.call for backward in self.group.backwards}
+        found = []
+        for loop in self.all_loops:
+            mentions = runs(loop.module, loop.statement) or any(
+                runs(module_of(self.roles, function), function)
+                for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+            )
+            if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
+                found.append(loop)
+        # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
+        return found
+
+    def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
+        """The files in which these objects are built, handed on and used."""
+        links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
+        found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
+        return list(dict.fromkeys([*found, *[link.scope.module for link in links]]))
+
+    def _evaluations(self, loops: list[LoaderLoop]) -> list[Gather | Whole]:
+        """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
+        moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
+        judged = [
+            judge(self.roles, loop, moves[loop.module])
+            if sum(other.statement is loop.statement for other in loops) == 1
+            else Whole(loop, "several loaders are read side by side", loop.statement.lineno)
+            for loop in loops
+            if not loop.trains
+        ]
+        whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
+        trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
+        kept: list[Gather | Whole] = []
+        for evaluation in judged:
+            shared = [link for link in self._sources(evaluation.loop) if is_root(link)]
+            if isinstance(evaluation, Gather) and any(link in whole - trained for link in shared):
+                line = evaluation.loop.statement.lineno
+                evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
+            kept.append(evaluation)
+        return kept
+
+    def _sources(self, loop: LoaderLoop) -> list[Variable]:
+        variable = loop.module.variable(loop.loader)
+        return chain(self.roles, self.graph, variable) if variable is not None else []
+
+    def _loaders(self, loops: list[LoaderLoop], evaluations: list[Gather | Whole]) -> list[Variable]:
+        """The loaders to share out: those trained on, and those whose evaluation gathers."""
+        whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
+        found: list[Variable] = []
+        for loop in loops:
+            variable = loop.module.variable(loop.loader)
+            if variable is not None and id(loop) not in whole:
+                if not is_foreign_loader(self.roles, self.graph, variable):
+                    found.append(variable)
+        return list(dict.fromkeys([*found, *self._read_by_hand()]))
+
+    def _read_by_hand(self) -> list[Variable]:
+        """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
+        batches = Batches(self.roles, self.graph)
+        functions = {b.function for b in self.group.backwards if b.function is not None}
+        calls = {b.call for b in self.group.backwards}
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                if isinstance(call.func, ast.Name) and call.func.id == "next":
+                    around = [p for p in module.ancestors(call) if isinstance(p, ast.For | ast.While)]
+                    if any(
+                        any(child in calls for child in module.walk(loop))
+                        or self.graph.reached_from(loop, self.roles, module) & functions
+                        for loop in around
+                    ):
+                        found += batches.loaders(module, call) or ()
+        return found
+
+    def _per_batch_schedulers(self, loops: list[LoaderLoop]) -> list[Variable]:
+        """Schedulers stepped inside a loop over a training loader, without a metric."""
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                function = call.func
+                if not isinstance(function, ast.Attribute) or function.attr != "step" or call.args or call.keywords:
+                    continue
+                variable = module.variable(function.value)
+                if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
+                    continue
+                if any(loop.trains and self._runs_in(loop, module, call) for loop in loops):
+                    found.append(variable)
+        return found
+
+    def _runs_in(self, loop: LoaderLoop, module: Module, node: ast.AST) -> bool:
+        if loop.module is module and any(parent is loop.statement for parent in module.ancestors(node)):
+            return True
+        function = module.scope(node).function
+        return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)

@@ -1,0 +1,102 @@
+"""What is known of one training, as frozen facts: what rules read, and more than one of them must agree on."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.devices import DeviceDefinition, Move
+from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.given import GivenDevice
+from accel_migrate.analysis.homes import Built, Place
+from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.precision import Precision
+from accel_migrate.analysis.project import Project
+from accel_migrate.analysis.reach import Reach
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.starts import Start
+from accel_migrate.analysis.storage import Storage
+from accel_migrate.analysis.timing import Timing
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a training loop is left as it was."""
+
+    module: Module
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One set of models that is trained together, with its loops; migrated whole or not at all."""
+
+    index: int
+    home: Scope
+    place: Place
+    prepared: tuple[Built, ...]
+    aliases: frozenset[Variable]  # every variable, in any scope, that holds a prepared object
+    backwards: tuple[Backward, ...]
+    loops: tuple[LoaderLoop, ...]
+    evaluations: tuple[Gather | Whole, ...]
+    dropped: tuple[Move, ...]  # moves that the prepared objects make needless
+    kept: tuple[Move, ...]
+    device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
+    creation: Scope
+    reach: Reach
+    modules: tuple[Module, ...]
+    start: Start  # where the Accelerator is made
+    prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
+    needs_device: bool  # whether the device's variable is still read after migration
+    device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
+    given: GivenDevice | None  # a device from outside, where none is decided on in sight
+    model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
+    timing: Timing
+    storage: Storage
+    precision: Precision
+    distribution: Distribution
+    settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
+    rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
+    gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
+    makes_accelerator: bool = True  # another training in the same scope may have made it
+
+    def accelerator(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node."""
+        return self.reach.spelled(module, node)
+
+    def ready(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node that runs once it is made; None before, and out of reach."""
+        spelled = self.reach.spelled(module, node)
+        if spelled is None or self.timing.after_prepare(module, node):
+            return spelled
+        function = module.scope(node).function
+        if function in self.reach.parameters:
+            return spelled
+        beside = module is self.start.module and module.scope(node).function is self._makes
+        below = getattr(node, "lineno", 0) > self.start.statement.lineno - (not self.start.at_prepare)
+        return spelled if beside and below else None
+
+    @property
+    def _makes(self) -> Function | None:
+        return self.start.module.scope(self.start.statement).function
+
+    def shares(self, loop: LoaderLoop) -> bool:
+        """Whether every loader that a loop reads is shared out, so that this process sees a part of its data."""
+        whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
+        return not whole and self.holds(loop.module.variable(loop.loader))
+
+    def holds(self, variable: Variable | None) -> bool:
+        return variable is not None and variable in self.aliases
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    project: Project
+    roles: Roles
+    graph: CallGraph
+    trainings: tuple[Training, ...]
+    refusals: tuple[Refusal, ...]
+    backwards: tuple[Backward, ...]
