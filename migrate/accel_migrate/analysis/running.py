@@ -25,12 +25,13 @@ def running_figures(loops: Iterable[LoaderLoop], backwards: Iterable[Backward]) 
     for loop in loops:
         if not loop.trains:
             continue
-        for node in ast.walk(loop.statement):
+        for node in loop.module.walk(loop.statement):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
                 if isinstance(node.target, ast.Name | ast.Attribute) and not isinstance(node.value, ast.Constant):
                     yield Running(loop.module, loop, ast.unparse(node.target), True)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                if any(ast.unparse(part) in losses for part in ast.walk(node.value) if isinstance(part, ast.expr)):
+                parts = [part for part in loop.module.walk(node.value) if isinstance(part, ast.Name | ast.Attribute)]
+                if any(ast.unparse(part) in losses for part in parts):
                     yield Running(loop.module, loop, node.targets[0].id, False)
     for loss in losses:
         for loop in loops:

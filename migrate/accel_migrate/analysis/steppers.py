@@ -16,13 +16,18 @@ def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Varia
     """The optimizer that such an object was made of; None for anything else."""
     if roles.of(variable):
         return None
+    inner = _made_of(roles, module, variable)
+    if inner is None:
+        return None
     methods = {
         call.func.attr
         for call in module.calls
         if isinstance(call.func, ast.Attribute) and module.variable(call.func.value) == variable
     }
-    if "zero_grad" not in methods or not any("step" in method for method in methods):
-        return None
+    return inner if "zero_grad" in methods and any("step" in method for method in methods) else None
+
+
+def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | None:
     for binding in module.bindings(variable):
         if isinstance(binding.value, ast.Call):
             for argument in (*binding.value.args, *[keyword.value for keyword in binding.value.keywords]):

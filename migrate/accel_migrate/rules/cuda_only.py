@@ -19,7 +19,7 @@ _CALLS = {
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
-    for node in ast.walk(module.tree):
+    for node in module.walk(module.tree):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS:
             what = f"{ast.unparse(node.func)}() needs a CUDA card"
         elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):

@@ -17,7 +17,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     names = {figure.name for figure in running_figures(training.loops, training.backwards) if figure.module is module}
     names |= _loss_names(context)
-    for node in ast.walk(module.tree):
+    for node in module.walk(module.tree):
         if isinstance(node, ast.If) and _ends(node) and training.timing.after_prepare(module, node):
             read = [
                 n for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) in names

@@ -18,7 +18,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
     shared = [f for f in figures if training.shares(f.loop)]
-    for node in ast.walk(module.tree):
+    for node in module.walk(module.tree):
         divided = _division(node)
         if divided is None:
             continue
