@@ -103,7 +103,7 @@ def header(text: str) -> str:
     depth = lambdas = 0
     starts = _line_starts(text)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and token.string == "lambda":
+        if token.type == tokenize.NAME and token.string == "lambda" and depth == 0:
             lambdas += 1
         if token.type != tokenize.OP:
             continue

@@ -217,11 +217,11 @@ class _Judge:
         raise NotExact("the loop does more than add up its figures", call)
 
     def _allowed_if(self, statement: ast.If) -> bool:
-        """A way out of the loop, or sums under a condition that does not look at the batch."""
+        """The way out of a trial run, or sums under a condition that does not look at the batch."""
         if statement.orelse:
             return False
         if all(isinstance(s, ast.Break | ast.Pass) for s in statement.body):
-            return "loss" not in ast.unparse(statement.test)
+            return "dry" in ast.unparse(statement.test)  # any other end comes after N times the samples
         read = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
         if read & {*self.names, *self.local, *self.figures.assigned}:
             return False

@@ -175,7 +175,7 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
         early = [i for i in built if i < first]
         again = next(thing for thing, b in bindings if _top(module, b.statement, block) is block[late[0]])
         trained_anew = any(
-            thing.role is Role.OPTIMIZER and order.get(id(_top(module, b.statement, block)), -1) >= first
+            thing.role is Role.OPTIMIZER and first <= order.get(id(_top(module, b.statement, block)), -1) <= max(used)
             for thing, b in bindings
         )
         if trained_anew or not early or not _all_built(objects, bindings, module, block, order, first):

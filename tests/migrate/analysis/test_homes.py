@@ -120,6 +120,7 @@ def test_a_model_that_is_loaded_back_after_training_is_not_ours() -> None:
 def test_an_optimizer_that_is_built_again_after_training_is_left() -> None:
     again = "optimizer = torch.optim.Adam(model.parameters())\n"
     assert "after the training has begun" in refusal(BUILT + TRAINED + again + TRAINED.replace("2", "3"))
+    assert prepared(BUILT + TRAINED + again) == ["model", "optimizer", "loader"], "nothing trains with it"
 
 
 def test_a_model_that_exists_only_under_a_condition_is_left() -> None:
