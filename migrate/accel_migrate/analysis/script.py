@@ -27,6 +27,7 @@ from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
 from accel_migrate.analysis.remains import (
     carried_settings,
+    carried_timeout,
     names_device,
     passed_instead,
     rank_parameters,
@@ -81,6 +82,7 @@ class Training:
     precision: Precision
     distribution: Distribution
     settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
+    waiting: tuple[tuple[str, str], ...]  # of init_process_group
     rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     makes_accelerator: bool = True  # another training in the same scope may have made it
@@ -366,6 +368,7 @@ class _Reader:
         precision = told
         start = after_names(start, precision.argument)
         settings = carried_settings(distribution, carrier)
+        waiting = carried_timeout(distribution, carrier)
         prints = printing(self.roles, self.graph, reach, start, modules, uses)
         once = tuple((m, call) for m, call in prints if not distribution.runs_on_main_only(m, call))
         passed = passed_instead(reach, self.graph)
@@ -380,7 +383,7 @@ class _Reader:
             self.index, home, place, prepared, storage.held, tuple(self.group.backwards), tuple(loops), tuple(evaluations),
             tuple(dropped), tuple(kept), device, creation, reach, modules,
             start, once, needs_device, texts, given, attributes,
-            timing, storage, precision, distribution, settings, rebound, gone,
+            timing, storage, precision, distribution, settings, waiting, rebound, gone,
         )  # fmt: skip
 
     def _check_caller(self, home: Scope, prepared: tuple[Built, ...]) -> None:
