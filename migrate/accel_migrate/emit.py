@@ -73,7 +73,10 @@ def _precision(context: Context, source: Source) -> list[str]:
 
 def _handlers(context: Context) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """The settings of torch's own parts that the script gave them by hand."""
-    told = [("DistributedDataParallelKwargs", context.training.settings)]
+    told = [
+        ("DistributedDataParallelKwargs", context.training.settings),
+        ("InitProcessGroupKwargs", context.training.waiting),
+    ]
     if context.settings.mixed_precision is None:
         told.append(("GradScalerKwargs", context.training.precision.settings))
     return [(name, settings) for name, settings in told if settings]

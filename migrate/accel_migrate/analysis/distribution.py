@@ -66,9 +66,15 @@ def find_distribution(
     _check_unread_files(roles, graph, modules)
     _check_helpers(roles, graph, ranks, evaluations)
     return Distribution(
-        tuple(pieces), tuple(wrappings), tuple(shared), spawned, _settings(wrappings), frozenset(ranks.held),
-        frozenset(main_only),
-    )  # fmt: skip
+        tuple(pieces),
+        tuple(wrappings),
+        tuple(shared),
+        spawned,
+        settings=_settings(wrappings),
+        timeout=_timeout(modules),
+        ranks=frozenset(ranks.held),
+        main_only=frozenset(main_only),
+    )
 
 
 def _speaks_of_processes(module: Module) -> bool:
@@ -169,6 +175,17 @@ def _settings(wrappings: list[Wrapping]) -> tuple[tuple[str, ast.expr], ...]:
         if found and not wrapping.is_data_parallel:
             return tuple(found)
     return ()
+
+
+def _timeout(modules: list[Module]) -> tuple[Module, ast.expr] | None:
+    """How long collectives may wait, where the script says so."""
+    for module in modules:
+        for call in module.calls:
+            if module.qualified(call.func) == "torch.distributed.init_process_group":
+                for keyword in call.keywords:
+                    if keyword.arg == "timeout":
+                        return module, keyword.value
+    return None
 
 
 def _outermost(pieces: list[Piece]) -> list[Piece]:

@@ -72,6 +72,7 @@ class Distribution:
     shared: tuple[Shared, ...] = ()
     spawned: Spawned | None = None
     settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
+    timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
     ranks: frozenset[Variable] = frozenset()
     main_only: frozenset[ast.If | ast.IfExp] = field(
         default_factory=frozenset

@@ -64,6 +64,19 @@ def carried_settings(distribution: Distribution, carrier: Carrier) -> tuple[tupl
     return tuple(found)
 
 
+def carried_timeout(distribution: Distribution, carrier: Carrier) -> tuple[tuple[str, str], ...]:
+    """How long collectives may wait, as the place that makes the Accelerator writes it."""
+    if distribution.timeout is None:
+        return ()
+    module, value = distribution.timeout
+    carried = carrier.carried(module, value)
+    if carried is None:
+        raise NoHome(
+            "the timeout of the process group is not known where the Accelerator is made", value.lineno, module
+        )
+    return (("timeout", ast.unparse(carried)),)
+
+
 def names_device(move: Move, distribution: Distribution) -> bool:
     """Whether a move goes on naming its device by a variable: one that holds a device, not the number of a process."""
     if move.device is None or (isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"):

@@ -23,6 +23,7 @@ from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
 from accel_migrate.analysis.remains import (
     carried_settings,
+    carried_timeout,
     names_device,
     passed_instead,
     rank_parameters,
@@ -163,6 +164,7 @@ class _Reader:
             precision=precision,
             distribution=distribution,
             settings=carried_settings(found.distribution, carrier),
+            waiting=carried_timeout(found.distribution, carrier),
             rebound=rebound + (given.rebound() if given is not None else ()),
             gone=gone,
         )

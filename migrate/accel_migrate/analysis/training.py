@@ -59,6 +59,7 @@ class Training:
     precision: Precision
     distribution: Distribution
     settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
+    waiting: tuple[tuple[str, str], ...]  # of init_process_group
     rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
     makes_accelerator: bool = True  # another training in the same scope may have made it

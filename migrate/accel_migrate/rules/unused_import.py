@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.starts import names_in
 from accel_migrate.edits import change, without_item
+from accel_migrate.emit import accelerator_statement
 from accel_migrate.plan import Change, Edit, Remove, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -18,6 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     gone = training.gone
     left = {n.id for n in module.walk(module.tree) if isinstance(n, ast.Name) and n not in gone}
     lost = {n.id for n in gone if isinstance(n, ast.Name)} - left - _named_in_text(module)
+    lost -= names_in(accelerator_statement(context))
     if not lost:
         return
     for statement in module.tree.body:

@@ -34,6 +34,14 @@ def test_a_call_that_asks_first_stays():
     assert "if dist.is_initialized(): dist.broadcast(loss, 0)" in text
 
 
+def test_the_timeout_is_handed_on():
+    source = script().replace('init_process_group("nccl")', 'init_process_group("nccl", timeout=timedelta(hours=2))')
+    text = migrated(source.replace("    import torch\n", "    from datetime import timedelta\n\n    import torch\n", 1))
+    assert "kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(hours=2))]" in text
+    assert "from datetime import timedelta\n" in text
+    assert "from accel_runtime import Accelerator, InitProcessGroupKwargs\n" in text
+
+
 def test_a_helper_that_asks_first_stays():
     helper = "    def is_main():\n        return not dist.is_initialized() or dist.get_rank() == 0\n\n\n    def main():"
     text = migrated(script(body="if is_main(): tell()").replace("    def main():", helper))

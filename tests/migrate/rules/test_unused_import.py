@@ -37,3 +37,12 @@ def test_other_names_of_the_same_import_stay():
 def test_what_a_module_hands_on_stays():
     source = script().replace("    def main():", '    __all__ = ["DDP"]\n\n\n    def main():')
     assert "DistributedDataParallel as DDP" in migrated(source)
+
+
+def test_what_the_accelerator_is_told_with_stays():
+    source = script(wrapper=", find_unused_parameters=settings.UNUSED").replace(
+        "    import os\n", "    import os\n    import settings\n"
+    )
+    text = migrated(source)
+    assert "import settings\n" in text
+    assert "find_unused_parameters=settings.UNUSED" in text
