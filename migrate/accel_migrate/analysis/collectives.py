@@ -9,7 +9,6 @@ from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece
 from accel_migrate.analysis.ranks import Ranks
-from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module
 
 CODE = "AM705"
@@ -17,7 +16,7 @@ _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 
 
 def collective(
-    roles: Roles, ranks: Ranks, module: Module, call: ast.Call, name: str, evaluations: list[Gather | Whole]
+    ranks: Ranks, module: Module, call: ast.Call, name: str, evaluations: list[Gather | Whole]
 ) -> Iterator[Piece]:
     """What a call of torch.distributed becomes; raises NoHome for one without a counterpart."""
     statement = module.statement(call)
@@ -25,7 +24,7 @@ def collective(
     if name in ("barrier", "monitored_barrier") and alone and not any(k.arg == "group" for k in call.keywords):
         yield Piece(CODE, module, call, f"{ACCELERATOR}.wait_for_everyone()", "waits for everyone")
     elif name == "all_reduce" and alone:
-        yield _reduced(roles, ranks, module, call, statement, evaluations)
+        yield _reduced(ranks, module, call, statement, evaluations)
     else:
         raise NoHome(
             f"torch.distributed.{name}() has no counterpart that is the same in every case; use accelerator.gather, "
@@ -36,7 +35,6 @@ def collective(
 
 
 def _reduced(
-    roles: Roles,
     ranks: Ranks,
     module: Module,
     call: ast.Call,
@@ -53,12 +51,6 @@ def _reduced(
     divided = is_divided(ranks, module, statement, tensor)
     if _evaluates(module, statement, evaluations) and not divided:
         return Piece(CODE, module, statement, None, "every process has the figure of all samples already")
-    if not divided and _called_by_evaluation(roles, module, statement, evaluations):
-        raise NoHome(
-            "an evaluation adds up over processes in a function that training may use too; migrate it by hand",
-            call.lineno,
-            module,
-        )
     quote = '"' if module.source.text.count('"') >= module.source.text.count("'") else "'"
     name = ast.unparse(tensor)
     reduced = f"{ACCELERATOR}.reduce({name}, reduction={quote}{_REDUCTIONS[operation]}{quote})"
@@ -100,19 +92,6 @@ def _names_world(node: ast.expr) -> bool:
 def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Gather | Whole]) -> bool:
     function = module.scope(statement).function
     return any(e.loop.module is module and e.loop.function is function and function is not None for e in evaluations)
-
-
-def _called_by_evaluation(roles: Roles, module: Module, statement: ast.stmt, evaluations: list[Gather | Whole]) -> bool:
-    function = module.scope(statement).function
-    if function is None:
-        return False
-    functions = {e.loop.function for e in evaluations}
-    for other in roles.project.modules:
-        for call in other.calls:
-            target = roles.target(other, call)
-            if target is not None and target.node is function and other.scope(call).function in functions:
-                return True
-    return False
 
 
 def _belongs_to_caller(module: Module, statement: ast.stmt, tensor: ast.expr) -> bool:

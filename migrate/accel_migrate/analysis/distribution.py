@@ -7,9 +7,7 @@ Accelerator joins them in torch's own default group, so that such a call goes on
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from accel_migrate.analysis.collectives import collective, is_divided
 from accel_migrate.analysis.evaluation import Gather, Whole
@@ -111,7 +109,7 @@ def _group_pieces(
         elif name in _READS or (is_guarded(module, call) and not _reaches_evaluation(module, call, evaluations)):
             continue
         elif name[:1].islower():
-            yield from collective(roles, ranks, module, call, name, evaluations)
+            yield from collective(ranks, module, call, name, evaluations)
     for node in module.walk(module.tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             target = node.targets[0]
@@ -293,11 +291,3 @@ def with_evaluations_on_main(
             evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno, on_main=True)
         result.append(evaluation)
     return result
-
-
-def without_nodes(distribution: Distribution, nodes: set[ast.AST]) -> Distribution:
-    """Without the pieces at these nodes, which somebody else takes away."""
-    return replace(distribution, pieces=tuple(p for p in distribution.pieces if p.node not in nodes))
-
-
-DEVICE_TEXT = re.compile(r"cuda:")
