@@ -114,22 +114,20 @@ class DeviceDefinition:
         return not any(isinstance(node, ast.Attribute) and node.attr == "device" for node in parts)
 
 
-def device_definitions(roles: Roles, module: Module) -> list[DeviceDefinition]:
-    """What the device variables of a file are set by."""
-    found = []
-    for variable, value in list(roles.known.items()):
-        if variable.scope.module is not module or not value.role & Role.DEVICE or names_cpu(module, variable):
-            continue
-        bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
-        if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
-            continue
-        statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
-        statement, binding = next(iter(statements.items()))
-        single = binding.value if statement is binding.statement else None
-        inside = set(module.walk(statement))
-        later = tuple(b.statement for b in bindings if b.statement not in inside)
-        found.append(DeviceDefinition(module, variable.scope, variable, statement, single, later))
-    return sorted(found, key=lambda d: d.statement.lineno)
+def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | None:
+    """What sets a variable that holds the device."""
+    module = variable.scope.module
+    if not roles.of(variable) & Role.DEVICE or names_cpu(module, variable):
+        return None
+    bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
+    if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
+        return None
+    statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
+    statement, binding = next(iter(statements.items()))
+    single = binding.value if statement is binding.statement else None
+    inside = set(module.walk(statement))
+    later = tuple(b.statement for b in bindings if b.statement not in inside)
+    return DeviceDefinition(module, variable.scope, variable, statement, single, later)
 
 
 def check_later(definition: DeviceDefinition) -> None:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.cast import Cast
-from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definitions
+from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.groups import Group
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
@@ -146,9 +146,9 @@ def find_device(
             variable = move.module.variable(move.device)
             if variable is not None:
                 named.update(dict.fromkeys(chain(roles, graph, variable)))
-    found = []
-    for module in roles.project.modules:
-        found += [d for d in device_definitions(roles, module) if d.variable in named]
+    order = {module: index for index, module in enumerate(roles.project.modules)}
+    found = [d for variable in named if (d := device_definition(roles, variable)) is not None]
+    found.sort(key=lambda d: (order[d.module], d.statement.lineno))
     as_text = {piece.statement for piece in distribution.pieces}
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
     found = [d for d in found if d.variable not in kept_as_text]
