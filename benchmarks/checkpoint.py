@@ -1,13 +1,14 @@
 """Saving and loading one state, next to the ways it is done elsewhere, all in one run on one disk.
 
 The state is a model with AdamW's two moments. `raw write` is the same number of bytes, written and synced; it is the
-floor. Each line is the median of several rounds that go through all ways in turn.
+floor. Each line is the median of several rounds, each in another order.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import statistics
 import tempfile
@@ -40,18 +41,19 @@ def tensors_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, 
     return {**model.state_dict(), **moments}
 
 
-def synced(path: Path, write: Callable[[], object]) -> None:
-    """Until the bytes are on the disk, as for a checkpoint."""
-    write()
-    with path.open("rb+") as file:
+def replaced(path: Path, write: Callable[[Path], object]) -> None:
+    """A fresh file, synced, that then takes the old one's place: to write over the old one would be to risk it."""
+    beside = path.with_suffix(".new")
+    write(beside)
+    with beside.open("rb+") as file:
         os.fsync(file.fileno())
+    beside.replace(path)
 
 
 def raw_write(path: Path, content: bytearray) -> None:
     with path.open("wb", buffering=0) as file:
         for start in range(0, len(content), 1 << 24):
             file.write(memoryview(content)[start : start + (1 << 24)])
-        os.fsync(file.fileno())
 
 
 def peer(folder: Path, megabytes: int) -> dict[str, Callable[[], object]]:
@@ -70,29 +72,44 @@ def peer(folder: Path, megabytes: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def ways(folder: Path, megabytes: int) -> dict[str, Callable[[], object]]:
-    accelerator = Accelerator(cpu=True)
+def ways(folder: Path, megabytes: int, accelerator: Accelerator) -> dict[str, Callable[[], object]]:
     model, optimizer = accelerator.prepare(*state_of(megabytes))
     tensors = tensors_of(model, optimizer)
-    content = bytearray(sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()))
+    # Filled: memory that was never written to is slow to read.
+    content = bytearray(b"x" * sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()))
     pickled, safe, ours = folder / "state.pt", folder / "state.safetensors", folder / "ours"
 
     def background() -> None:
         accelerator.save_state(folder / "background", wait=False)
 
     return {
-        "raw write": lambda: raw_write(folder / "raw", content),
+        "raw write": lambda: replaced(folder / "raw", lambda path: raw_write(path, content)),
         "save_state": lambda: accelerator.save_state(ours),
-        "torch.save": lambda: synced(pickled, lambda: torch.save(tensors, pickled)),
-        "safetensors save_file": lambda: synced(safe, lambda: save_file(tensors, safe)),
+        "torch.save": lambda: replaced(pickled, lambda path: torch.save(tensors, path)),
+        "safetensors save_file": lambda: replaced(safe, lambda path: save_file(tensors, path)),
         "one copy in memory": lambda: [tensor.clone() for tensor in tensors.values()],
         "save_state(wait=False), until it returns": background,
-        "": accelerator._checkpoints.background.settle,
         "load_state": lambda: accelerator.load_state(ours),
         "torch.load": lambda: torch.load(pickled),
         "safetensors load_file": lambda: [tensor.clone() for tensor in load_file(safe).values()],
         **peer(folder, megabytes),
     }
+
+
+def medians(folder: Path, megabytes: int, rounds: int) -> dict[str, float]:
+    """Seconds by way. The first round leaves the files that are loaded, and is not counted; then the order is drawn."""
+    accelerator = Accelerator(cpu=True)
+    todo = ways(folder, megabytes, accelerator)
+    times: dict[str, list[float]] = {name: [] for name in todo}
+    for number in range(rounds + 1):
+        for name in todo if number == 0 else random.Random(number).sample(list(todo), len(todo)):
+            # Nobody pays for what another has left unwritten.
+            accelerator._checkpoints.background.settle()
+            os.sync()
+            start = time.perf_counter()
+            todo[name]()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
 def main() -> None:
@@ -103,16 +120,9 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=arguments.folder))
     try:
-        times: dict[str, list[float]] = {}
-        todo = ways(folder, arguments.megabytes)
-        for _ in range(arguments.rounds):
-            for name, work in todo.items():
-                start = time.perf_counter()
-                work()
-                times.setdefault(name, []).append(time.perf_counter() - start)
+        median = medians(folder, arguments.megabytes, arguments.rounds)
     finally:
         shutil.rmtree(folder)
-    median = {name: statistics.median(values) for name, values in times.items() if name}
     for name, seconds in median.items():
         print(f"{name:42} {seconds:8.3f} s")
     print(f"save_state / raw write: {median['save_state'] / median['raw write']:.2f} (at most 1.3)")

@@ -329,6 +329,8 @@ class Accelerator(Processes, Facts, Recording):
         >>> resumed = accelerator.load_state("latest", missing_ok=True)
         >>> for epoch in range(resumed.epoch if resumed else 0, epochs): ...
         """
+        if load_kwargs:
+            warnings.warn("load_state takes no load_kwargs: there is no torch.load to hand them to", stacklevel=2)
         return self._checkpoints.load(input_dir, missing_ok, allow_pickle)
 
     def register_for_checkpointing(self, *objects: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from accel_runtime.errors import CheckpointError
 
-PENDING = 8  # tensors that wait for their digest; those of a device are copies, and take memory
+BEHIND = 1 << 28  # bytes that may wait for their digest; those of a device are copies, and take memory
 SMALL = 1 << 16  # bytes; smaller tensors are put together, larger ones are not copied
 NAMES = {
     torch.float64: "F64",
@@ -95,15 +95,19 @@ def _write_through(path: Path, pieces: Iterator[memoryview]) -> Digested:
     digest, size = hashlib.sha256(), 0
     # Both release the interpreter: the digest runs while the disk is waited for, and costs no time of its own.
     with ThreadPoolExecutor(1) as beside, path.open("wb", buffering=0) as file:
-        pending: deque[Future[None]] = deque()
+        pending: deque[tuple[Future[None], int]] = deque()
+        behind = 0
         for piece in pieces:
-            pending.append(beside.submit(digest.update, piece))
+            pending.append((beside.submit(digest.update, piece), len(piece)))
+            behind += len(piece)
             rest = piece
             while rest:
                 rest = rest[file.write(rest) :]
             size += len(piece)
-            if len(pending) > PENDING:
-                pending.popleft().result()
+            while behind > BEHIND:
+                oldest, length = pending.popleft()
+                oldest.result()
+                behind -= length
         os.fsync(file.fileno())
     return Digested(path.name, size, digest.hexdigest())
 
