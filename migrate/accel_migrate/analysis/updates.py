@@ -91,5 +91,6 @@ def _steps(module: Module, backward: Backward) -> bool:
 
 
 def _calls_beside(module: Module, backward: Backward) -> list[ast.Call]:
-    scope = module.scope(backward.call)
-    return [call for call in module.calls if module.scope(call).function is scope.function]
+    """The calls of the function that holds a backward pass."""
+    around = backward.function or module.tree
+    return [node for node in module.walk(around) if isinstance(node, ast.Call)]
