@@ -34,6 +34,8 @@ _FRAMEWORKS = {
     "torch_xla": "torch_xla",
 }
 _MENTIONED = re.compile("|".join([*_FRAMEWORKS, "Trainer"]).encode())
+# More files than this that import each other are a library, not a script and its helpers: each is looked at alone.
+LARGEST_PIECE = 300
 Accept = Callable[[Source, Change], bool]
 
 
@@ -49,6 +51,8 @@ def migrate(
     `accept` is asked once for each change that would be applied; a required change that is refused leaves its
     whole training loop as it was.
     """
+    if len(sources) + len(siblings or {}) > LARGEST_PIECE:
+        return [migrate([source], settings, accept=accept)[0] for source in sources]
     results: dict[Path, FileResult] = {}
     modules: list[Module] = []
     for source in sources:

@@ -1,0 +1,45 @@
+"""A library of hundreds of connected files is looked at file by file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accel_migrate import pipeline
+from accel_migrate.plan import Status
+from accel_migrate.source import Source
+
+ENGINE = b"""import torch
+
+
+def train(model, loader, optimizer, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MAIN = b"""import torch
+from engine import train
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 2), torch.ones(8, 1)))
+train(model, loader, optimizer, device)
+"""
+
+
+def project() -> list[Source]:
+    return [Source.from_bytes(Path("main.py"), MAIN), Source.from_bytes(Path("engine.py"), ENGINE)]
+
+
+def test_files_of_a_project_change_together():
+    assert [result.status for result in pipeline.migrate(project())] == [Status.MIGRATED, Status.MIGRATED]
+
+
+def test_files_of_a_library_are_looked_at_alone(monkeypatch):
+    monkeypatch.setattr(pipeline, "LARGEST_PIECE", 1)
+    main, engine = pipeline.migrate(project())
+    assert main.status is engine.status is Status.UNCHANGED
+    assert "caller of train()" in engine.reason
