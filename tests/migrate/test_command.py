@@ -163,10 +163,11 @@ def test_nesting_that_no_parser_takes_is_one_line(run: Run) -> None:
 
 
 def test_a_long_run_shows_progress_on_a_terminal_and_stops_quietly(tmp_path: Path) -> None:
-    for number in range(400):
+    for number in range(800):
         (tmp_path / f"file{number}.py").write_text("import torch\nloss.backward()\n" + "x = [1, 2, 3]\n" * 500)
     child = pexpect.spawn(sys.executable, ["-m", "accel_migrate", "--check", "-j", "2", "."], cwd=tmp_path, timeout=60)
     child.expect("Migrating")
+    child.expect("[1-9]%")  # the processes are at work
     child.sendintr()
     child.expect(pexpect.EOF)
     child.close()
