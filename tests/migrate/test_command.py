@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -162,10 +163,16 @@ def test_nesting_that_no_parser_takes_is_one_line(run: Run) -> None:
     assert (done.code, done.err.count("\n")) == (2, 1)
 
 
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_a_long_run_shows_progress_on_a_terminal_and_stops_quietly(tmp_path: Path) -> None:
     for number in range(800):
         (tmp_path / f"file{number}.py").write_text("import torch\nloss.backward()\n" + "x = [1, 2, 3]\n" * 500)
-    child = pexpect.spawn(sys.executable, ["-m", "accel_migrate", "--check", "-j", "2", "."], cwd=tmp_path, timeout=60)
+    command = ["-m", "accel_migrate", "--check", "-j", "2", "."]
+    # Where the tests themselves run in the background, interrupts are ignored, and a child inherits that.
+    child = pexpect.spawn(sys.executable, command, cwd=tmp_path, timeout=60, preexec_fn=_hear_interrupts)
     child.expect("Migrating")
     child.expect("[1-9]%")  # the processes are at work
     child.sendintr()
