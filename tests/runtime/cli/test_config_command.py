@@ -49,7 +49,9 @@ def test_a_session_on_a_terminal_writes_what_launch_then_uses(tmp_path: Path) ->
     lines = (tmp_path / "accel.yaml").read_text().splitlines()
     assert lines[1:] == ["num_processes: 2", "mixed_precision: bf16", "gradient_accumulation_steps: 4"]
 
-    (tmp_path / "train.py").write_text("import os; print(os.environ['RANK'], os.environ['ACCEL_MIXED_PRECISION'])")
+    # One write for the whole line: `print` makes several, and two processes share the stream.
+    told = "f\"{os.environ['RANK']} {os.environ['ACCEL_MIXED_PRECISION']}\\n\".encode()"
+    (tmp_path / "train.py").write_text(f"import os; os.write(1, {told})")
     explained = accel(tmp_path, "launch", "--explain").stdout
     assert any(line.split() == ["num_processes", "2", "accel.yaml"] for line in explained.splitlines())
     launched = accel(tmp_path, "launch", "train.py")
