@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
+import multiprocessing
 import os
-import pickle
 import runpy
 import socket
 import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-torch.set_num_threads(1)
+PATIENCE = 240  # seconds until a script that does not end says where it stands, and is ended
+
+# From a process of their own that runs no threads: a fork copies locks as they are, and nobody would open them.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["torch", "torch.optim", "accel_runtime"])
 
 
 @dataclass(frozen=True)
@@ -70,38 +78,35 @@ def run(
     children = []
     for rank in range(processes):
         world = _world(rank, processes, port) if processes > 1 or launched else {}
-        children.append(_fork(script, arguments, folder, world, frozen))
-    return [_collect(child) for child in children]
+        end, other = SERVER.Pipe(duplex=False)
+        child = SERVER.Process(target=_live, args=(script, arguments, folder, world, frozen, other))
+        child.start()
+        other.close()
+        children.append(end)
+    return [_answer(end) for end in children]
 
 
-def _fork(
-    script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool
-) -> tuple[int, int]:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return child, reading
+def _answer(end: Connection) -> Run:
     try:
-        os.close(reading)
-        result = _child(script, arguments, folder, world, frozen)
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(result, pipe)
-    finally:
-        os._exit(0)  # never back into the test runner
+        return end.recv()
+    except EOFError:
+        return Run((), "", "the process died")
 
 
-def _collect(child: tuple[int, int]) -> Run:
-    process, reading = child
-    with os.fdopen(reading, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(process, 0)
-    return pickle.loads(data) if data else Run((), "", "the process died")
+def _live(
+    script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool, end: Connection
+) -> None:
+    torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    end.send(_child(script, arguments, folder, world, frozen))
+    end.close()
+    os._exit(0)  # nothing of what the script left is torn down
 
 
 def _child(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool) -> Run:
     losses: list[str] = []
     os.environ.update(world)
+    dist.destroy_process_group = _part
     os.chdir(folder)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
@@ -119,6 +124,12 @@ def _child(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[s
         except BaseException:
             error = traceback.format_exc()
     return Run(tuple(losses), output.read_text(), error)
+
+
+def _part(group: Any = None) -> None:
+    """Leaves a group without destroying it: gloo's destructor may wait for itself while a model holds the group."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group or dist.group.WORLD))
+    torch.distributed.distributed_c10d.destroy_process_group(group)
 
 
 def _forget_gradients(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
