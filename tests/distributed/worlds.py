@@ -17,18 +17,21 @@ PATIENCE = 120  # seconds until a world that does not answer is a failure
 
 def in_world(size: int, work: Callable[[], Any]) -> list[Any]:
     """What `work` returns on each of `size` processes, by rank; the first failure of a process fails the test."""
-    # The store lives here and has a port of its own before the processes start: nothing can take it from them.
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     fork = multiprocessing.get_context("fork")
     processes, ends = [], []
     for rank in range(size):
-        end, other = fork.Pipe(duplex=False)
-        process = fork.Process(target=_live, args=(work, rank, size, store.port, other))
+        end, other = fork.Pipe()
+        process = fork.Process(target=_live, args=(work, rank, size, other))
         process.start()
         other.close()
         processes.append(process)
         ends.append(end)
+    # The store lives here, so that nothing can take its port from the processes; and begins after them, for a fork
+    # copies the locks of its thread as they are.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     try:
+        for end in ends:
+            end.send(store.port)
         return [_answer(rank, end) for rank, end in enumerate(ends)]
     finally:
         for process in processes:
@@ -49,8 +52,9 @@ def _answer(rank: int, end: Connection) -> Any:
     return value
 
 
-def _live(work: Callable[[], Any], rank: int, size: int, port: int, end: Connection) -> None:
+def _live(work: Callable[[], Any], rank: int, size: int, end: Connection) -> None:
     torch.set_num_threads(1)
+    port = end.recv()
     os.environ.update(
         RANK=str(rank),
         WORLD_SIZE=str(size),

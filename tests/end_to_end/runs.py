@@ -26,7 +26,7 @@ PATIENCE = 240  # seconds until a script that does not end says where it stands,
 
 # From a process of their own that runs no threads: a fork copies locks as they are, and nobody would open them.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["torch", "torch.optim", "accel_runtime"])
+SERVER.set_forkserver_preload(["accel_runtime.accelerator", "accel_runtime.strategies.ddp", "torch._dynamo"])
 
 
 @dataclass(frozen=True)
