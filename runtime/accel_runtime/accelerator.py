@@ -129,7 +129,9 @@ class Accelerator(Processes, Facts, Recording):
         self._watchdog = Watchdog(self._world, self._iterations.indices, hang_timeout)
         if self.use_distributed:
             self._watchdog.start()
-        state = RunState(self._session, self._prepared, self._registry, self._accumulation, self._iterations)
+        state = RunState(
+            self._session, self._prepared, self._registry, self._accumulation, self._iterations, self._trackers
+        )
         self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
         self._backward = self._session.strategy.backward(self._session.precision.backward)

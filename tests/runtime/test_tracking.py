@@ -103,3 +103,66 @@ def test_a_tracker_that_writes_files_needs_a_place():
 def test_an_unknown_tracker_is_named_with_those_that_run():
     with pytest.raises(UsageError, match="init_trackers started none"):
         Accelerator(cpu=True).get_tracker("wandb")
+
+
+@pytest.mark.parametrize("load_first", [False, True])
+def test_a_resumed_run_goes_on_in_the_record_of_the_first(load_first, tmp_path):
+    record = tmp_path / "run" / "metrics.jsonl"
+    first = Accelerator(cpu=True, log_with="jsonl", project_dir=tmp_path)
+    first.init_trackers("run")
+    first.log({"loss": 3.0}, step=0)
+    first.save_state()
+    first.log({"loss": 2.0}, step=1)
+    first.end_training()
+    second = Accelerator(cpu=True, log_with="jsonl", project_dir=tmp_path)
+    for step in [second.load_state, lambda: second.init_trackers("run")][:: 1 if load_first else -1]:
+        step()
+    second.log({"loss": 1.5}, step=1)
+    second.end_training()
+    assert [json.loads(line)["loss"] for line in record.read_text().splitlines()] == [3.0, 1.5]
+    beside = record.with_suffix(".superseded.jsonl").read_text()
+    assert json.loads(beside)["loss"] == 2.0
+
+
+def test_tensorboard_hides_what_a_resumed_run_tells_again(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    first = Accelerator(cpu=True, log_with="tensorboard", project_dir=tmp_path)
+    first.init_trackers("run")
+    first.log({"loss": 3.0}, step=0)
+    first.save_state()
+    first.log({"loss": 2.0}, step=1)
+    first.log({"loss": 1.0}, step=2)
+    first.end_training()
+    second = Accelerator(cpu=True, log_with="tensorboard", project_dir=tmp_path)
+    second.init_trackers("run")
+    second.load_state("latest")
+    second.log({"loss": 1.5}, step=1)
+    second.end_training()
+    events = EventAccumulator(str(tmp_path / "run"))
+    events.Reload()
+    assert [event.value for event in events.Scalars("loss")] == [3.0, 1.5]
+
+
+def test_wandb_and_mlflow_open_the_run_of_the_checkpoint(monkeypatch, tmp_path):
+    opened = []
+
+    def run_of(**settings):
+        opened.append(settings)
+        identity = settings.get("id") or settings.get("run_id") or f"fresh-{len(opened)}"
+        return types.SimpleNamespace(
+            id=identity, info=types.SimpleNamespace(run_id=identity), log=lambda *_, **__: None, finish=lambda: None
+        )
+
+    mlflow = types.SimpleNamespace(
+        set_experiment=lambda name: None, start_run=run_of, log_metrics=lambda *_, **__: None, end_run=lambda: None
+    )
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=run_of))
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    for _ in range(2):
+        accelerator = Accelerator(cpu=True, log_with=["wandb", "mlflow"], project_dir=tmp_path)
+        accelerator.init_trackers("run")
+        accelerator.load_state("latest", missing_ok=True)
+        accelerator.save_state()
+    assert opened[4:] == [{"project": "run", "id": "fresh-1", "resume": "must"}, {"run_id": "fresh-2"}]

@@ -35,6 +35,7 @@ class Loaded:
     schedulers: list[Kept]
     objects: list[Kept]
     scaler: Kept | None = None
+    trackers: Kept | None = None
     random: dict[str, State] | None = None
     progress: dict[str, State] | None = None
     epoch: int = 0

@@ -26,6 +26,7 @@ def loaded_from(saved: Saved, world: World) -> Loaded:
         schedulers=[kept_kind(_kept(saved, part)) for part in _parts(saved, "scheduler")],
         objects=[_kept(saved, part) for part in _parts(saved, "custom", first="custom_0")],
         scaler=_kept(saved, "scaler") if saved.has("scaler") else None,
+        trackers=_kept(saved, "trackers") if saved.has("trackers") else None,
         random=None if mine is None else mine["random"],
         progress=_progress(saved, world, mine),
         epoch=manifest.epoch,

@@ -20,6 +20,7 @@ from accel_runtime.data.passage import Position, Resuming, Start
 from accel_runtime.data.randomness import restore_generators, states_of_generators
 from accel_runtime.registry import Registry
 from accel_runtime.resolve import Session
+from accel_runtime.tracking import Trackers
 
 
 def numbered(name: str, index: int) -> str:
@@ -36,6 +37,7 @@ class RunState:
     registry: Registry
     accumulation: Accumulation
     iterations: Iterations
+    trackers: Trackers
 
     def weights(self) -> list[dict[str, Any]]:
         """The state of every model; a collective where models are sharded."""
@@ -63,6 +65,8 @@ class RunState:
             yield _kind_part(numbered("scheduler", index), scheduler.scheduler, allow_pickle)
         if (scales := self.session.precision.state()) is not None:
             yield part_of("scaler", scales)
+        if records := self.trackers.state():
+            yield part_of("trackers", records)
         for index, thing in enumerate(self.registry.objects):
             yield part_of(f"custom_{index}", thing.state_dict(), allow_pickle)
 
@@ -89,6 +93,8 @@ class RunState:
             scheduler.scheduler.load_state_dict(kept.state)
         if loaded.scaler is not None:
             self.session.precision.load_state(loaded.scaler.state)
+        if loaded.trackers is not None:
+            self.trackers.resume(loaded.trackers.state)
         if loaded.random is not None:
             restore_random(loaded.random, self.session.device)
         if loaded.progress is not None:

@@ -52,6 +52,13 @@ class GeneralTracker(ABC):
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Keeps the values of one step."""
 
+    def state(self) -> dict[str, Any] | None:
+        """What a checkpoint keeps, so that a resumed run goes on in the same record; None where that is nothing."""
+        return None
+
+    def resume(self, state: dict[str, Any]) -> None:  # noqa: B027 as `state`
+        """Goes on where the checkpoint stood; what was told after it will be told again."""
+
     def finish(self) -> None:  # noqa: B027 many trackers have nothing to close
         """Closes what is open."""
 
@@ -70,6 +77,7 @@ class Trackers:
         self.choices = [_checked(choice) for choice in choices if choice is not None]
         self.active = active
         self.started: list[GeneralTracker] = []
+        self._resumed: dict[str, dict[str, Any]] = {}
 
     def start(
         self,
@@ -85,6 +93,22 @@ class Trackers:
             if config is not None:
                 tracker.store_init_configuration(config)
             self.started.append(tracker)
+        self._go_on()
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """What a checkpoint keeps, by the name of a tracker."""
+        states = {tracker.name: tracker.state() for tracker in self.started}
+        return {name: state for name, state in states.items() if state is not None}
+
+    def resume(self, states: dict[str, dict[str, Any]]) -> None:
+        """Trackers go on where the checkpoint stood, whether they have been started or will be."""
+        self._resumed = dict(states)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for tracker in self.started:
+            if tracker.name in self._resumed:
+                tracker.resume(self._resumed.pop(tracker.name))
 
     def log(self, values: Mapping[str, Any], step: int | None, settings: Mapping[str, Mapping[str, Any]]) -> None:
         for tracker in self.started:

@@ -18,7 +18,8 @@ class JsonLinesTracker(GeneralTracker):
     def __init__(self, run_name: str, logging_dir: Path, filename: str = "metrics.jsonl") -> None:
         self.directory = Path(logging_dir) / run_name
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._file = (self.directory / filename).open("a", encoding="utf-8")
+        self._path = self.directory / filename
+        self._file = self._path.open("a", encoding="utf-8")
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         text = json.dumps(dict(values), indent=2, default=_readable)
@@ -29,6 +30,18 @@ class JsonLinesTracker(GeneralTracker):
         self._file.write(json.dumps(line, default=_readable) + "\n")
         # Whoever watches the file sees the step when it happened.
         self._file.flush()
+
+    def state(self) -> dict[str, Any]:
+        return {"bytes": self._path.stat().st_size}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Lines after the checkpoint move to a file beside: the resumed run writes them again."""
+        with self._path.open("rb+") as file:
+            file.seek(state["bytes"])
+            if after := file.read():
+                with self._path.with_suffix(".superseded.jsonl").open("ab") as beside:
+                    beside.write(after)
+                file.truncate(state["bytes"])
 
     def finish(self) -> None:
         self._file.close()

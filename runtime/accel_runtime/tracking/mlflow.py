@@ -32,6 +32,14 @@ class MLflowTracker(GeneralTracker):
         numbers = {key: plain(value) for key, value in flat(values).items()}
         self.client.log_metrics({key: value for key, value in numbers.items() if _is_number(value)}, step=step)
 
+    def state(self) -> dict[str, Any]:
+        return {"id": self.run.info.run_id}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        if state["id"] != self.run.info.run_id:
+            self.client.end_run()
+            self.run = self.client.start_run(run_id=state["id"])
+
     def finish(self) -> None:
         self.client.end_run()
 

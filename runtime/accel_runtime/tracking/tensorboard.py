@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ class TensorBoardTracker(GeneralTracker):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ConfigError("log_with='tensorboard' needs the package tensorboard; pip install tensorboard") from None
-        self.writer: Any = SummaryWriter(str(Path(logging_dir) / run_name), **kwargs)
+        self._open = functools.partial(SummaryWriter, str(Path(logging_dir) / run_name), **kwargs)
+        self.writer: Any = self._open()
+        self._last: int | None = None
 
     @property
     def tracker(self) -> Any:
@@ -32,6 +35,7 @@ class TensorBoardTracker(GeneralTracker):
         self.writer.flush()
 
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        self._last = self._last if step is None else step
         for key, value in values.items():
             value = plain(value)
             if isinstance(value, str):
@@ -45,6 +49,15 @@ class TensorBoardTracker(GeneralTracker):
     def log_images(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         for key, images in values.items():
             self.writer.add_images(key, images, global_step=step, **kwargs)
+
+    def state(self) -> dict[str, Any]:
+        return {"step": self._last}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Steps after the checkpoint are hidden by those that are written now."""
+        self.writer.close()
+        self._last = state["step"]
+        self.writer = self._open(purge_step=0 if self._last is None else self._last + 1)
 
     def finish(self) -> None:
         self.writer.close()

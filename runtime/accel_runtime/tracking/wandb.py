@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ class WandBTracker(GeneralTracker):
             import wandb
         except ImportError:
             raise ConfigError("log_with='wandb' needs the package wandb; pip install wandb") from None
-        self.run = wandb.init(project=run_name, **kwargs)
+        self._open = functools.partial(wandb.init, project=run_name, **kwargs)
+        self.run = self._open()
 
     @property
     def tracker(self) -> Any:
@@ -28,6 +30,14 @@ class WandBTracker(GeneralTracker):
 
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         self.run.log(dict(values), step=step, **kwargs)
+
+    def state(self) -> dict[str, Any]:
+        return {"id": self.run.id}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        if state["id"] != self.run.id:
+            self.run.finish()
+            self.run = self._open(id=state["id"], resume="must")
 
     def finish(self) -> None:
         self.run.finish()
