@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -35,7 +36,7 @@ print(f"rank {accelerator.process_index} stopped at {step}", flush=True)
 """
 
 TRAIN = """
-import json, os, sys
+import json, os, sys, threading
 from pathlib import Path
 import torch
 from torch import nn
@@ -52,18 +53,19 @@ loader = torch.utils.data.DataLoader(data, 2, shuffle=True)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 resumed = accelerator.load_state("latest", missing_ok=True)
 step = resumed.step if resumed else 0
-deadly = json.loads(os.environ.get("DEADLY", "{}"))  # by step: the rank to kill there
-for epoch in range(resumed.epoch if resumed else 0, 6):
+deadly = json.loads(os.environ.get("DEADLY", "{}"))  # by step: the rank to kill, and seconds until then
+for epoch in range(resumed.epoch if resumed else 0, 12):
     for (inputs,) in loader:
         loss = model(inputs).square().mean()
         accelerator.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
         step += 1
-        if deadly.get(str(step)) == accelerator.process_index:
+        rank, delay = deadly.get(str(step), (None, 0))
+        if rank == accelerator.process_index:
             try:
                 os.close(os.open(project / f"killed_{step}", os.O_CREAT | os.O_EXCL))
-                os.kill(os.getpid(), 9)
+                threading.Timer(delay, os.kill, (os.getpid(), 9)).start()  # while the training goes on
             except FileExistsError:
                 pass
         if step % 2 == 0:
@@ -117,7 +119,9 @@ def test_one_process_alone_exits_143_too(tmp_path: Path, environment) -> None:
 @pytest.mark.timeout(2 * PATIENCE)
 def test_killed_workers_cost_nothing_but_time(tmp_path: Path, environment) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    deadly = {str(step): step // 2 % 2 for step in range(3, 43, 40 // KILLS)}
+    # Whom and when is drawn: within a step, a save or a meeting of the processes.
+    drawn = random.Random(11)
+    deadly = {str(step): (drawn.randrange(2), 0.02 * drawn.random()) for step in range(3, 3 + 4 * KILLS, 4)}
     weights = []
     for name, kills in (("control", {}), ("killed", deadly)):
         project, result = tmp_path / name, tmp_path / f"{name}.pt"
