@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.configuration import TorchDynamoPlugin
+from accel_runtime.data.lengths import check_alike
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
 from accel_runtime.nan_policy import NanPolicy
@@ -101,6 +102,9 @@ class Prepared:
         for plain, loader in zip(given.loaders, spread.loaders):
             settings = replace(self._loader_settings, place=None) if id(plain) in still else self._loader_settings
             self._remember(plain, prepared_loader(loader, settings), self.loaders)
+        if given.models and not self._loader_settings.dispatch:
+            # Only where the processes meet anyway: a loader may be prepared by one of them alone.
+            check_alike(self.loaders[len(self.loaders) - len(given.loaders) :], self._session.collectives)
 
     def _compiled(self, model: Module) -> Module:
         plugin = self._choices.dynamo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -59,6 +60,39 @@ def test_watchdog_is_silent_while_there_is_progress(monkeypatch) -> None:
     assert enough.wait(60)
     watchdog.stop()
     assert heard.text == ""
+
+
+LEAVES_EARLY = """
+import torch
+from accel_runtime import Accelerator
+
+accelerator = Accelerator(cpu=True, hang_timeout=1)
+model = accelerator.prepare(torch.nn.Linear(2, 1))
+for step in range(5):
+    if accelerator.process_index == 1 and step == 3:
+        break
+    accelerator.backward(model(torch.ones(1, 2)).sum())  # here waits rank 0
+accelerator.gather(torch.ones(1, dtype=torch.int8))  # and here rank 1
+"""
+
+
+def test_a_rank_that_leaves_the_loop_early_is_named_with_the_line_where_the_others_wait(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LEAVES_EARLY)
+    lines = LEAVES_EARLY.splitlines()
+    waiting = {
+        f"rank {rank} of 2 has stood at {script}:{next(n for n, line in enumerate(lines, 1) if mark in line)}"
+        for rank, mark in enumerate(("here waits rank 0", "and here rank 1"))
+    }
+    command = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", str(script)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        said = []
+        for line in run.stderr:
+            said.append(line)
+            if all(any(place in one for one in said) for place in waiting):
+                break
+        run.terminate()
+    assert all(any(place in one for one in said) for place in waiting), "".join(said)
 
 
 def divergent() -> str:

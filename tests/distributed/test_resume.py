@@ -3,27 +3,34 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.worlds import in_world
 from tests.resuming import Case, assert_same_rest, train
 
-CASES = [
-    Case(accumulation=3, processes=2),
-    Case(accumulation=3, stream=True, processes=2),
-    Case(workers=2, processes=2),
-]
+
+CASES = {
+    2: [
+        Case(accumulation=3, processes=2),
+        Case(accumulation=3, stream=True, processes=2),
+        Case(workers=2, processes=2),
+    ],
+    3: [Case(accumulation=3, processes=3), Case(stream=True, processes=3)],
+}
 
 
-def test_two_processes_go_on_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", CASES)
+def test_as_many_processes_go_on_to_the_bit(size: int, tmp_path: Path) -> None:
     def stories():
         told = []
-        for number, case in enumerate(CASES):
+        for number, case in enumerate(CASES[size]):
             project = tmp_path / str(number)
             control = train(case, project)
             train(case, project, stop_at=(1, 3))
             told.append((control, train(case, project, resume=True)))
         return told
 
-    for told in in_world(2, stories):
+    for told in in_world(size, stories):
         for control, resumed in told:
             assert_same_rest(control, resumed)
 

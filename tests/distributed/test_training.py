@@ -271,3 +271,17 @@ def test_only_the_main_process_writes(tmp_path):
     assert in_world(2, work) == [0, 0]
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
     assert [path.name for path in (tmp_path / "weights").iterdir()] == ["model.safetensors"]
+
+
+def test_other_data_on_one_rank_is_named_before_the_first_step():
+    def prepare():
+        accelerator = Accelerator(cpu=True)
+        data = small_data(12 + accelerator.process_index)
+        try:
+            accelerator.prepare(small_model(), DataLoader(small_data()), DataLoader(data))
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    for said in in_world(2, prepare):
+        assert said.startswith("loader 2 of prepare() has 12 samples on rank 0 and 13 on rank 1")
