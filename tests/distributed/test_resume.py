@@ -8,7 +8,6 @@ import pytest
 from tests.distributed.worlds import in_world
 from tests.resuming import Case, assert_same_rest, train
 
-
 CASES = {
     2: [
         Case(accumulation=3, processes=2),
