@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
@@ -111,13 +110,12 @@ class Prepared:
         if plugin is None or plugin.backend is None:
             return model
         settings: dict[str, Any] = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
-        compiled: Any = torch.compile(model, **settings)
-        return compiled  # type: ignore[no-any-return]
+        return self._session.strategy.compiled(model, settings)
 
     def _fit_model(self, model: Module, moves: bool) -> None:
         _check_whole(model, self._session.world.size)
         if moves:
-            model.to(self._session.device)
+            self._session.strategy.place(model, self._session.device)
         self._session.precision.check(model)
         bare = self._session.strategy.unwrap(model)
         # An Accelerator of another precision may have had this model before.

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore  # torch exports it under no public name with types
 
 from accel_runtime.agreement import Agreement, CheckedCollectives
 from accel_runtime.collectives import Collectives
@@ -53,19 +54,26 @@ class Session:
     owns_group: bool  # whether this session joined the processes, and so parts them at the end
 
 
-def session_from(options: Options, handlers: tuple[Handler, ...], environ: Mapping[str, str] = os.environ) -> Session:
+def session_from(
+    options: Options,
+    handlers: tuple[Handler, ...],
+    environ: Mapping[str, str] = os.environ,
+    plugins: tuple[object, ...] = (),
+) -> Session:
     """Chooses device, strategy and precision, and joins the other processes."""
     world = current_world(environ)
     hardware = device_for(options)
     device = hardware.of_rank(world.local_rank)
-    owns_group = join(world, hardware, options, pick(handlers, InitProcessGroupKwargs, InitProcessGroupKwargs()))
+    strategy = _strategy(options, world, (*handlers, *plugins))
+    group = pick(handlers, InitProcessGroupKwargs, InitProcessGroupKwargs())
+    owns_group = join(world, hardware, options, group, strategy.needs_group)
     return Session(
         options=options,
         world=world,
         hardware=hardware,
         device=device,
         collectives=_collectives(options, world, device),
-        strategy=_strategy(options, world, handlers),
+        strategy=strategy,
         precision=_precision(options, device, handlers),
         owns_group=owns_group,
     )
@@ -86,10 +94,14 @@ def device_for(options: Options) -> Device:
     return kind()
 
 
-def join(world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs) -> bool:
-    """Joins the other processes, unless there are none or that was done before."""
-    if world.size == 1 or dist.is_initialized():
+def join(
+    world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs, even_alone: bool = False
+) -> bool:
+    """Joins the other processes, unless that was done before, or there are none and the strategy can do without."""
+    if dist.is_initialized():
         return False
+    if world.size == 1:
+        return even_alone and _join_alone(settings.backend or hardware.backend)
     timeout = settings.timeout or (timedelta(seconds=options.timeout) if options.timeout else None)
     dist.init_process_group(
         settings.backend or hardware.backend,
@@ -102,6 +114,12 @@ def join(world: World, hardware: Device, options: Options, settings: InitProcess
     return True
 
 
+def _join_alone(backend: str) -> bool:
+    dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    part_at_exit()
+    return True
+
+
 def _collectives(options: Options, world: World, device: torch.device) -> Collectives:
     if not options.debug or world.size == 1:
         return Collectives(world, device)
@@ -110,10 +128,10 @@ def _collectives(options: Options, world: World, device: torch.device) -> Collec
     return CheckedCollectives(world, device, Agreement(world, c10d._get_default_store()))
 
 
-def _strategy(options: Options, world: World, handlers: tuple[Handler, ...]) -> Strategy:
+def _strategy(options: Options, world: World, settings: tuple[object, ...]) -> Strategy:
     name = "single" if options.strategy == "ddp" and world.size == 1 else options.strategy
     kind: type[Strategy] = _load(STRATEGIES, "strategy", name)
-    return kind.made_for(options, handlers)
+    return kind.made_for(options, settings)
 
 
 def _precision(options: Options, device: torch.device, handlers: tuple[Handler, ...]) -> Precision:

@@ -65,9 +65,12 @@ def test_two_processes_train_as_one_with_the_doubled_batch():
 def test_torchrun_forms_one_world_on_a_machine_without_accelerators(tmp_path):
     script = tmp_path / "who.py"
     script.write_text(
+        "import sys\n"
         "from accel_runtime import Accelerator\n"
         "accelerator = Accelerator()\n"
-        "print(accelerator.gather_object([(accelerator.process_index, accelerator.num_processes)]))\n"
+        "everyone = accelerator.gather_object([(accelerator.process_index, accelerator.num_processes)])\n"
+        # One write: where output is not buffered, print makes two, and those of two processes mix.
+        "sys.stdout.write(f'{everyone}\\n')\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

@@ -98,13 +98,15 @@ class Checkpoints:
     def _check(self, loaded: Loaded, models: list[Any]) -> None:
         prepared, registry = self.state.prepared, self.state.registry
         check_number(loaded, loaded.models, len(models), "model", "prepare")
-        check_number(loaded, loaded.optimizers, len(prepared.optimizers), "optimizer", "prepare")
+        check_number(loaded, loaded.optimizers, len(self.state.own_optimizers), "optimizer", "prepare")
         check_number(loaded, loaded.schedulers, len(prepared.schedulers), "scheduler", "prepare")
         check_number(loaded, loaded.objects, len(registry.objects), "registered object", "register")
         for kept, model in zip(loaded.models, models):
             check_model(kept, self.state.session.strategy.unwrap(model))
-        for kept, optimizer in zip(loaded.optimizers, prepared.optimizers):
+        for kept, optimizer in zip(loaded.optimizers, self.state.own_optimizers):
             check_optimizer(kept, optimizer.optimizer)
+        if loaded.own_states is not None:
+            self.state.session.strategy.check_own_state(loaded.own_states)
         for kept, scheduler in zip(loaded.schedulers, prepared.schedulers):
             check_kind(kept, scheduler.scheduler)
         if loaded.random is None and loaded.processes == self.state.session.world.size:

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from accel_runtime.checkpoint.encoding import State
 from accel_runtime.errors import CheckpointError
+from accel_runtime.strategies import OwnStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`random` and `progress` are this process's own; None where the checkpoint has nothing to say about them."""
+    """`random` and `progress` are this process's own, `own_states` the strategy's; None: the checkpoint has none."""
 
     folder: Path
     processes: int
@@ -38,6 +39,7 @@ class Loaded:
     trackers: Kept | None = None
     random: dict[str, State] | None = None
     progress: dict[str, State] | None = None
+    own_states: OwnStates | None = None
     epoch: int = 0
     step: int = 0
     batch: int = 0

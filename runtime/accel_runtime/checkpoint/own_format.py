@@ -11,6 +11,7 @@ from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.reading import Saved
 from accel_runtime.checkpoint.run_state import kept_kind, numbered
 from accel_runtime.errors import CheckpointError
+from accel_runtime.strategies import OwnStates
 from accel_runtime.world import World
 
 
@@ -29,6 +30,7 @@ def loaded_from(saved: Saved, world: World) -> Loaded:
         trackers=_kept(saved, "trackers") if saved.has("trackers") else None,
         random=None if mine is None else mine["random"],
         progress=_progress(saved, world, mine),
+        own_states=OwnStates(manifest.processes, lambda rank: saved.state(f"rank_{rank}")["strategy"]),
         epoch=manifest.epoch,
         step=manifest.step,
         batch=manifest.batch,

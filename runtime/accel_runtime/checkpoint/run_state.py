@@ -18,6 +18,7 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
 from accel_runtime.data.passage import Position, Resuming, Start
 from accel_runtime.data.randomness import restore_generators, states_of_generators
+from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.registry import Registry
 from accel_runtime.resolve import Session
 from accel_runtime.tracking import Trackers
@@ -41,7 +42,7 @@ class RunState:
 
     def weights(self) -> list[dict[str, Any]]:
         """The state of every model; a collective where models are sharded."""
-        return [self.session.strategy.state_dict(model) for model in self.prepared.models]
+        return [self.session.strategy.kept_state(model) for model in self.prepared.models]
 
     def standing(self) -> tuple[int, int, int]:
         """The training's epoch, step and batch: those of the loader being iterated, else of the first one prepared."""
@@ -57,9 +58,14 @@ class RunState:
         batch = position.before // leading.batches_per_round + position.rounds
         return position.passes, position.steps + batch, batch
 
+    @property
+    def own_optimizers(self) -> list[PreparedOptimizer]:
+        """Those whose state is not kept by the strategy."""
+        return [] if self.session.strategy.keeps_optimizers else self.prepared.optimizers
+
     def shared_parts(self, allow_pickle: bool) -> Iterator[Part]:
         """What is the same on every process, and so is written by one; all but the models."""
-        for index, optimizer in enumerate(self.prepared.optimizers):
+        for index, optimizer in enumerate(self.own_optimizers):
             yield _kind_part(numbered("optimizer", index), optimizer.optimizer, allow_pickle)
         for index, scheduler in enumerate(self.prepared.schedulers):
             yield _kind_part(numbered("scheduler", index), scheduler.scheduler, allow_pickle)
@@ -78,6 +84,7 @@ class RunState:
             "loaders": [asdict(loader.passage.position(self.iterations)) for loader in self.prepared.loaders],
             "blocks": list(self._blocks()),
             "synced": self.accumulation.sync,
+            "strategy": self.session.strategy.own_state(),
         }
         return part_of(f"rank_{self.session.world.rank}", state)
 
@@ -86,9 +93,11 @@ class RunState:
         for thing, kept in zip(self.registry.objects, loaded.objects):
             thing.load_state_dict(kept.state)
         for model, kept in zip(models, loaded.models):
-            self.session.strategy.unwrap(model).load_state_dict(kept.state)
-        for optimizer, kept in zip(self.prepared.optimizers, loaded.optimizers):
+            self.session.strategy.load_state_dict(model, kept.state)
+        for optimizer, kept in zip(self.own_optimizers, loaded.optimizers):
             optimizer.optimizer.load_state_dict(kept.state)
+        if loaded.own_states is not None:
+            self.session.strategy.load_own_state(loaded.own_states)
         for scheduler, kept in zip(self.prepared.schedulers, loaded.schedulers):
             scheduler.scheduler.load_state_dict(kept.state)
         if loaded.scaler is not None:

@@ -14,7 +14,6 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from accel_runtime.handlers import Handler
 from accel_runtime.options import Options
 
 
@@ -27,19 +26,39 @@ class Bundle:
     loaders: tuple[DataLoader[Any], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class OwnStates:
+    """What `Strategy.own_state` gave on each process that saved; each is read when it is asked for."""
+
+    processes: int
+    of_rank: Callable[[int], Any]
+
+
 class Strategy(ABC):
     """One way to spread. Adding one: a file here, a line in the table of `resolve.py`, a test, its docs."""
 
     name: str
     exchanges_gradients = False
+    needs_group = False  # whether even one process alone must be a group of processes
+    keeps_optimizers = False  # whether `own_state` has the optimizers, whose `state_dict()` is then not saved
 
     @classmethod
-    def made_for(cls, options: Options, handlers: tuple[Handler, ...]) -> Self:
+    def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
+        """`settings` are the script's handlers and plugins."""
         return cls()
+
+    def place(self, model: Module, device: torch.device) -> None:
+        """Moves a model that was not prepared yet to where it will be trained."""
+        model.to(device)
 
     @abstractmethod
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         """The models wrapped and the optimizers fitted to them, each at its place in the bundle."""
+
+    def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
+        """The prepared model, compiled where that serves this strategy."""
+        whole: Any = torch.compile(model, **settings)
+        return whole  # type: ignore[no-any-return]
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None] | None:
         """How a loss goes backward, given how the precision does it; None is `loss.backward()`."""
@@ -61,6 +80,24 @@ class Strategy(ABC):
     def state_dict(self, model: Module) -> dict[str, Any]:
         """The whole state on every process, with the keys of the model that the user wrote."""
         return self.unwrap(model).state_dict()
+
+    def kept_state(self, model: Module) -> dict[str, Any]:
+        """What a checkpoint keeps of the model: whole, or sharded as `DTensor`s."""
+        return self.state_dict(model)
+
+    def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
+        """Takes over what `kept_state` gave, after it was checked to fit."""
+        self.unwrap(model).load_state_dict(state)
+
+    def own_state(self) -> Any:
+        """What a checkpoint keeps for this process beside models and optimizers, of tensors, numbers and containers."""
+        return None
+
+    def check_own_state(self, states: OwnStates) -> None:  # noqa: B027 most strategies keep nothing
+        """Refuses what does not fit, before anything is changed."""
+
+    def load_own_state(self, states: OwnStates) -> None:  # noqa: B027 as above
+        """Takes over what `own_state` gave, after models and optimizers were loaded."""
 
     def sync_next_backward(self, model: Module) -> None:  # noqa: B027 as above
         """Makes the next backward exchange gradients though the forward ran under `no_sync`."""

@@ -12,7 +12,7 @@ from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
 from accel_runtime.errors import UsageError
-from accel_runtime.handlers import DistributedDataParallelKwargs, Handler, chosen, pick
+from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
 from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.communication import register_hook
@@ -47,8 +47,8 @@ class Ddp(Strategy):
         self.unseen: list[DataParallel] = []  # models whose forward has not run yet
 
     @classmethod
-    def made_for(cls, options: Options, handlers: tuple[Handler, ...]) -> Self:
-        return cls(pick(handlers, DistributedDataParallelKwargs, DistributedDataParallelKwargs()))
+    def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
+        return cls(pick(settings, DistributedDataParallelKwargs, DistributedDataParallelKwargs()))
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         models = tuple(self._wrap(model, evaluation) for model in bundle.models)
