@@ -25,6 +25,7 @@ EMITTED = (
     "print",
     "process_index",
     "reduce",
+    "register_forward_method",
     "save",
     "unscale_gradients",
     "unwrap_model",

@@ -125,9 +125,12 @@ def _migrate_modules(
             plan.refuse(refusal.line, refusal.reason)
     for training in script.trainings:
         missing = [m for m in training.modules if m.source.path not in plans]
+        unknown = _unknown_to(settings.target, training)
         changes = list(_changes(script, training, settings)) if not missing else []
         if missing:
             _name_missing(plans, training, missing)
+        elif unknown:
+            plans[training.backwards[0].module.source.path].refuse(training.backwards[0].call.lineno, unknown)
         elif not _wanted(changes, plans, settings, accept):
             for module in training.modules:
                 plans[module.source.path].refused += [c for m, c in changes if m is module]
@@ -158,6 +161,17 @@ def _wanted(
             if not accept(module.source, change):
                 return False
     return True
+
+
+def _unknown_to(target: str, training: Training) -> str:
+    """What a training needs and its target does not have; empty if nothing."""
+    if target == "accelerate" and training.forward_methods:
+        model, name = training.forward_methods[0]
+        return (
+            f"{model.text}.{name}() makes the loss, past the model's forward, so its gradients would not be averaged over "
+            "processes; call it from forward(), or leave out --target: our own runtime can register it"
+        )
+    return ""
 
 
 def _name_missing(plans: Mapping[Path, _FilePlan], training: Training, missing: list[Module]) -> None:

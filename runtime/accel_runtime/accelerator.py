@@ -28,7 +28,7 @@ from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfigur
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
 from accel_runtime.data.skipping import skip_first_batches
-from accel_runtime.errors import ConfigError
+from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.memory import release_memory
@@ -174,6 +174,12 @@ class Accelerator(Processes, Facts, Recording):
 
     def prepare_scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
         return self.prepare(scheduler)  # type: ignore[no-any-return]
+
+    def register_forward_method(self, model: Module, method: str) -> None:
+        """Losses made by this method of a prepared model train it as those of its forward do, on many processes too."""
+        if not callable(getattr(model, method, None)):
+            raise UsageError(f"{type(self.unwrap_model(model)).__name__} has no method {method!r} to register")
+        self._session.strategy.register_forward_method(model, method)
 
     def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
         """The loader without its first batches, for one epoch that goes on where another stopped."""

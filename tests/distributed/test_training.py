@@ -150,6 +150,63 @@ def test_training_the_model_that_was_not_returned_is_named():
     in_world(2, work)
 
 
+class Density(nn.Module):
+    """Trained by a method, which runs the forward and more; the buffer moves with each call of either."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.unseen = nn.Linear(1, 1, bias=False), nn.Parameter(torch.ones(1))
+        nn.init.ones_(self.scale.weight)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, inputs):
+        self.calls += 1
+        return self.scale(inputs)
+
+    def loss(self, inputs, *, factor):
+        return (self(inputs) * self.unseen * factor).mean()
+
+
+def test_a_registered_method_trains_as_the_forward_does():
+    def gradients(model):
+        return [weight.grad.item() for weight in model.parameters()]
+
+    def work():
+        accelerator = Accelerator()
+        model = Density()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = accelerator.prepare(model, optimizer)
+        accelerator.register_forward_method(model, "loss")
+        inputs, seen = torch.full((1, 1), 1.0 + 2 * accelerator.process_index), []
+        for _ in range(3):
+            if accelerator.is_main_process:  # past the registered method, nobody waits for anybody
+                accelerator.unwrap_model(model).loss(inputs, factor=5)
+            accelerator.backward(model.loss(inputs, factor=2))
+            seen.append(gradients(model))
+            optimizer.step()
+            optimizer.zero_grad()
+        with pytest.raises(TypeError):
+            model.loss(inputs, wrong=1)
+        with pytest.raises(UsageError, match="Density has no method 'lost'"):
+            accelerator.register_forward_method(model, "lost")
+        return seen, model(inputs).shape, [weight.item() for weight in model.parameters()]
+
+    alone = Density()
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    expected = []
+    for _ in range(3):
+        alone.loss(torch.tensor([[1.0], [3.0]]), factor=2).backward()
+        expected.append(gradients(alone))
+        optimizer.step()
+        optimizer.zero_grad()
+    for seen, shape, weights in in_world(2, work):
+        assert [number for step in seen for number in step] == pytest.approx(
+            [number for step in expected for number in step]
+        )
+        assert shape == (1, 1)
+        assert weights == pytest.approx([weight.item() for weight in alone.parameters()])
+
+
 def test_gradients_stay_apart_until_they_are_due():
     def work():
         accelerator = Accelerator(gradient_accumulation_steps=2)

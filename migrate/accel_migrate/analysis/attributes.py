@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.methods import ForwardMethod
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.timing import Timing
@@ -24,12 +25,23 @@ _SHARED = {
 
 
 def own_attributes(
-    roles: Roles, graph: CallGraph, modules: tuple[Module, ...], aliases: frozenset[Variable], timing: Timing
+    roles: Roles,
+    graph: CallGraph,
+    modules: tuple[Module, ...],
+    aliases: frozenset[Variable],
+    timing: Timing,
+    methods: tuple[ForwardMethod, ...],
 ) -> Iterator[tuple[Module, ast.Attribute]]:
     """Each attribute of a prepared model that its wrapper does not have, where the model is prepared already."""
+    registered: set[ast.AST] = {method.call.func for method in methods}
     for module in modules:
         for node in module.walk(module.tree):
-            if not isinstance(node, ast.Attribute) or node.attr in _SHARED or node.attr.startswith("__"):
+            if (
+                not isinstance(node, ast.Attribute)
+                or node.attr in _SHARED
+                or node.attr.startswith("__")
+                or node in registered
+            ):
                 continue
             if not isinstance(node.value, ast.Name | ast.Attribute):
                 continue

@@ -9,11 +9,12 @@ from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.constructions import is_foreign_loader
 from accel_migrate.analysis.devices import moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
-from accel_migrate.analysis.doubts import check_doubts
+from accel_migrate.analysis.doubts import check_optimizers
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, variables_in
+from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.pieces import Distribution
@@ -32,6 +33,7 @@ class Cast:
     shared: frozenset[Variable]  # the same, with all that hands them on
     chains: tuple[list[Variable], ...]
     distribution: Distribution
+    methods: tuple[ForwardMethod, ...]
 
     @property
     def aliases(self) -> frozenset[Variable]:
@@ -53,6 +55,7 @@ class _Casting:
 
     def cast(self) -> Cast:
         models, optimizers = self._trained()
+        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
         loops = self._own_loops(models)
         evaluations = self._evaluations(loops)
         near = self._files(models + optimizers, loops)
@@ -66,7 +69,7 @@ class _Casting:
         used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders]
         chains = [[link for link in self._chain(variable) if link not in whole] for variable in dict.fromkeys(used)]
         shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
-        return Cast(tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution)
+        return Cast(tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods)
 
     def _chain(self, variable: Variable) -> list[Variable]:
         return chain(self.roles, self.graph, variable)
@@ -82,7 +85,7 @@ class _Casting:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
             raise NoHome(why_no_update(self.roles, self.graph, backwards[0]), backwards[0].call.lineno)
-        check_doubts(self.roles, self.graph, backwards, optimizers, models)
+        check_optimizers(self.roles, self.graph, optimizers)
         return models, optimizers
 
     def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:

@@ -13,7 +13,7 @@ from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.groups import Group, entries, find_groups
-from accel_migrate.analysis.homes import NoHome, Place
+from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import hidden_backwards
@@ -159,6 +159,7 @@ class _Reader:
             device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
             given=given,
             model_attributes=found.attributes,
+            forward_methods=self._forward_methods(cast, stage),
             timing=found.timing,
             storage=found.storage,
             precision=precision,
@@ -187,7 +188,7 @@ class _Reader:
             distribution,
             timing,
             find_storage(self.roles, self.graph, timing, cast.aliases),
-            tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing)),
+            tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
             dropped,
             kept,
             find_device(self.roles, self.graph, home, kept + dropped, distribution),
@@ -243,6 +244,16 @@ class _Reader:
             carrier = Carrier(self.graph, start.module, start.statement, pieces, own.statement if own else None)
             precision = with_argument(found.precision, carrier, own, start.cpu)
         return after_names(start, precision.argument), precision, carrier, given
+
+    def _forward_methods(self, cast: Cast, stage: Stage) -> tuple[tuple[Built, str], ...]:
+        """Each model as its home names it, with the method that makes its loss."""
+        found = {
+            (built, method.name): None
+            for method in cast.methods
+            for built in stage.prepared
+            if built.variable in chain(self.roles, self.graph, method.model)
+        }
+        return tuple(found)
 
     def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
         """The files of the training, with those that define or call a function which is handed the Accelerator."""

@@ -54,6 +54,7 @@ class Training:
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: GivenDevice | None  # a device from outside, where none is decided on in sight
     model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
+    forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
     storage: Storage
     precision: Precision

@@ -19,6 +19,7 @@ from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
 from accel_migrate.rules.experiment_logged import RULE as EXPERIMENT_LOGGED
 from accel_migrate.rules.file_written import RULE as FILE_WRITTEN
 from accel_migrate.rules.folder_made import RULE as FOLDER_MADE
+from accel_migrate.rules.forward_method import RULE as FORWARD_METHOD
 from accel_migrate.rules.global_batch import RULE as GLOBAL_BATCH
 from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     ACCELERATOR_PARAMETER,
     UNUSED_IMPORT,
     MODEL_ATTRIBUTE,
+    FORWARD_METHOD,
     DEVICE_MOVE,
     OTHER_MOVE,
     OTHER_DEVICE,

@@ -102,6 +102,9 @@ class Strategy(ABC):
     def sync_next_backward(self, model: Module) -> None:  # noqa: B027 as above
         """Makes the next backward exchange gradients though the forward ran under `no_sync`."""
 
+    def register_forward_method(self, model: Module, name: str) -> None:  # noqa: B027 as above
+        """Makes the backward pass of a loss that this method made exchange gradients, as that of a forward does."""
+
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         """A region in which processes may run out of data at different times."""
         return nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Self
@@ -16,12 +17,13 @@ from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
 from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.communication import register_hook
+from accel_runtime.strategies.standing_in import standing_in
 
 
 class DataParallel(DistributedDataParallel):
     """Torch's own, through which the attributes and methods of the model can be reached.
 
-    Methods other than `forward` run on the bare model: gradients they make are not exchanged.
+    Methods other than `forward` run on the bare model, where gradients are not exchanged, unless they are registered.
     """
 
     ran = False
@@ -30,6 +32,17 @@ class DataParallel(DistributedDataParallel):
         if not self.ran:
             self.ran = True
         return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    def register(self, name: str) -> None:
+        """From now on the method of that name runs as the model's forward does."""
+        method = getattr(self.module, name)
+
+        @functools.wraps(method)
+        def through_forward(*args: Any, **kwargs: Any) -> Any:
+            with standing_in(self.module, method):
+                return self(*args, **kwargs)
+
+        vars(self)[name] = through_forward
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -87,6 +100,11 @@ class Ddp(Strategy):
             # The reducer arms itself in forward, which has already run; every parameter counts as used.
             wrapped.reducer.prepare_for_backward([])
 
+    def register_forward_method(self, model: Module, name: str) -> None:
+        wrapped = bare(model)
+        if isinstance(wrapped, DataParallel):
+            wrapped.register(name)
+
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         return Join([one for one in map(bare, models) if isinstance(one, DistributedDataParallel)])
 
@@ -97,7 +115,8 @@ class Ddp(Strategy):
             if any(weight.grad is not None for weight in model.parameters()):
                 raise UsageError(
                     f"{type(model.module).__name__} was trained through the model that went into prepare(), so its "
-                    "gradients were not exchanged; use the model that prepare() returned"
+                    "gradients were not exchanged; use the model that prepare() returned, and register_forward_method() "
+                    "where another method of it than forward makes the loss"
                 )
 
     def _wrap(self, model: Module, evaluation: bool) -> Module:

@@ -1,0 +1,110 @@
+"""Losses that a model makes by another of its methods than `forward`, past what exchanges gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.batches import reaching
+from accel_migrate.analysis.homes import NoHome, chain
+from accel_migrate.analysis.loops import Backward, CallGraph
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+# Methods of every module that make no part of a loss, or are the forward itself.
+_HARMLESS = {
+    "forward", "parameters", "named_parameters", "train", "eval", "zero_grad", "to", "cuda", "cpu", "state_dict",
+    "modules", "children", "buffers", "named_modules", "register_forward_hook", "requires_grad_", "named_children",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardMethod:
+    """`model.name(...)` makes a loss at `call`; elsewhere the same method may be called without training."""
+
+    model: Variable
+    name: str
+    module: Module
+    call: ast.Call
+
+
+def find_forward_methods(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable]
+) -> Iterator[ForwardMethod]:
+    """Raises NoHome for what is called like a method and is none of the project's own."""
+    owners = {link: model for model in models for link in chain(roles, graph, model)}
+    for backward in backwards:
+        search = _Search(owners)
+        search.visit(backward.module, backward.loss, 0)
+        for method in search.methods:
+            if method.model not in search.forwards:
+                _check_method(roles, method)
+                yield method
+
+
+def _check_method(roles: Roles, method: ForwardMethod) -> None:
+    """A part of a model is called like a method: `model.encoder(x)`. It must go on being a part."""
+    assert isinstance(method.call.func, ast.Attribute)
+    model = roles.value(method.module, method.call.func.value)
+    known = model.owner is not None and model.module is not None
+    if not known or roles.project.method(Definition(model.module, model.owner), method.name) is None:  # type: ignore[arg-type]
+        raise NoHome(
+            f"{ast.unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
+            "averaged over processes; call it from forward()",
+            method.call.lineno,
+        )
+
+
+class _Search:
+    """Goes from the loss back to the models, and notes how each is run: by its forward, or by another method."""
+
+    def __init__(self, owners: dict[Variable, Variable]) -> None:
+        self.owners = owners
+        self.forwards: set[Variable] = set()
+        self.methods: list[ForwardMethod] = []
+        self.seen: set[ast.AST] = set()
+
+    def visit(self, module: Module, node: ast.AST, depth: int) -> None:
+        if node in self.seen or depth > 30:
+            return
+        self.seen.add(node)
+        if isinstance(node, ast.Call):
+            self._call(module, node)
+        elif isinstance(node, ast.Name):
+            self._name(module, node, depth)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr | ast.keyword | ast.comprehension):
+                self.visit(module, child, depth + 1)
+
+    def _call(self, module: Module, call: ast.Call) -> None:
+        model = self._model(module, call.func)
+        if model is not None:
+            self.forwards.add(model)
+        elif isinstance(call.func, ast.Attribute):
+            model = self._model(module, call.func.value)
+            if model is not None and call.func.attr == "forward":
+                self.forwards.add(model)
+            elif model is not None and call.func.attr not in _HARMLESS:
+                self.methods.append(ForwardMethod(model, call.func.attr, module, call))
+
+    def _model(self, module: Module, node: ast.expr) -> Variable | None:
+        variable = module.variable(node)
+        return self.owners.get(variable) if variable is not None else None
+
+    def _name(self, module: Module, node: ast.Name, depth: int) -> None:
+        variable = module.variable(node)
+        if variable is None or variable in self.owners:
+            return
+        for binding in reaching(module, node, variable):
+            if binding.kind == "assign" and binding.value is not None:
+                if not _without_gradients(module, binding.statement):
+                    self.visit(module, binding.value, depth + 1)
+
+
+def _without_gradients(module: Module, statement: ast.stmt) -> bool:
+    return any(
+        isinstance(parent, ast.With) and "no_grad" in ast.unparse(parent.items[0])
+        for parent in module.ancestors(statement)
+    )

@@ -1,0 +1,36 @@
+"""AM106: a method that makes the loss in the place of `forward` is registered, so that gradients are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.edits import change, quoted
+from accel_migrate.plan import Change, Insert
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM106"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    after = training.place.after
+    if training.place.module is not module:
+        return
+    spelled = training.accelerator(module, after)
+    for model, name in training.forward_methods:
+        text = f"{spelled}.register_forward_method({model.text}, {quoted(module.source, name)})"
+        message = f"{name}() makes the loss, and trains as a forward does"
+        yield change(CODE, after, message, [Insert(after, (text,))], loop=training.index)
+
+
+RULE = Rule(
+    code=CODE,
+    name="forward_method",
+    summary="register a method of the model that makes the loss in the place of `forward`",
+    why="On several processes gradients are averaged on the way through the wrapper's `forward`; a method that is called past "
+    "it trains each process by itself, in silence. `register_forward_method` leads it through the wrapper, and does "
+    "nothing on one process. The peer has no counterpart: with `--target accelerate` such a loop is left as it was.",
+    example_before="loss = -model.log_prob(x).mean()",
+    example_after='accelerator.register_forward_method(model, "log_prob")\nloss = -model.log_prob(x).mean()',
+    find=find,
+)

@@ -1,0 +1,66 @@
+"""AM106: a method that makes the loss in the place of forward is led through the wrapper."""
+
+from __future__ import annotations
+
+import pytest
+from accel_migrate.settings import Settings
+
+from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.verbs import migrated, unchanged
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 2)
+    def energy(self, x):
+        return self.body(x).pow(2)
+    def act(self, x):
+        return self.body(x)
+"""
+
+
+def script(**parts: str) -> str:
+    return training(functions=NET, **parts).replace("model = nn.Linear(3, 2)", "model = Net()")
+
+
+def test_registers_the_method_right_after_prepare():
+    becomes(
+        script(loss="model.energy(x).mean()"),
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+        'accelerator.register_forward_method(model, "energy")',
+    )
+
+
+def test_calls_beside_the_loss_are_asked_of_the_model_itself():
+    after = migrated(script(loss="model.energy(x).mean()", inside="seen = model.energy(x)\ndone = model.act(x)"))
+    assert "loss = model.energy(x).mean()" in after
+    assert "seen = accelerator.unwrap_model(model).energy(x)" in after
+    assert "done = accelerator.unwrap_model(model).act(x)" in after
+    assert after.count("register_forward_method") == 1
+
+
+def test_registers_each_method_once():
+    after = migrated(script(loss="(model.energy(x) + model.act(x) + model.energy(y)).mean()"))
+    assert after.count('register_forward_method(model, "energy")') == 1
+    assert after.count('register_forward_method(model, "act")') == 1
+
+
+def test_a_method_inherited_from_the_project_is_known():
+    inherits = NET + "\nclass Deep(Net):\n    pass\n"
+    source = training(functions=inherits, loss="model.energy(x).mean()").replace("= nn.Linear(3, 2).to", "= Deep().to")
+    becomes(source, 'accelerator.register_forward_method(model, "energy")')
+
+
+@pytest.mark.parametrize("loss", ["model.body(x).mean()", "model.elsewhere(x).mean()"])
+def test_leaves_what_is_no_method_in_sight(loss: str):
+    assert "makes the loss" in unchanged(script(loss=loss))
+
+
+def test_the_forward_beside_it_needs_nothing():
+    assert "register_forward_method" not in migrated(script(loss="model.energy(model(x)).mean()"))
+
+
+def test_leaves_the_loop_for_a_target_that_cannot():
+    reason = unchanged(script(loss="model.energy(x).mean()"), Settings(target="accelerate"))
+    assert "model.energy() makes the loss" in reason
