@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join
 from torch.nn import Module
@@ -15,8 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
 from accel_runtime.options import Options
-from accel_runtime.strategies import Bundle, Strategy, bare
+from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare
 from accel_runtime.strategies.communication import register_hook
+from accel_runtime.strategies.layout import layout_of, rehearse
 from accel_runtime.strategies.standing_in import standing_in
 
 
@@ -58,6 +61,7 @@ class Ddp(Strategy):
     def __init__(self, settings: DistributedDataParallelKwargs) -> None:
         self.settings = settings
         self.unseen: list[DataParallel] = []  # models whose forward has not run yet
+        self.wrapped: list[weakref.ref[DataParallel]] = []
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -108,6 +112,24 @@ class Ddp(Strategy):
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         return Join([one for one in map(bare, models) if isinstance(one, DistributedDataParallel)])
 
+    def own_state(self) -> list[list[str]] | None:
+        return [layout_of(model) for model in self._ordered()] or None
+
+    def load_own_state(self, states: OwnStates) -> None:
+        if states.processes == dist.get_world_size():
+            for model, layout in zip(self._ordered(), states.of_rank(dist.get_rank()) or ()):
+                rehearse(model, layout)
+
+    def _ordered(self) -> list[DataParallel]:
+        """The models whose gradients are added up to the bit as the order in messages has it; two are one either way.
+
+        On the CPU only: other devices do not promise as much, and to read the order takes memory there.
+        """
+        if dist.get_world_size() == 2 or self.settings.static_graph or self.settings.comm_hook != "no":
+            return []
+        here = [model for reference in self.wrapped if (model := reference()) is not None]
+        return [model for model in here if all(weight.device.type == "cpu" for weight in model.parameters())]
+
     def _check_unseen(self) -> None:
         """A model that has gradients but never ran was called by another name than the one `prepare` returned."""
         self.unseen = [model for model in self.unseen if not model.ran]
@@ -128,6 +150,7 @@ class Ddp(Strategy):
         wrapped = DataParallel(model, device_ids=devices, **settings)
         register_hook(wrapped, self.settings)
         self.unseen.append(wrapped)
+        self.wrapped.append(weakref.ref(wrapped))
         return wrapped
 
 
