@@ -198,6 +198,8 @@ class Accelerator(Processes, Facts, Recording):
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Gradients of the loss, weighed by its share in the accumulation window."""
         if self._accumulation.divisor != 1:
+            if not self._accumulation.blocks:
+                self._accumulation.warn_unused()
             loss = loss / self._accumulation.divisor
         if self._backward is None:
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]

@@ -59,6 +59,7 @@ class Accumulation:
         self.sync = True
         self.holding = False
         self.has_optimizer = False
+        self._warned = False
         self.blocks = Blocks(self)
 
     @property
@@ -74,6 +75,16 @@ class Accumulation:
         """Whether the loader being iterated has handed out its last batch."""
         current = self.iterations.current
         return current is not None and current.is_last
+
+    def warn_unused(self) -> None:
+        """Once: the script divides its losses and holds back nothing, which it may have meant, or not."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"gradient_accumulation_steps={self.steps} divides every loss by {self.steps}, but no step is held back: "
+                "the script runs backward() outside of `with accelerator.accumulate(model):`; put its step inside",
+                stacklevel=3,
+            )
 
     def set_steps(self, steps: int) -> None:
         self.steps = self.divisor = check_steps(steps)

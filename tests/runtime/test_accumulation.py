@@ -155,3 +155,13 @@ def test_accumulating_without_a_prepared_optimizer_is_named():
     model = accelerator.prepare(nn.Linear(1, 1))
     with pytest.warns(UserWarning, match="none was prepared"), accelerator.accumulate(model):
         pass
+
+
+def test_accumulation_that_the_script_does_not_use_is_said_once():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    weight = torch.ones(1, requires_grad=True)
+    with pytest.warns(UserWarning, match="no step is held back") as said:
+        accelerator.backward(weight.sum())
+        accelerator.backward(weight.sum())
+    assert len(said) == 1 and said[0].filename == __file__
+    assert weight.grad.item() == 1.0
