@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 from accel_migrate.errors import MigrateError
@@ -16,10 +17,12 @@ def check(source: Source, text: str) -> Source:
     """The rewritten file as a source that compiles."""
     data = source.to_bytes(text)
     result = Source.from_bytes(source.path, data)
+    # A notebook may await outside of any function.
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if source.path.suffix == ".ipynb" else 0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(result.tree, str(source.path), "exec", dont_inherit=True)
+            compile(result.tree, str(source.path), "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError, MigrateError) as error:
         raise BrokenResult(f"the rewritten file would not compile ({error}); please report this script") from error
     return result

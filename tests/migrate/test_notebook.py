@@ -7,6 +7,7 @@ import pytest
 from accel_migrate.errors import SourceError
 from accel_migrate.magics import is_python, mask, unmask
 from accel_migrate.notebook import Notebook
+from accel_migrate.verify import check
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +151,11 @@ def test_the_command_migrates_a_notebook_cell_by_cell(run: Run) -> None:
     assert "book.ipynb:cell 3:2:8: AM101 [applied]" in done.out
     assert "AM911 [note] to train on several processes from this notebook" in done.out
     assert Path("book.ipynb").read_bytes() == data.replace(b".cuda()", b"")
+
+
+def test_a_notebook_may_await_outside_of_any_function() -> None:
+    book = read(notebook("x = await f()"))
+    assert check(book.source, book.source.text).text == book.source.text
 
 
 def test_a_cell_that_does_not_parse_is_named(run: Run) -> None:
