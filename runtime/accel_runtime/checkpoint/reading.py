@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +58,10 @@ def open_checkpoint(folder: Path, council: Council, allow_pickle: bool = False) 
     folder = standing(folder)
     manifest = council.together(lambda: read_manifest(folder))
     mine = manifest.files[council.world.local_rank :: council.world.local_size]
-    damages = council.hear([damage for file in mine if (damage := damage_of(folder, file))])
+    # Digesting releases the interpreter, so threads share the cores.
+    with ThreadPoolExecutor() as threads:
+        own = [damage for damage in threads.map(functools.partial(damage_of, folder), mine) if damage]
+    damages = council.hear(own)
     if found := [damage for some in damages for damage in some]:
         raise CheckpointError(found[0])
     return Saved(folder, manifest, allow_pickle)
