@@ -53,6 +53,10 @@ LAYERS = {
 }
 
 
+# What the strategy is made of, beside its own file.
+FSDP_PARTS = ("fsdp_blocks", "fsdp_clipping", "fsdp_plugin", "fsdp_successors", "fsdp_weights")
+
+
 def modules(package: str) -> list[str]:
     """Names below the package: `rules.print_call`, and `rules` for a package's own `__init__`."""
     folder = SOURCES[package] / package
@@ -111,7 +115,7 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
     ("package", "folder", "shared"),
     [
         ("accel_migrate", "rules", ()),
-        ("accel_runtime", "strategies", ("communication", "layout", "standing_in")),
+        ("accel_runtime", "strategies", ("communication", "layout", "standing_in", *FSDP_PARTS)),
         ("accel_runtime", "devices", ()),
         ("accel_runtime", "precision", ("autocast",)),
     ],

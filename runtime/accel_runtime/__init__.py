@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from accel_runtime.profiling import ProfileKwargs as ProfileKwargs
     from accel_runtime.seeding import set_seed as set_seed
     from accel_runtime.state import PartialState as PartialState
+    from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 
 # Imported at first use, so that the command line answers without torch.
 _PLACES = {
@@ -31,6 +32,7 @@ _PLACES = {
     "DataLoaderConfiguration": "configuration",
     "DistributedDataParallelKwargs": "handlers",
     "DistributedType": "processes",
+    "FullyShardedDataParallelPlugin": "strategies.fsdp_plugin",
     "GradScalerKwargs": "handlers",
     "GradientAccumulationPlugin": "accumulation",
     "InitProcessGroupKwargs": "handlers",

@@ -45,6 +45,7 @@ from accel_runtime.resolve import session_from
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
+from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree, place
 from accel_runtime.watchdog import PATIENCE, Watchdog
@@ -84,6 +85,7 @@ class Accelerator(Processes, Facts, Recording):
         autocast_forward: bool = True,
         nan_policy: str | None = None,
         hang_timeout: float = PATIENCE,
+        fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
@@ -96,12 +98,14 @@ class Accelerator(Processes, Facts, Recording):
                 "gradient_accumulation_steps": gradient_accumulation_steps,
                 "cpu": cpu or None,
                 "dynamo_backend": dynamo_backend,
+                "strategy": "fsdp" if fsdp_plugin else None,
             },
             [file.layer() for file in config_files(os.environ)],
         )
         self._handlers = check_handlers(kwargs_handlers or ())
-        self._session = session_from(options, self._handlers)
-        super().__init__(self._session.world, self._session.device, self._session.collectives)
+        self._session = session_from(options, self._handlers, plugins=(fsdp_plugin,))
+        session = self._session
+        super().__init__(session.world, session.device, session.collectives, session.strategy.name)
         self.device_placement = device_placement
         self._iterations = Iterations()
         self._accumulation = Accumulation(

@@ -15,7 +15,6 @@ INSTEAD = {
     "rng_types": "leave it out: samplers draw alike on all processes, and set_seed seeds the rest",
     "deepspeed_plugin": "DeepSpeed is not available in this version; use ddp",
     "deepspeed_plugins": "DeepSpeed is not available in this version; use ddp",
-    "fsdp_plugin": "FSDP is not available in this version; use ddp",
     "megatron_lm_plugin": "Megatron-LM is not supported; train with its own scripts",
     "torch_tp_plugin": "tensor parallelism is not supported; use torch.distributed.tensor.parallel directly",
     "parallelism_config": "tensor, context and sequence parallelism are not supported; use ddp",
@@ -36,6 +35,7 @@ KNOWN = (
     "dynamo_backend",
     "dynamo_plugin",
     "autocast_forward",
+    "fsdp_plugin",
 )
 
 

@@ -64,6 +64,7 @@ class Prepared:
             models=tuple(thing for thing in fresh if isinstance(thing, Module)),
             optimizers=tuple(thing for thing in fresh if is_optimizer(thing)),
             loaders=tuple(thing for thing in fresh if isinstance(thing, DataLoader)),
+            device=self._session.device,
         )
         self._take(bundle, self._session.strategy.prepare(bundle, evaluation), still)
         # Schedulers last: they hold on to prepared optimizers.
@@ -92,6 +93,7 @@ class Prepared:
 
     def _take(self, given: Bundle, spread: Bundle, still: set[int]) -> None:
         for before, model in zip(given.models, spread.models):
+            self._fit_forward(model)
             self._remember(before, self._compiled(model), self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)
@@ -117,6 +119,9 @@ class Prepared:
         if moves:
             self._session.strategy.place(model, self._session.device)
         self._session.precision.check(model)
+
+    def _fit_forward(self, model: Module) -> None:
+        """After the strategy, which may give the model another class."""
         bare = self._session.strategy.unwrap(model)
         # An Accelerator of another precision may have had this model before.
         unwrap_forward(bare)

@@ -28,6 +28,10 @@ class Facts:
         return self
 
     @property
+    def is_fsdp2(self) -> bool:
+        return self._session.strategy.name == "fsdp"
+
+    @property
     def mixed_precision(self) -> str:
         return self._session.precision.name
 

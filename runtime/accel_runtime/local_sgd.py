@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.nn import Module
 
 from accel_runtime.errors import ConfigError
@@ -35,6 +36,8 @@ class LocalSGD:
     def __init__(self, accelerator: Trainer, model: Module, local_sgd_steps: int, enabled: bool = True) -> None:
         if local_sgd_steps < 1:
             raise ConfigError(f"local_sgd_steps={local_sgd_steps}; it counts steps, so it is at least 1")
+        if any(isinstance(weight, DTensor) for weight in model.parameters()):
+            raise ConfigError("LocalSGD needs a whole model on each process, and this one is sharded; use strategy ddp")
         self.accelerator = accelerator
         self.model = model
         self.every = local_sgd_steps

@@ -39,10 +39,11 @@ class DistributedType(StrEnum):
 class Processes:
     """What an Accelerator knows about processes, and all that a script without training needs."""
 
-    def __init__(self, world: World, device: torch.device, collectives: Collectives) -> None:
+    def __init__(self, world: World, device: torch.device, collectives: Collectives, strategy: str = "") -> None:
         self._world = world
         self._device = device
         self._collectives = collectives
+        self._engine = DistributedType.__members__.get(strategy.upper())
         self._triggered = False
 
     @property
@@ -79,6 +80,8 @@ class Processes:
 
     @property
     def distributed_type(self) -> DistributedType:
+        if self._engine is not None:
+            return self._engine
         if not self.use_distributed:
             return DistributedType.NO
         kind = {"cuda": "GPU", "mps": "GPU"}.get(self._device.type, self._device.type.upper())

@@ -32,6 +32,7 @@ DEVICES = {
 STRATEGIES = {
     "single": "accel_runtime.strategies.single:Single",
     "ddp": "accel_runtime.strategies.ddp:Ddp",
+    "fsdp": "accel_runtime.strategies.fsdp:Fsdp",
 }
 PRECISIONS = {
     "no": "accel_runtime.precision.full:Full",

@@ -48,6 +48,7 @@ from accel_runtime.processes import DistributedType
 from accel_runtime.profiling import ProfileKwargs
 from accel_runtime.progress import tqdm
 from accel_runtime.seeding import set_seed
+from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import LoggerType
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
     "DistributedType",
+    "FullyShardedDataParallelPlugin",
     "GradScalerKwargs",
     "GradientAccumulationPlugin",
     "InitProcessGroupKwargs",

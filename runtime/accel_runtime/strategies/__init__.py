@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -24,6 +24,7 @@ class Bundle:
     models: tuple[Module, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
     loaders: tuple[DataLoader[Any], ...] = ()
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +123,8 @@ def bare(model: Module) -> Module:
     """The model inside a compiled one."""
     inner = model.__dict__.get("_modules", {}).get("_orig_mod")
     return model if inner is None else inner
+
+
+def trains(model: Module) -> bool:
+    """Whether the model has anything to train."""
+    return any(weight.requires_grad for weight in model.parameters())

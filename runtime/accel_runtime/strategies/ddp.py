@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
 from accel_runtime.options import Options
-from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare
+from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.layout import layout_of, rehearse
 from accel_runtime.strategies.standing_in import standing_in
@@ -89,7 +89,7 @@ class Ddp(Strategy):
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
         for model in map(bare, models):
             if not isinstance(model, DistributedDataParallel):
-                if _trains(model):
+                if trains(model):
                     raise UsageError(
                         f"{type(model).__name__} was not prepared, so its gradients would stay apart on each process; "
                         "pass it to prepare() and use what that returns"
@@ -142,7 +142,7 @@ class Ddp(Strategy):
                 )
 
     def _wrap(self, model: Module, evaluation: bool) -> Module:
-        if evaluation or not _trains(model) or isinstance(model, DistributedDataParallel):
+        if evaluation or not trains(model) or isinstance(model, DistributedDataParallel):
             return model
         places = {weight.device for weight in model.parameters()}
         devices = list(places) if len(places) == 1 and next(iter(places)).index is not None else None
@@ -152,7 +152,3 @@ class Ddp(Strategy):
         self.unseen.append(wrapped)
         self.wrapped.append(weakref.ref(wrapped))
         return wrapped
-
-
-def _trains(model: Module) -> bool:
-    return any(weight.requires_grad for weight in model.parameters())

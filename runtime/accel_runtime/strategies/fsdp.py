@@ -1,0 +1,158 @@
+"""Fully sharded: each process holds a part of every weight, gradient and optimizer state, and gathers what it runs."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn import Module
+from torch.utils.checkpoint import checkpoint
+
+from accel_runtime.errors import UsageError
+from accel_runtime.handlers import pick
+from accel_runtime.options import Options
+from accel_runtime.strategies import Bundle, Strategy, bare, trains
+from accel_runtime.strategies.fsdp_blocks import blocks_of
+from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
+from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
+from accel_runtime.strategies.fsdp_successors import Successors
+from accel_runtime.strategies.fsdp_weights import filling_for
+
+Parameters = Iterable[Tensor] | Tensor
+
+
+class Fsdp(Strategy):
+    name = "fsdp"
+    needs_group = True
+    # Micro-steps are exchanged one by one: held back, gradients would lie whole on each process.
+    exchanges_gradients = False
+
+    def __init__(self, sharding: Sharding) -> None:
+        self.sharding = sharding
+        self.successors = Successors()
+        self.blocks: weakref.WeakKeyDictionary[Module, list[Module]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
+        return cls(settled(pick(settings, FullyShardedDataParallelPlugin, FullyShardedDataParallelPlugin()), options))
+
+    def place(self, model: Module, device: torch.device) -> None:
+        # What will be sharded goes to the device block by block: it may be too large for it as a whole.
+        if not trains(model):
+            model.to(device)
+
+    def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
+        for model in bundle.models:
+            if evaluation:
+                model.to(bundle.device)
+            elif trains(model) and not isinstance(bare(model), FSDPModule):
+                self._shard(bare(model), bundle.device)
+        self.successors.follow(bundle.optimizers)
+        return bundle
+
+    def _shard(self, model: Module, device: torch.device) -> None:
+        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+        home = torch.device("cpu") if self.sharding.offloads else device
+        filling = filling_for(model, home, self.sharding.initialise)
+        before = {name: weakref.ref(weight) for name, weight in model.named_parameters()}
+        blocks = self.blocks[model] = blocks_of(model, self.sharding)
+        for block in [*blocks, model]:
+            filling.fill(block)
+            fully_shard(
+                block,
+                mesh=mesh,
+                reshard_after_forward=self.sharding.reshard,
+                mp_policy=self.sharding.precision,
+                offload_policy=self._offload(device),
+            )
+        if self.sharding.recomputes:
+            for block in blocks or [model]:
+                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
+        self.successors.learn(before, dict(model.named_parameters()))
+
+    def _offload(self, device: torch.device) -> OffloadPolicy:
+        # On the CPU everything is where offloading would put it.
+        return CPUOffloadPolicy() if self.sharding.offloads and device.type != "cpu" else OffloadPolicy()
+
+    def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
+        """Block by block and inside of the gathering, which cannot be compiled: the forwards, not the modules."""
+        inner = bare(model)
+        for block in self.blocks.get(inner) or [inner]:
+            block.forward = torch.compile(block.forward, **settings)
+        return model
+
+    def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
+        def backward(loss: Tensor, **kwargs: Any) -> None:
+            if scaled is None:
+                loss.backward(**kwargs)  # type: ignore[no-untyped-call]
+            else:
+                scaled(loss, **kwargs)
+            if self.successors.strays:
+                self.successors.refuse_strays()
+
+        return backward
+
+    def unwrap(self, model: Module) -> Module:
+        return bare(model)
+
+    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
+        for model in map(bare, models):
+            if isinstance(model, FSDPModule):
+                model.set_requires_gradient_sync(not deferred)
+            elif trains(model):
+                raise UsageError(
+                    f"{type(model).__name__} was not prepared, so its gradients would stay apart on each process; "
+                    "pass it to prepare() and use what that returns"
+                )
+
+    def sync_next_backward(self, model: Module) -> None:
+        self.defer((model,), False)
+
+    def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
+        return clip_norm(self.successors.of(parameters), max_norm, norm_type)
+
+    def clip_value(self, parameters: Parameters, value: float) -> None:
+        clip_value(self.successors.of(parameters), value)
+
+    def state_dict(self, model: Module) -> dict[str, Any]:
+        gathered: dict[int, Tensor] = {}
+        return {key: _whole(value, gathered) for key, value in self.unwrap(model).state_dict().items()}
+
+    def kept_state(self, model: Module) -> dict[str, Any]:
+        return self.state_dict(model) if self.sharding.whole_checkpoints else self.unwrap(model).state_dict()
+
+    def join(self, models: list[Module]) -> AbstractContextManager[Any]:
+        raise UsageError(
+            "join_uneven_inputs cannot work with strategy fsdp: a process without batches would still have to send its "
+            "part of the weights; leave it out, and prepared loaders fill up the last round"
+        )
+
+
+def _whole(value: Any, gathered: dict[int, Tensor]) -> Any:
+    """A collective for each sharded tensor; one that has two names is gathered once, and stays one."""
+    if not isinstance(value, DTensor):
+        return value
+    place = value.to_local().data_ptr() or id(value)
+    if place not in gathered:
+        gathered[place] = value.full_tensor()
+    return gathered[place]
+
+
+def _take_own_shards(model: Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Lets `load_state_dict` take whole tensors: each process keeps its part, and nothing is sent."""
+    for name, weight in model.state_dict().items():
+        value = state.get(prefix + name)
+        if isinstance(weight, DTensor) and isinstance(value, Tensor) and not isinstance(value, DTensor):
+            if value.shape == weight.shape:
+                mesh: DeviceMesh = weight.device_mesh
+                state[prefix + name] = distribute_tensor(value, mesh, weight.placements, src_data_rank=None)

@@ -1,0 +1,73 @@
+"""The sharded weights that took the place of a model's own, for optimizers and lists that still hold those."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from accel_runtime.errors import UsageError
+
+
+class Successors:
+    """Optimizers may come with their model, before it or after it."""
+
+    def __init__(self) -> None:
+        # By identity, and weakly: the whole weights go when nobody else wants them.
+        self._after: dict[int, tuple[weakref.ref[Parameter], Tensor]] = {}
+        self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.strays: list[Optimizer] = []  # those that step a weight of no prepared model
+
+    def learn(self, before: Mapping[str, weakref.ref[Parameter]], after: Mapping[str, Tensor]) -> None:
+        for name, weight in before.items():
+            if (old := weight()) is not None and old is not after[name]:
+                self._after[id(old)] = (weight, after[name])
+        self.follow(list(self._optimizers))
+
+    def of(self, weights: Iterable[Tensor] | Tensor) -> list[Tensor]:
+        """The weights as they are now: a list that was made before `prepare` still means the same ones."""
+        return [self._successor(weight) for weight in ([weights] if isinstance(weights, Tensor) else weights)]
+
+    def follow(self, optimizers: Iterable[Optimizer]) -> None:
+        """Makes the optimizers step the sharded weights, with the state that they have."""
+        for optimizer in optimizers:
+            self._optimizers.add(optimizer)
+            for group in optimizer.param_groups:
+                for index, weight in enumerate(group["params"]):
+                    sharded = self._successor(weight)
+                    if sharded is not weight:
+                        group["params"][index] = sharded
+                        if weight in optimizer.state:
+                            optimizer.state[sharded] = _sharded_state(optimizer.state.pop(weight), sharded)
+        self.strays = [optimizer for optimizer in self._optimizers if _has_strays(optimizer)]
+
+    def refuse_strays(self) -> None:
+        raise UsageError(
+            f"{type(self.strays[0]).__name__} steps weights that are of no prepared model, so their gradients would "
+            "stay apart on each process; pass their model to prepare() too"
+        )
+
+    def _successor(self, weight: Tensor) -> Tensor:
+        old, new = self._after.get(id(weight), (None, weight))
+        return weight if old is None or old() is not weight else new
+
+
+def _sharded_state(state: dict[str, object], weight: Tensor) -> dict[str, object]:
+    """What has the shape of the weight is sharded as the weight is; counters stay."""
+    assert isinstance(weight, DTensor)
+    return {
+        key: distribute_tensor(value, weight.device_mesh, weight.placements, src_data_rank=None)
+        if isinstance(value, Tensor) and value.shape == weight.shape
+        else value
+        for key, value in state.items()
+    }
+
+
+def _has_strays(optimizer: Optimizer) -> bool:
+    weights = (weight for group in optimizer.param_groups for weight in group["params"])
+    return dist.get_world_size() > 1 and any(w.requires_grad and not isinstance(w, DTensor) for w in weights)
