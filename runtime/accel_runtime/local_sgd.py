@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import torch
-from torch.distributed.tensor import DTensor
 from torch.nn import Module
 
 from accel_runtime.errors import ConfigError
@@ -18,6 +17,9 @@ class Trainer(Protocol):
 
     @property
     def use_distributed(self) -> bool: ...
+
+    @property
+    def distributed_type(self) -> str: ...
 
     def no_sync(self, model: Module) -> AbstractContextManager[None]: ...
 
@@ -36,7 +38,7 @@ class LocalSGD:
     def __init__(self, accelerator: Trainer, model: Module, local_sgd_steps: int, enabled: bool = True) -> None:
         if local_sgd_steps < 1:
             raise ConfigError(f"local_sgd_steps={local_sgd_steps}; it counts steps, so it is at least 1")
-        if any(isinstance(weight, DTensor) for weight in model.parameters()):
+        if accelerator.distributed_type in ("FSDP", "DEEPSPEED"):
             raise ConfigError("LocalSGD needs a whole model on each process, and this one is sharded; use strategy ddp")
         self.accelerator = accelerator
         self.model = model

@@ -53,15 +53,15 @@ class Checkpoints:
         """Writes the state; every process must come here. Returns where it stands now, or soon without `wait`."""
         self.background.settle()
         target, weights = self._target(folder), self.state.weights()
-        parts = self.council.together(lambda: [self.state.own_part(), *self._shared_parts(allow_pickle)])
-        models = self.council.together(lambda: model_parts(weights, allow_pickle) if self._writes_shared else [])
-        draft = begin(target, [*models, *parts], self.council, self.project.save_on_each_node, self._keeps(folder))
+        own, shared = self.council.together(lambda: (self.state.own_part(), self._shared_parts(allow_pickle)))
+        parts = [own, *self._written_here(weights, shared, allow_pickle)]
+        draft = begin(target, parts, self.council, self.project.save_on_each_node, self._keeps(folder))
         if self.state.registry.before_save.all:
             # Hooks may write files of their own into the folder, and take out weights that they have saved.
             with draft.discarded_on_error():
                 self.state.registry.before_save.run(self.state.prepared.models, weights, str(draft.staging))
-            models = model_parts(weights, allow_pickle) if self._writes_shared else []
-        parts, manifest = [*models, *parts], self._manifest()
+                parts = [own, *self._written_here(weights, shared, allow_pickle)]
+        manifest = self._manifest()
         if wait:
             finish(draft, parts, manifest)
         else:
@@ -89,11 +89,18 @@ class Checkpoints:
         if folder is not None and folder != LATEST:
             path = Path(folder)
             if self.council.follow(is_of_peer(path)):
+                if self._shards:
+                    raise CheckpointError(
+                        f"{path} is a checkpoint of Accelerate, which sharded runs do not read; load it with strategy ddp "
+                        "and save it again"
+                    )
                 return self.council.together(lambda: loaded_from_peer(path, world))
             saved: Saved | None = open_checkpoint(path, self.council, allow_pickle)
         else:
             saved = open_latest(self._home, self.council, allow_pickle)
-        return None if saved is None else self.council.together(lambda: loaded_from(saved, world))
+        if saved is None:
+            return None
+        return self.council.together(lambda: loaded_from(saved, world, self.state.likeness()))
 
     def _check(self, loaded: Loaded, models: list[Any]) -> None:
         prepared, registry = self.state.prepared, self.state.registry
@@ -121,8 +128,28 @@ class Checkpoints:
         world = self.state.session.world
         return world.is_local_main if self.project.save_on_each_node else world.is_main
 
+    @property
+    def _shards(self) -> bool:
+        return self.state.session.strategy.shards
+
     def _shared_parts(self, allow_pickle: bool) -> list[Part]:
-        return list(self.state.shared_parts(allow_pickle)) if self._writes_shared else []
+        return list(self.state.shared_parts(allow_pickle)) if self._writes_shared or self._shards else []
+
+    def _written_here(self, weights: list[dict[str, Any]], shared: list[Part], allow_pickle: bool) -> list[Part]:
+        """What this process writes of all that is not its own alone."""
+        if not self._shards:
+            models = self.council.together(lambda: model_parts(weights, allow_pickle) if self._writes_shared else [])
+            return [*models, *shared]
+        if self.project.save_on_each_node:
+            raise CheckpointError(
+                "shards of one checkpoint must lie in one folder; save to a shared one without save_on_each_node"
+            )
+        # A hook takes weights out on the main process alone.
+        kept = weights[: self.council.follow(len(weights))]
+        models = self.council.together(lambda: model_parts(kept, allow_pickle))
+        from accel_runtime.checkpoint.shard_writing import shared_out
+
+        return shared_out([*models, *shared], self.council)
 
     def _keeps(self, folder: Folder) -> int | None:
         automatic = folder is None or self.project.automatic_checkpoint_naming

@@ -12,6 +12,7 @@ from torch import Tensor
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
 from accel_runtime.checkpoint.encoding import State
+from accel_runtime.checkpoint.likeness import Likeness
 from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
 from accel_runtime.data.iteration import Iterations
@@ -75,18 +76,28 @@ class RunState:
             yield part_of("trackers", records)
         for index, thing in enumerate(self.registry.objects):
             yield part_of(f"custom_{index}", thing.state_dict(), allow_pickle)
+        if self.session.strategy.shards:
+            yield part_of("gradients", [self._gradients(model) for model in self.prepared.models])
 
     def own_part(self) -> Part:
         """What each process has for itself: its generators, its gradients so far, where its loaders are."""
         state = {
             "random": random_states(self.session.device),
-            "gradients": [self._gradients(model) for model in self.prepared.models],
+            "gradients": []
+            if self.session.strategy.shards
+            else [self._gradients(model) for model in self.prepared.models],
             "loaders": [asdict(loader.passage.position(self.iterations)) for loader in self.prepared.loaders],
             "blocks": list(self._blocks()),
             "synced": self.accumulation.sync,
             "strategy": self.session.strategy.own_state(),
         }
         return part_of(f"rank_{self.session.world.rank}", state)
+
+    def likeness(self) -> Likeness:
+        if not self.session.strategy.shards:
+            return Likeness()
+        models = tuple(map(self.session.strategy.unwrap, self.prepared.models))
+        return Likeness(models, tuple(optimizer.optimizer for optimizer in self.own_optimizers))
 
     def restore(self, loaded: Loaded, models: list[Any]) -> None:
         """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over."""
@@ -137,7 +148,14 @@ class RunState:
     def _restore_gradients(self, model: Any, gradients: dict[str, Tensor]) -> None:
         for name, weight in self.session.strategy.unwrap(model).named_parameters():
             saved = gradients.get(name)
-            weight.grad = None if saved is None else saved.to(weight.device, copy=True)
+            weight.grad = None if saved is None else self._as_held(saved, weight)
+
+    def _as_held(self, gradient: Tensor, weight: Tensor) -> Tensor:
+        if self.session.strategy.shards:
+            from accel_runtime.checkpoint.shard_reading import shard_of
+
+            gradient = shard_of(gradient, weight)
+        return gradient.to(weight.device, copy=True)
 
     def _blocks(self) -> Iterator[dict[str, State]]:
         """The accumulation windows that are open, by the places of their models and of their loader."""

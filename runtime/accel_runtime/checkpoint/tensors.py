@@ -67,6 +67,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or no safetensors file") from error
 
 
+def tensor_sizes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a file's tensors, without reading them."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or no safetensors file") from error
+
+
 def digest_of(path: Path) -> Digested:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")

@@ -33,6 +33,7 @@ Parameters = Iterable[Tensor] | Tensor
 class Fsdp(Strategy):
     name = "fsdp"
     needs_group = True
+    shards = True
     # Micro-steps are exchanged one by one: held back, gradients would lie whole on each process.
     exchanges_gradients = False
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.nn import Module
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.options import Options
+
+if TYPE_CHECKING:
+    # Every script that makes an Accelerator comes past here, and this takes a second to import.
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
 StateDictType = Literal["SHARDED_STATE_DICT", "FULL_STATE_DICT"]
 WrapPolicy = Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"]
@@ -113,6 +116,8 @@ def settled(plugin: FullyShardedDataParallelPlugin, options: Options) -> Shardin
 
 
 def _precision(options: Options) -> MixedPrecisionPolicy:
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
     if options.mixed_precision not in NARROW:
         return MixedPrecisionPolicy()
     # Inputs are left to autocast, which also runs what must not be narrow in float32; sums over processes are wide.
