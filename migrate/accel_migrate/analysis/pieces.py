@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.scopes import Function, Module, Variable
+
+if TYPE_CHECKING:
+    from accel_migrate.analysis.workers import Worker
 
 ACCELERATOR = "{accelerator}"  # stands for the Accelerator in the text of a piece
 
@@ -71,6 +75,7 @@ class Distribution:
     wrappings: tuple[Wrapping, ...] = ()
     shared: tuple[Shared, ...] = ()
     spawned: Spawned | None = None
+    worker: Worker | None = None
     settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
     timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
     ranks: frozenset[Variable] = frozenset()

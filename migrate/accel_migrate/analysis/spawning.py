@@ -7,20 +7,19 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import NoHome
-from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece, Spawned
 from accel_migrate.analysis.ranks import Ranks
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.analysis.workers import SPAWN
 
 CODE = "AM706"
-_SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn")
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
 
 
-def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: Ranks) -> Spawned | None:
+def find_spawned(roles: Roles, modules: list[Module], ranks: Ranks) -> Spawned | None:
     """The one call of mp.spawn, where it is understood."""
-    calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in _SPAWN]
+    calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN]
     if not calls:
         return None
     module, call = calls[0]
@@ -33,13 +32,6 @@ def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: R
         raise NoHome("what mp.spawn returns is used", call.lineno, module)
     function = target.node
     assert not isinstance(function, ast.ClassDef)
-    if graph.sites.get(function):
-        raise NoHome(
-            f"{function.name}() is spawned and also called: the script chooses by itself how it is started; "
-            "keep the call, and start it with `accel launch`",
-            call.lineno,
-            module,
-        )
     parameters = [*function.args.posonlyargs, *function.args.args]
     if len(parameters) != len(handed.elts) + 1:
         raise NoHome("mp.spawn hands over another number of arguments than its function takes", call.lineno, module)
@@ -116,7 +108,7 @@ def _counts_processes(module: Module, statement: ast.Assign) -> bool:
     return any(
         keyword.arg == "nprocs" and ast.unparse(keyword.value) == name
         for call in module.calls
-        if module.qualified(call.func) in _SPAWN
+        if module.qualified(call.func) in SPAWN
         for keyword in call.keywords
     )
 

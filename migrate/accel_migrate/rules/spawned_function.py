@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.edits import change, piece_changes, replace_node, without_item
-from accel_migrate.plan import Change, Edit
+from accel_migrate.plan import Change, Edit, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM706"
@@ -24,6 +24,14 @@ def find(context: Context) -> Iterator[Change]:
         message = "`accel launch --num_processes N` starts the processes"
         yield change(CODE, spawned.call, message, edits, loop=training.index)
     yield from piece_changes(context, CODE)
+    worker = training.distribution.worker
+    if worker is not None and worker.module is module:
+        asked = module.source.code(worker.choice.test)
+        message = (
+            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and cards are no "
+            "longer read: `accel launch --num_processes N` says all of that"
+        )
+        yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
 
 
 RULE = Rule(
