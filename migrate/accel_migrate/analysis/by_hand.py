@@ -25,9 +25,7 @@ def with_shared_by_hand(
     return [_by_hand(roles, graph, backwards, evaluation) or evaluation for evaluation in evaluations]
 
 
-def _by_hand(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Gather | Whole
-) -> Whole | None:
+def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Gather | Whole) -> Whole | None:
     loop = evaluation.loop
     if loop.function is None or any(_collectives(roles, {loop.function})):
         return None  # sums in the function of the loop itself are understood one by one

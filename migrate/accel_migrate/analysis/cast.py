@@ -58,9 +58,7 @@ class _Casting:
         models, optimizers = self._trained()
         methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
         loops = self._own_loops(models)
-        evaluations = with_shared_by_hand(
-            self.roles, self.graph, self.group.backwards, self._evaluations(loops)
-        )
+        evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(near)
         distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)

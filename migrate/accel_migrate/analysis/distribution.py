@@ -48,7 +48,7 @@ def find_distribution(
     by_hand = [e.by_hand for e in evaluations if isinstance(e, Whole) and e.by_hand is not None]
     staying = frozenset(call for one in by_hand for call in (*one.samplers, *one.collectives))
     worker = find_worker(roles, graph, modules)
-    spawned = find_spawned(roles, modules, ranks) if worker is None else None
+    spawned = find_spawned(roles, graph, modules, ranks) if worker is None else None
     pieces: list[Piece] = [*worker.pieces()] if worker is not None else []
     wrappings: list[Wrapping] = []
     shared = []

@@ -65,6 +65,7 @@ class Spawned:
     arguments: tuple[ast.expr, ...]  # those that are still handed over
     lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
     counted: ast.Assign | None = None  # `args.nprocs = torch.cuda.device_count()`, which the function reads
+    choice: ast.If | None = None  # `if many: mp.spawn(function, ...) else: function(0, 1, ...)`
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,8 @@ class Distribution:
             nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
         if self.spawned is not None:
             kept = {part for argument in self.spawned.arguments for part in ast.walk(argument)}
-            nodes += [part for part in ast.walk(self.spawned.call) if isinstance(part, ast.Name) and part not in kept]
+            whole = self.spawned.choice or self.spawned.call
+            nodes += [part for part in ast.walk(whole) if isinstance(part, ast.Name) and part not in kept]
         for shared in self.shared:
             nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
         return nodes

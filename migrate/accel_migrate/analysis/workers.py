@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import SETTERS
-from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Piece
 from accel_migrate.analysis.roles import Roles
@@ -51,7 +50,9 @@ class Worker:
         for node in self.module.walk(caller or self.module.tree):
             if isinstance(node, ast.Assign) and self._is_told(node) and self.module.scope(node).function is caller:
                 guard = self.module.parents[node]
-                alone = isinstance(guard, ast.If) and guard is not self.choice and [*guard.body, *guard.orelse] == [node]
+                alone = (
+                    isinstance(guard, ast.If) and guard is not self.choice and [*guard.body, *guard.orelse] == [node]
+                )
                 whole = guard if alone and isinstance(guard, ast.If) else node
                 if not any(parent is self.choice for parent in self.module.ancestors(node)):
                     yield Piece(CODE, self.module, whole, None, "the launcher says so")
@@ -83,16 +84,13 @@ class Worker:
     def _is_read(self, gone: frozenset[ast.AST]) -> bool:
         """Whether anything that stays reads the parameter itself."""
         return any(
-            isinstance(node, ast.Name)
-            and node.id == self.card
-            and isinstance(node.ctx, ast.Load)
-            and node not in gone
+            isinstance(node, ast.Name) and node.id == self.card and isinstance(node.ctx, ast.Load) and node not in gone
             for node in self.module.walk(self.function)
         )
 
 
 def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker | None:
-    """None where nothing is spawned, or a function that is only spawned; NoHome where the choice is not understood."""
+    """None where nothing is spawned, or the choice is another one."""
     spawned = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN and call.args]
     if len(spawned) != 1:
         return None
@@ -102,32 +100,24 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
     sites = graph.sites.get(function, []) if isinstance(function, ast.FunctionDef) else []
     if not sites or not isinstance(function, ast.FunctionDef):
         return None
-    trouble = NoHome(
-        f"{function.name}() is spawned and also called: the script chooses by itself how it is started; "
-        "keep the call, and start it with `accel launch`",
-        spawn.lineno,
-        module,
-    )
     choice = module.parents[module.statement(spawn)]
     said = dict(zip(("fn", "args", "nprocs", "join"), spawn.args)) | {k.arg: k.value for k in spawn.keywords}
     handed, count = said.get("args"), said.get("nprocs")
     if len(sites) != 1 or sites[0][0] is not module or not isinstance(choice, ast.If) or count is None:
-        raise trouble
+        return None
     call = sites[0][1]
     if not isinstance(handed, ast.Tuple) or choice.orelse != [module.statement(call)] or call.keywords:
-        raise trouble
+        return None
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     same = [ast.unparse(a) for a in call.args[1:]] == [ast.unparse(a) for a in handed.elts]
     if not same or len(parameters) != len(call.args) or not _only_counts(choice.body):
-        raise trouble
+        return None
     joining = _joining(module, function)
     if joining is None:
-        raise trouble
+        return None
     join, told = joining
     counts = [p for p, a in zip(parameters[1:], handed.elts) if ast.unparse(a) == ast.unparse(count)]
-    return Worker(
-        module, choice, call, function, join, told[0], told[1], parameters[0], counts[0] if counts else None
-    )
+    return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], counts[0] if counts else None)
 
 
 def _only_counts(body: list[ast.stmt]) -> bool:

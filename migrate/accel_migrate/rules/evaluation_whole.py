@@ -24,7 +24,9 @@ def find(context: Context) -> Iterator[Change]:
             )
             message = f"{what}, because {evaluation.reason} (line {evaluation.line})"
             if evaluation.by_hand is not None:
-                message = f"the script shares this out and adds up by itself (line {evaluation.line}), which goes on working"
+                message = (
+                    f"the script shares this out and adds up by itself (line {evaluation.line}), which goes on working"
+                )
             yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
 

@@ -32,7 +32,11 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
     module, source, call = context.module, context.module.source, wrapping.call
     statement = module.statement(call)
     needless = {move.call for move in context.training.dropped}
-    if isinstance(statement, ast.Assign) and _unmoved(statement.value, needless) is call and len(statement.targets) == 1:
+    if (
+        isinstance(statement, ast.Assign)
+        and _unmoved(statement.value, needless) is call
+        and len(statement.targets) == 1
+    ):
         target, model = module.variable(statement.targets[0]), module.variable(wrapping.model)
         if target is not None and (target == model or _is_stored(context, statement, wrapping)):
             return [without(source, statement, _SPEAKS_OF_WRAPPING), *_untrue_comments(context, statement)]

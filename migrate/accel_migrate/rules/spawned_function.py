@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.edits import change, piece_changes, replace_node, without_item
-from accel_migrate.plan import Change, Edit, Safety
+from accel_migrate.plan import Change, Edit, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM706"
@@ -19,7 +19,10 @@ def find(context: Context) -> Iterator[Change]:
         passed = ", ".join(source.code(argument) for argument in spawned.arguments)
         lost = {name for name, _ in spawned.lost}
         parameters = [*spawned.function.args.posonlyargs, *spawned.function.args.args]
-        edits: list[Edit] = [replace_node(source, spawned.call, f"{spawned.function.name}({passed})")]
+        call = f"{spawned.function.name}({passed})"
+        edits: list[Edit] = [
+            replace_node(source, spawned.call, call) if spawned.choice is None else Substitute(spawned.choice, (call,))
+        ]
         edits += [without_item(source, parameter) for parameter in parameters if parameter.arg in lost]
         message = "`accel launch --num_processes N` starts the processes"
         yield change(CODE, spawned.call, message, edits, loop=training.index)
