@@ -19,6 +19,7 @@ EMITTED = (
     "get_state_dict",
     "is_local_main_process",
     "is_main_process",
+    "local_num_processes",
     "local_process_index",
     "num_processes",
     "prepare",

@@ -171,6 +171,12 @@ def _unknown_to(target: str, training: Training) -> str:
             f"{model.text}.{name}() makes the loss, past the model's forward, so its gradients would not be averaged over "
             "processes; call it from forward(), or leave out --target: our own runtime can register it"
         )
+    worker = training.distribution.worker
+    if target == "accelerate" and worker is not None and worker.count is not None:
+        return (
+            f"{worker.function.name}() is told how many processes run on its machine, which the peer does not tell; let it "
+            "read LOCAL_WORLD_SIZE, or leave out --target"
+        )
     return ""
 
 

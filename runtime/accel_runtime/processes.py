@@ -63,6 +63,11 @@ class Processes:
         return self._world.local_rank
 
     @property
+    def local_num_processes(self) -> int:
+        """How many processes run on this machine."""
+        return self._world.local_size
+
+    @property
     def is_main_process(self) -> bool:
         return self._world.is_main
 

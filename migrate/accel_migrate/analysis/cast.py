@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.batches import Batches
+from accel_migrate.analysis.by_hand import with_shared_by_hand
 from accel_migrate.analysis.constructions import is_foreign_loader
 from accel_migrate.analysis.devices import moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
@@ -57,7 +58,7 @@ class _Casting:
         models, optimizers = self._trained()
         methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
         loops = self._own_loops(models)
-        evaluations = self._evaluations(loops)
+        evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(near)
         distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)

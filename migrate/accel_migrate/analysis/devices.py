@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
 
+SETTERS = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _SPEAKS_OF_DEVICES = re.compile(r"cuda|gpu|cpu|device|accel", re.I)
 _DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")
 
@@ -172,13 +173,19 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
         if isinstance(statement, ast.If):
             if not _sets_only(module, [*statement.body, *statement.orelse], variable):
                 return False
-        elif not (
+        elif not _sets_card(module, statement) and not (
             isinstance(statement, ast.Assign)
             and len(statement.targets) == 1
             and module.variable(statement.targets[0]) == variable
         ):
             return False
     return True
+
+
+def _sets_card(module: Module, statement: ast.stmt) -> bool:
+    """`torch.cuda.set_device(args.gpu)`: the Accelerator sets the device of its process."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and module.qualified(call.func) in SETTERS
 
 
 def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:

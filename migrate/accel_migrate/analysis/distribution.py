@@ -10,15 +10,17 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.collectives import collective, is_divided
+from accel_migrate.analysis.devices import SETTERS
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
-from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Spawned, Wrapping
+from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Wrapping
 from accel_migrate.analysis.ranks import Ranks, is_guarded
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.samplers import find_samplers
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.spawning import find_spawned, world_counts
+from accel_migrate.analysis.workers import find_worker
 from accel_migrate.effects import only_reads
 
 GROUP = "AM701"
@@ -43,31 +45,35 @@ def find_distribution(
     if not any(_speaks_of_processes(module) for module in modules):
         return Distribution()
     ranks = Ranks(roles, modules)
-    spawned = find_spawned(roles, graph, modules, ranks)
-    pieces: list[Piece] = []
+    by_hand = [e.by_hand for e in evaluations if isinstance(e, Whole) and e.by_hand is not None]
+    staying = frozenset(call for one in by_hand for call in (*one.samplers, *one.collectives))
+    worker = find_worker(roles, graph, modules)
+    spawned = find_spawned(roles, graph, modules, ranks) if worker is None else None
+    pieces: list[Piece] = [*worker.pieces()] if worker is not None else []
     wrappings: list[Wrapping] = []
     shared = []
     main_only: set[ast.If | ast.IfExp] = set()
     for module in modules:
-        sampling, loaders = find_samplers(roles, module)
+        sampling, loaders = find_samplers(roles, module, staying)
         pieces += sampling
         shared += loaders
         wrappings += _wrappings(module)
         pieces += ranks.pieces(module)
-        pieces += _group_pieces(roles, ranks, module, spawned, loops, evaluations)
+        pieces += _group_pieces(roles, ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
     joins = any(piece.code == GROUP for piece in pieces)
-    if joins:
+    if joins and worker is None:
         pieces += [piece for module in modules for piece in world_counts(module, spawned)]
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
     pieces = _without_empty_functions(graph, [p for p in _outermost(pieces) if p.node not in dropped])
     _check_unread_files(roles, graph, modules)
-    _check_helpers(roles, graph, ranks, evaluations)
+    _check_helpers(roles, graph, ranks, evaluations, staying)
     return Distribution(
         tuple(pieces),
         tuple(wrappings),
         tuple(shared),
         spawned,
+        worker,
         settings=_settings(wrappings),
         timeout=_timeout(modules),
         ranks=frozenset(ranks.held),
@@ -84,15 +90,17 @@ def _group_pieces(
     roles: Roles,
     ranks: Ranks,
     module: Module,
-    spawned: Spawned | None,
-    loops: list[LoaderLoop],
+    starts_itself: bool,
+    staying: frozenset[ast.Call],
     evaluations: list[Gather | Whole],
 ) -> Iterator[Piece]:
     for call in module.calls:
+        if call in staying:
+            continue
         dotted = module.qualified(call.func) or ""
         statement = module.statement(call)
         alone = isinstance(statement, ast.Expr) and statement.value is call
-        if dotted in ("torch.cuda.set_device", "torch.accelerator.set_device_index") and alone:
+        if dotted in SETTERS and alone:
             yield Piece(GROUP, module, statement, None, "the Accelerator sets the device of its process")
         elif dotted in ("os.environ.setdefault", "os.putenv") and alone and _names_joining(call.args[:1]):
             yield Piece(GROUP, module, statement, None, "the launcher says where the processes meet")
@@ -100,7 +108,7 @@ def _group_pieces(
             continue
         name = dotted.rpartition(".")[2]
         if name == "init_process_group":
-            _check_rank(ranks, module, call, spawned)
+            _check_rank(ranks, module, call, starts_itself)
             if not alone:
                 raise NoHome("what init_process_group returns is used", call.lineno, module)
             yield Piece(GROUP, module, statement, None, "the Accelerator joins the processes")
@@ -138,7 +146,7 @@ def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Gather
     return any(e.loop.function is function and function is not None for e in evaluations)
 
 
-def _check_rank(ranks: Ranks, module: Module, call: ast.Call, spawned: Spawned | None) -> None:
+def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: bool) -> None:
     """The rank and size that are handed in must be the launcher's, or those of mp.spawn."""
     for keyword in call.keywords:
         if keyword.arg in ("rank", "world_size") and not isinstance(keyword.value, ast.Constant):
@@ -146,7 +154,7 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, spawned: Spawned |
             known = ranks.attribute(module, keyword.value) is not None or any(
                 isinstance(n, ast.Constant) and n.value in ("RANK", "WORLD_SIZE") for n in ast.walk(keyword.value)
             )
-            if not known and spawned is None:
+            if not known and not starts_itself:
                 raise NoHome(
                     f"init_process_group() is told `{keyword.arg}={text}`, which the script works out by itself; let it "
                     "read the environment (init_method='env://') first",
@@ -252,7 +260,9 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
                         )
 
 
-def _check_helpers(roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Gather | Whole]) -> None:
+def _check_helpers(
+    roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Gather | Whole], staying: frozenset[ast.Call]
+) -> None:
     """An evaluation that adds up over processes in a function of its own would count every sample N times."""
     reached: set[Function] = set()
     for evaluation in evaluations:
@@ -260,7 +270,7 @@ def _check_helpers(roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: li
         reached |= graph.reached_from(loop.function or loop.statement, roles, loop.module)
     for module in roles.project.modules:
         for call in module.calls:
-            if module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
+            if call in staying or module.qualified(call.func) != "torch.distributed.all_reduce" or not call.args:
                 continue
             function = module.scope(call).function
             if function in reached and not is_divided(ranks, module, module.statement(call), call.args[0]):

@@ -35,6 +35,14 @@ class Gather:
 
 
 @dataclass(frozen=True, eq=False)
+class ByHand:
+    """What of the script's own distribution an evaluation goes on with."""
+
+    samplers: frozenset[ast.Call]
+    collectives: frozenset[ast.Call]
+
+
+@dataclass(frozen=True, eq=False)
 class Whole:
     """The loader is not shared out: every process evaluates everything, for the reason given."""
 
@@ -43,6 +51,7 @@ class Whole:
     line: int
     calls: tuple[ast.Call, ...] = ()  # the calls that evaluate, where the loop trains in others
     on_main: bool = False  # the script lets one process evaluate
+    by_hand: ByHand | None = None  # the script shares it out, and adds up at `line`
 
 
 def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:

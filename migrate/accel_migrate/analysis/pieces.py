@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.scopes import Function, Module, Variable
+
+if TYPE_CHECKING:
+    from accel_migrate.analysis.workers import Worker
 
 ACCELERATOR = "{accelerator}"  # stands for the Accelerator in the text of a piece
 
@@ -61,6 +65,7 @@ class Spawned:
     arguments: tuple[ast.expr, ...]  # those that are still handed over
     lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
     counted: ast.Assign | None = None  # `args.nprocs = torch.cuda.device_count()`, which the function reads
+    choice: ast.If | None = None  # `if many: mp.spawn(function, ...) else: function(0, 1, ...)`
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,7 @@ class Distribution:
     wrappings: tuple[Wrapping, ...] = ()
     shared: tuple[Shared, ...] = ()
     spawned: Spawned | None = None
+    worker: Worker | None = None
     settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
     timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
     ranks: frozenset[Variable] = frozenset()
@@ -103,7 +109,8 @@ class Distribution:
             nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
         if self.spawned is not None:
             kept = {part for argument in self.spawned.arguments for part in ast.walk(argument)}
-            nodes += [part for part in ast.walk(self.spawned.call) if isinstance(part, ast.Name) and part not in kept]
+            whole = self.spawned.choice or self.spawned.call
+            nodes += [part for part in ast.walk(whole) if isinstance(part, ast.Name) and part not in kept]
         for shared in self.shared:
             nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
         return nodes

@@ -124,7 +124,11 @@ def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:
 
 
 def tidied(
-    distribution: Distribution, gone: frozenset[ast.AST], device: DeviceDefinition | None, passed: set[ast.AST]
+    distribution: Distribution,
+    gone: frozenset[ast.AST],
+    device: DeviceDefinition | None,
+    passed: set[ast.AST],
+    start: ast.stmt,
 ) -> tuple[Distribution, tuple[str, ...]]:
     """Without definitions that nothing reads any more, and what a spawned function must now ask by itself."""
     pieces = []
@@ -146,6 +150,8 @@ def tidied(
             rebound.append(f"{name} = accelerator.{attribute}")
     if spawned is not None and spawned.counted is not None:
         rebound.append(f"{ast.unparse(spawned.counted.targets[0])} = accelerator.num_processes")
+    if distribution.worker is not None:
+        rebound += distribution.worker.told(start, gone)
     return replace(distribution, pieces=tuple(pieces)), tuple(rebound)
 
 

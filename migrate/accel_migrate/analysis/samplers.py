@@ -14,12 +14,15 @@ CODE = "AM703"
 _GOES = "a prepared loader shares batches out by itself"
 
 
-def find_samplers(roles: Roles, module: Module) -> tuple[list[Piece], list[Shared]]:
-    """What becomes of each DistributedSampler of a file; raises NoHome for one that does more than share out."""
+def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) -> tuple[list[Piece], list[Shared]]:
+    """What becomes of each DistributedSampler of a file; raises NoHome for one that does more than share out.
+
+    Those of evaluations that are shared out by hand stay.
+    """
     pieces: list[Piece] = []
     shared: list[Shared] = []
     for call in module.calls:
-        if (module.qualified(call.func) or "").rpartition(".")[2] != "DistributedSampler":
+        if call in staying or (module.qualified(call.func) or "").rpartition(".")[2] != "DistributedSampler":
             continue
         parent = module.parents[call]
         if isinstance(parent, ast.keyword) and parent.arg == "sampler":

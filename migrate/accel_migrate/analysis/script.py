@@ -136,7 +136,7 @@ class _Reader:
         gone = replace(found, precision=precision).gone(reach) | passed
         if device is not None:
             gone |= frozenset(device.module.walk(device.statement))
-        distribution, rebound = tidied(found.distribution, gone, device, passed)
+        distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
         prints = printing(self.roles, self.graph, reach, start, modules, list(stage.uses))
         return Training(
             index=self.index,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph
@@ -12,15 +13,15 @@ from accel_migrate.analysis.pieces import ACCELERATOR, Piece, Spawned
 from accel_migrate.analysis.ranks import Ranks
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.analysis.workers import SPAWN
 
 CODE = "AM706"
-_SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn")
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
 
 
 def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: Ranks) -> Spawned | None:
     """The one call of mp.spawn, where it is understood."""
-    calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in _SPAWN]
+    calls = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN]
     if not calls:
         return None
     module, call = calls[0]
@@ -33,17 +34,47 @@ def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: R
         raise NoHome("what mp.spawn returns is used", call.lineno, module)
     function = target.node
     assert not isinstance(function, ast.ClassDef)
-    if graph.sites.get(function):
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    if len(parameters) != len(handed.elts) + 1:
+        raise NoHome("mp.spawn hands over another number of arguments than its function takes", call.lineno, module)
+    spawned = _spawned(ranks, module, call, function, list(zip(parameters[1:], handed.elts)), said.get("nprocs"))
+    sites = graph.sites.get(function, [])
+    if not sites:
+        return spawned
+    choice = _choice(spawned, sites)
+    if choice is None:
         raise NoHome(
             f"{function.name}() is spawned and also called: the script chooses by itself how it is started; "
             "keep the call, and start it with `accel launch`",
             call.lineno,
             module,
         )
-    parameters = [*function.args.posonlyargs, *function.args.args]
-    if len(parameters) != len(handed.elts) + 1:
-        raise NoHome("mp.spawn hands over another number of arguments than its function takes", call.lineno, module)
-    return _spawned(ranks, module, call, function, list(zip(parameters[1:], handed.elts)), said.get("nprocs"))
+    return replace(spawned, choice=choice)
+
+
+def _choice(spawned: Spawned, sites: list[tuple[Module, ast.Call]]) -> ast.If | None:
+    """The `if` that spawns, or else calls the same function as the only process: `main(0, 1, args)`."""
+    module, function = spawned.module, spawned.function
+    choice = module.parents[module.statement(spawned.call)]
+    if len(sites) != 1 or not isinstance(choice, ast.If):
+        return None
+    call = sites[0][1]
+    bodies = (choice.body, choice.orelse)
+    alone = all(len(body) == 1 and isinstance(body[0], ast.Expr) for body in bodies)
+    if not alone or module.statement(call) is not choice.orelse[0] or call.keywords:
+        return None
+    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    lost = dict(spawned.lost)
+    only = {"process_index": "0", "num_processes": "1"}
+    told = dict(zip(parameters, [ast.unparse(argument) for argument in call.args]))
+    kept = [text for name, text in told.items() if name not in lost]
+    if len(told) != len(parameters) or kept != [ast.unparse(argument) for argument in spawned.arguments]:
+        return None
+    count = [ast.unparse(k.value) for k in spawned.call.keywords if k.arg == "nprocs"]
+    as_one = all(
+        told[name] in (only[attribute], *count[: attribute == "num_processes"]) for name, attribute in lost.items()
+    )
+    return choice if as_one else None
 
 
 def _spawned(
@@ -116,7 +147,7 @@ def _counts_processes(module: Module, statement: ast.Assign) -> bool:
     return any(
         keyword.arg == "nprocs" and ast.unparse(keyword.value) == name
         for call in module.calls
-        if module.qualified(call.func) in _SPAWN
+        if module.qualified(call.func) in SPAWN
         for keyword in call.keywords
     )
 

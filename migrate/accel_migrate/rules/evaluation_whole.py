@@ -23,6 +23,10 @@ def find(context: Context) -> Iterator[Change]:
                 else "every process evaluates all of the data"
             )
             message = f"{what}, because {evaluation.reason} (line {evaluation.line})"
+            if evaluation.by_hand is not None:
+                message = (
+                    f"the script shares this out and adds up by itself (line {evaluation.line}), which goes on working"
+                )
             yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
 

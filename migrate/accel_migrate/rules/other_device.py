@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import chain
@@ -24,6 +25,10 @@ def find(context: Context) -> Iterator[Change]:
         name = module.source.code(move.device)  # type: ignore[arg-type]  # a variable has an expression
         if _is_handed_over(context, variable):
             message = f"`{name}` holds the Accelerator's device, so this move is right as it is"
+        elif _is_told(context, name):
+            message = f"`{name}` holds the number of this process's card, so this move is right as it is"
+        elif _names_no_card(context, variable):
+            message = f"`{name}` names no card, and means the one that the Accelerator made current: right as it is"
         else:
             message = (
                 f"`{name}` is not set from the Accelerator; set it from its device, or every process uses the same"
@@ -42,6 +47,21 @@ def _is_the_accelerators(context: Context, variable: Variable) -> bool:
         return True
     parameter = context.training.reach.parameters.get(variable.scope.node)  # type: ignore[call-overload]
     return parameter is not None and parameter.device == variable.name
+
+
+def _is_told(context: Context, name: str) -> bool:
+    """Whether a worker, which the script started itself, has the number of its card from the Accelerator."""
+    worker = context.training.distribution.worker
+    return worker is not None and name in (worker.card, *[ast.unparse(copy.targets[0]) for copy in worker.copies])
+
+
+def _names_no_card(context: Context, variable: Variable) -> bool:
+    """`torch.accelerator.current_accelerator()`, without a number."""
+    module = variable.scope.module
+    values = [b.value for b in module.bindings(variable) if isinstance(b.value, ast.Call)]
+    current = [v for v in values if module.qualified(v.func) == "torch.accelerator.current_accelerator"]
+    others = [v for v in values if v not in current and "cpu" not in ast.unparse(v)]
+    return bool(current) and not others
 
 
 def _is_handed_over(context: Context, variable: Variable) -> bool:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Wrapping
-from accel_migrate.edits import change, piece_changes, without
-from accel_migrate.plan import Change, Edit, Replace, Safety
+from accel_migrate.edits import change, comment_above, piece_changes, without
+from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM702"
@@ -22,7 +22,8 @@ def find(context: Context) -> Iterator[Change]:
             yield change(
                 CODE, wrapping.call, "`prepare` wraps the model", _edits(context, wrapping), loop=training.index
             )
-            if wrapping.is_data_parallel:
+            divides = training.distribution.worker is not None and training.distribution.worker.count is not None
+            if wrapping.is_data_parallel and not divides:
                 yield change(CODE, wrapping.call, _SPLIT, safety=Safety.NOTE, loop=training.index)
     yield from piece_changes(context, CODE)
 
@@ -30,10 +31,15 @@ def find(context: Context) -> Iterator[Change]:
 def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
     module, source, call = context.module, context.module.source, wrapping.call
     statement = module.statement(call)
-    if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
+    needless = {move.call for move in context.training.dropped}
+    if (
+        isinstance(statement, ast.Assign)
+        and _unmoved(statement.value, needless) is call
+        and len(statement.targets) == 1
+    ):
         target, model = module.variable(statement.targets[0]), module.variable(wrapping.model)
         if target is not None and (target == model or _is_stored(context, statement, wrapping)):
-            return [without(source, statement, _SPEAKS_OF_WRAPPING)]
+            return [without(source, statement, _SPEAKS_OF_WRAPPING), *_untrue_comments(context, statement)]
     return [
         Replace(source.start(call), source.start(wrapping.model), ""),
         Replace(source.end(wrapping.model), source.end(call), ""),
@@ -49,10 +55,25 @@ def _is_stored(context: Context, statement: ast.Assign, wrapping: Wrapping) -> b
     ]
     if not stored:
         return False
-    value = stored[-1].value
+    return ast.unparse(_unmoved(stored[-1].value)) == model
+
+
+def _unmoved(value: ast.expr, moves: set[ast.Call] | None = None) -> ast.expr:
+    """What is moved, by any move or by one of these: `model` in `model.to(rank)`."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+        if moves is not None and value not in moves:
+            break
         value = value.func.value
-    return ast.unparse(value) == model
+    return value
+
+
+def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncomment]:
+    """Comments above the conditions around it that speak of the wrapper by its name."""
+    for parent in context.module.ancestors(statement):
+        if not isinstance(parent, ast.If):
+            break
+        if "DataParallel" in comment_above(context.module.source, parent):
+            yield Uncomment(parent)
 
 
 _SPLIT = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.edits import change, piece_changes, replace_node, without_item
-from accel_migrate.plan import Change, Edit
+from accel_migrate.plan import Change, Edit, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM706"
@@ -19,11 +19,22 @@ def find(context: Context) -> Iterator[Change]:
         passed = ", ".join(source.code(argument) for argument in spawned.arguments)
         lost = {name for name, _ in spawned.lost}
         parameters = [*spawned.function.args.posonlyargs, *spawned.function.args.args]
-        edits: list[Edit] = [replace_node(source, spawned.call, f"{spawned.function.name}({passed})")]
+        call = f"{spawned.function.name}({passed})"
+        edits: list[Edit] = [
+            replace_node(source, spawned.call, call) if spawned.choice is None else Substitute(spawned.choice, (call,))
+        ]
         edits += [without_item(source, parameter) for parameter in parameters if parameter.arg in lost]
         message = "`accel launch --num_processes N` starts the processes"
         yield change(CODE, spawned.call, message, edits, loop=training.index)
     yield from piece_changes(context, CODE)
+    worker = training.distribution.worker
+    if worker is not None and worker.module is module:
+        asked = module.source.code(worker.choice.test)
+        message = (
+            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and cards are no "
+            "longer read: `accel launch --num_processes N` says all of that"
+        )
+        yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
 
 
 RULE = Rule(

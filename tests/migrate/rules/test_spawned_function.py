@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.settings import Settings
 
 from tests.migrate.rules.verbs import migrated, unchanged
 
@@ -43,6 +44,96 @@ def test_the_function_is_called_once():
 def test_a_size_that_is_still_read_is_asked_for():
     text = migrated(SCRIPT.format(lr="lr * world_size", start=SPAWN))
     assert "    accelerator = Accelerator()\n    world_size = accelerator.num_processes\n" in text
+
+
+CHOICE = "if world_size > 1:\n            " + SPAWN + "\n        else:\n            {call}"
+
+
+@pytest.mark.parametrize("call", ["main(0, 1, 0.1)", "main(0, world_size, 0.1)"])
+def test_of_spawning_and_calling_the_call_is_left(call):
+    text = migrated(SCRIPT.format(lr="lr * world_size", start=CHOICE.format(call=call)))
+    assert "def main(lr):\n    accelerator = Accelerator()\n    world_size = accelerator.num_processes\n" in text
+    assert text.endswith("main(0.1)\n")
+    assert "mp.spawn" not in text
+
+
+@pytest.mark.parametrize("call", ["main(1, 1, 0.1)", "main(0, 2, 0.1)", "main(0, 1, 0.2)", "main(0, 1, lr=0.1)"])
+def test_leaves_a_call_that_does_other_things(call):
+    assert "also called" in unchanged(SCRIPT.format(lr="lr", start=CHOICE.format(call=call)))
+
+
+WORKER = """
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+    from torch import nn
+
+
+    def worker(gpu, cards, args):
+        args.gpu = gpu
+        if args.distributed:
+            args.rank = args.rank * cards + gpu
+            {join}
+        model = nn.Linear(2, 1)
+        if args.distributed:
+            args.batch_size = args.batch_size // cards
+            model = nn.parallel.DistributedDataParallel(model.cuda(args.gpu), device_ids=[args.gpu])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = torch.utils.data.DataLoader(data(), batch_size=args.batch_size)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+    def main(args):
+        cards = torch.cuda.device_count()
+        args.distributed = args.world_size > 1 or args.many
+        if args.many:
+            {before}
+            mp.spawn(worker, nprocs=cards, args=(cards, args))
+        else:
+            {call}
+    """
+PARTS = {
+    "join": "dist.init_process_group('nccl', init_method=args.url, world_size=args.world_size, rank=args.rank)",
+    "before": "args.world_size = cards * args.world_size",
+    "call": "worker(args.gpu, cards, args)",
+}
+
+
+def test_a_worker_asks_the_accelerator_what_it_was_told():
+    text = migrated(WORKER.format(**PARTS))
+    assert (
+        "    args.gpu = gpu\n"
+        "    accelerator = Accelerator()\n"
+        "    args.gpu = accelerator.device.index\n"
+        "    cards = accelerator.local_num_processes\n"
+        "    args.rank, args.world_size = accelerator.process_index, accelerator.num_processes\n"
+        "    args.distributed = args.world_size > 1\n"
+    ) in text
+    assert "    if args.distributed:\n        args.batch_size = args.batch_size // cards\n" in text
+    assert "    cards = torch.cuda.device_count()\n    worker(args.gpu, cards, args)\n" in text
+    assert "dist" not in text.replace("args.distributed", "")
+
+
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("join", "dist.init_process_group('nccl', world_size=args.world_size, rank=args.node * cards + gpu)"),
+        ("join", "dist.init_process_group('nccl', world_size=args.world_size, rank=args.rank); log_in()"),
+        ("before", "prepare_data()"),
+        ("call", "worker(args.gpu, 1, args)"),
+        ("call", "worker(args.gpu, cards, args); report()"),
+    ],
+)
+def test_leaves_a_worker_whose_start_does_more(part, line):
+    assert "also called" in unchanged(WORKER.format(**PARTS | {part: line}))
+
+
+def test_leaves_a_worker_for_a_target_that_cannot_count():
+    assert "worker() is told" in unchanged(WORKER.format(**PARTS), Settings(target="accelerate"))
 
 
 @pytest.mark.parametrize(

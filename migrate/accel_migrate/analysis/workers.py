@@ -1,0 +1,152 @@
+"""A worker that the script spawns for each card or calls once, as an option says: of the choice the call is left.
+
+The worker goes on with its own variables (`args.rank`, `ngpus_per_node`, `args.distributed`, ...), and the Accelerator
+tells them what mp.spawn and the script's own arithmetic told them before. So what is computed from them, such as a batch
+size that is divided by the number of cards, stays the author's and stays right.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.devices import SETTERS
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.pieces import Piece
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Function, Module
+
+CODE = "AM706"
+GROUP = "AM701"
+SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn")
+_JOIN = "torch.distributed.init_process_group"
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """`if flag: mp.spawn(function, ...) else: function(...)`, where `function` joins the processes in `joining`."""
+
+    module: Module
+    choice: ast.If
+    call: ast.Call  # the plain one
+    function: Function
+    joining: ast.If  # `if args.distributed:` around what joins
+    rank: ast.expr  # as init_process_group is told
+    world: ast.expr
+    card: str  # the parameter that is the number of the card
+    count: str | None  # the parameter that is the number of cards
+
+    @property
+    def flag(self) -> str:
+        """What the script calls training on several processes: `args.distributed`."""
+        return ast.unparse(self.joining.test)
+
+    def pieces(self) -> Iterator[Piece]:
+        start = self.module.source.code(self.module.statement(self.call))
+        yield Piece(CODE, self.module, self.choice, start, "`accel launch --num_processes N` starts the processes")
+        yield Piece(GROUP, self.module, self.joining, None, "the Accelerator joins the processes")
+        caller = self.module.scope(self.choice).function
+        for node in self.module.walk(caller or self.module.tree):
+            if isinstance(node, ast.Assign) and self._is_told(node) and self.module.scope(node).function is caller:
+                guard = self.module.parents[node]
+                alone = (
+                    isinstance(guard, ast.If) and guard is not self.choice and [*guard.body, *guard.orelse] == [node]
+                )
+                whole = guard if alone and isinstance(guard, ast.If) else node
+                if not any(parent is self.choice for parent in self.module.ancestors(node)):
+                    yield Piece(CODE, self.module, whole, None, "the launcher says so")
+
+    def _is_told(self, statement: ast.Assign) -> bool:
+        told = {ast.unparse(self.rank), ast.unparse(self.world), self.flag}
+        return len(statement.targets) == 1 and ast.unparse(statement.targets[0]) in told
+
+    def told(self, start: ast.stmt, gone: frozenset[ast.AST]) -> Iterator[str]:
+        """What the worker's variables hold from where the Accelerator is made, on any number of processes."""
+        copies = [s for s in self.copies if s.lineno < start.lineno]
+        cards = [ast.unparse(statement.targets[0]) for statement in copies]
+        if self._is_read(gone | {statement.value for statement in copies}):
+            cards = [self.card, *cards]
+        if cards:
+            yield f"{' = '.join(cards)} = accelerator.device.index"
+        if self.count is not None:
+            yield f"{self.count} = accelerator.local_num_processes"
+        rank, world = ast.unparse(self.rank), ast.unparse(self.world)
+        yield f"{rank}, {world} = accelerator.process_index, accelerator.num_processes"
+        yield f"{self.flag} = {world} > 1"
+
+    @property
+    def copies(self) -> list[ast.Assign]:
+        """`args.gpu = gpu`: what else holds the number of the card."""
+        assigned = [statement for statement in self.function.body if isinstance(statement, ast.Assign)]
+        return [s for s in assigned if isinstance(s.value, ast.Name) and s.value.id == self.card]
+
+    def _is_read(self, gone: frozenset[ast.AST]) -> bool:
+        """Whether anything that stays reads the parameter itself."""
+        return any(
+            isinstance(node, ast.Name) and node.id == self.card and isinstance(node.ctx, ast.Load) and node not in gone
+            for node in self.module.walk(self.function)
+        )
+
+
+def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker | None:
+    """None where nothing is spawned, or the choice is another one."""
+    spawned = [(m, call) for m in modules for call in m.calls if m.qualified(call.func) in SPAWN and call.args]
+    if len(spawned) != 1:
+        return None
+    module, spawn = spawned[0]
+    target = roles.project.definition(module, spawn.args[0])
+    function = target.node if target is not None else None
+    sites = graph.sites.get(function, []) if isinstance(function, ast.FunctionDef) else []
+    if not sites or not isinstance(function, ast.FunctionDef):
+        return None
+    choice = module.parents[module.statement(spawn)]
+    said = dict(zip(("fn", "args", "nprocs", "join"), spawn.args)) | {k.arg: k.value for k in spawn.keywords}
+    handed, count = said.get("args"), said.get("nprocs")
+    if len(sites) != 1 or sites[0][0] is not module or not isinstance(choice, ast.If) or count is None:
+        return None
+    call = sites[0][1]
+    if not isinstance(handed, ast.Tuple) or choice.orelse != [module.statement(call)] or call.keywords:
+        return None
+    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    same = [ast.unparse(a) for a in call.args[1:]] == [ast.unparse(a) for a in handed.elts]
+    if not same or len(parameters) != len(call.args) or not _only_counts(choice.body):
+        return None
+    joining = _joining(module, function)
+    if joining is None:
+        return None
+    join, told = joining
+    counts = [p for p, a in zip(parameters[1:], handed.elts) if ast.unparse(a) == ast.unparse(count)]
+    return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], counts[0] if counts else None)
+
+
+def _only_counts(body: list[ast.stmt]) -> bool:
+    """Whether beside the spawning only numbers are set: `args.world_size = ngpus_per_node * args.world_size`."""
+    return all(isinstance(statement, ast.Assign) for statement in body[:-1]) and isinstance(body[-1], ast.Expr)
+
+
+def _joining(module: Module, function: Function) -> tuple[ast.If, tuple[ast.expr, ast.expr]] | None:
+    """The `if` of the worker that joins the processes and does nothing else, with the rank and the size it is told."""
+    for statement in function.body:
+        if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.Name | ast.Attribute):
+            continue
+        for call in (node for node in module.walk(statement) if isinstance(node, ast.Call)):
+            if module.qualified(call.func) == _JOIN:
+                said = {keyword.arg: keyword.value for keyword in call.keywords}
+                rank, world = said.get("rank"), said.get("world_size")
+                if not isinstance(rank, ast.Name | ast.Attribute) or not isinstance(world, ast.Name | ast.Attribute):
+                    return None
+                told = {ast.unparse(rank), ast.unparse(world)}
+                return (statement, (rank, world)) if _only_joins(module, statement, told) else None
+    return None
+
+
+def _only_joins(module: Module, statement: ast.stmt, told: set[str]) -> bool:
+    if isinstance(statement, ast.If):
+        return all(_only_joins(module, inner, told) for inner in (*statement.body, *statement.orelse))
+    if isinstance(statement, ast.Assign):
+        return all(ast.unparse(target) in told for target in statement.targets)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        dotted = module.qualified(statement.value.func) or ""
+        return dotted in (_JOIN, "torch.distributed.barrier", *SETTERS)
+    return isinstance(statement, ast.Pass)
