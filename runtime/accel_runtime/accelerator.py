@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +45,7 @@ from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
 from accel_runtime.tracking import Choice, Trackers
-from accel_runtime.tree import Tree, place
+from accel_runtime.tree import Tree
 from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
 
@@ -147,7 +146,7 @@ class Accelerator(Processes, Facts, Recording):
             dispatch=config.dispatch_batches,
             seedable=config.use_seedable_sampler,
             seed=config.data_seed,
-            place=functools.partial(place, device=self.device, non_blocking=config.non_blocking) if moves else None,
+            feed=self._session.hardware.feed(self.device, config.non_blocking) if moves else None,
         )
 
     # Preparing
