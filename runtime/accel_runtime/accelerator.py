@@ -293,7 +293,7 @@ class Accelerator(Processes, Facts, Recording):
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
         if self.should_save_model:
-            (save_tensors if safe_serialization else save_atomically)(obj, Path(f))
+            (save_tensors if safe_serialization else save_atomically)(self._session.hardware.portable(obj), Path(f))
 
     def save_model(
         self,

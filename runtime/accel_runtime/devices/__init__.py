@@ -12,6 +12,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from accel_runtime.data.feeding import Feed
+from accel_runtime.tree import Tree
 from accel_runtime.world import World
 
 
@@ -48,6 +49,10 @@ class Device(ABC):
 
     def follow(self, optimizer: Optimizer) -> None:  # noqa: B027 most devices work while they are told what to do
         """Does at each step of the optimizer what the device needs then."""
+
+    def portable(self, value: Tree) -> Tree:
+        """The value in a form that a file can hold and another machine can read."""
+        return value
 
     def random_state(self) -> Any:
         """Its own generator's; None where it has none."""

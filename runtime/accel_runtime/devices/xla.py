@@ -16,6 +16,7 @@ from torch_xla.core import xla_model
 from accel_runtime.data.feeding import Feed
 from accel_runtime.devices import Device, parameters_kept
 from accel_runtime.errors import ConfigError
+from accel_runtime.tree import Tree, place
 from accel_runtime.world import World
 
 
@@ -63,6 +64,9 @@ class Xla(Device):
 
     def follow(self, optimizer: Optimizer) -> None:
         optimizer.register_step_post_hook(self._end_step)
+
+    def portable(self, value: Tree) -> Tree:
+        return place(value, torch.device("cpu"))
 
     def random_state(self) -> Any:
         return xla_model.get_rng_state()
