@@ -137,7 +137,6 @@ class Accelerator(Processes, Facts, Recording):
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
-        moves = self.device_placement and self.device.type != "cpu"
         return LoaderSettings(
             collectives=self._session.collectives,
             iterations=self._iterations,
@@ -146,7 +145,7 @@ class Accelerator(Processes, Facts, Recording):
             dispatch=config.dispatch_batches,
             seedable=config.use_seedable_sampler,
             seed=config.data_seed,
-            feed=self._session.hardware.feed(self.device, config.non_blocking) if moves else None,
+            feed=self._session.hardware.feed(self.device, config.non_blocking) if self.device_placement else None,
         )
 
     # Preparing

@@ -43,8 +43,8 @@ class Device(ABC):
         """Moves the model, whose parameters stay the objects that optimizers hold."""
         model.to(device)
 
-    def feed(self, device: torch.device, non_blocking: bool) -> Feed:
-        """How batches get there."""
+    def feed(self, device: torch.device, non_blocking: bool) -> Feed | None:
+        """How batches get there; None where they already are."""
         return Feed(device, non_blocking)
 
     def follow(self, optimizer: Optimizer) -> None:  # noqa: B027 most devices work while they are told what to do
