@@ -111,7 +111,7 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
     ("package", "folder", "shared"),
     [
         ("accel_migrate", "rules", ()),
-        ("accel_runtime", "strategies", ("communication", "layout", "standing_in")),
+        ("accel_runtime", "strategies", ("batch_norms", "communication", "layout", "standing_in", "unused")),
         ("accel_runtime", "devices", ("streams",)),
         ("accel_runtime", "precision", ("autocast",)),
     ],

@@ -81,6 +81,7 @@ class Accelerator(Processes, Facts, Recording):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
+        matmul_precision: str | None = None,
         nan_policy: str | None = None,
         hang_timeout: float = PATIENCE,
         **unsupported: Any,
@@ -92,6 +93,7 @@ class Accelerator(Processes, Facts, Recording):
             {
                 "split_batches": _one_of("split_batches", split_batches, self.dataloader_config.split_batches),
                 "mixed_precision": mixed_precision,
+                "matmul_precision": matmul_precision,
                 "gradient_accumulation_steps": gradient_accumulation_steps,
                 "cpu": cpu or None,
                 "dynamo_backend": dynamo_backend,

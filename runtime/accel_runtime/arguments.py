@@ -36,6 +36,7 @@ KNOWN = (
     "dynamo_backend",
     "dynamo_plugin",
     "autocast_forward",
+    "matmul_precision",
 )
 
 

@@ -71,6 +71,9 @@ def session_from(
     spread = strategy_name(options, world)
     check_combination(spread, options.mixed_precision, hardware.name)
     device = hardware.of_rank(world.local_rank)
+    if options.matmul_precision is not None:
+        # Torch has one setting for the whole process, so it is set only on request.
+        torch.set_float32_matmul_precision(options.matmul_precision)
     strategy = _strategy(hardware.data_parallel if spread == "ddp" else spread, options, (*handlers, *plugins))
     group = pick(handlers, InitProcessGroupKwargs, InitProcessGroupKwargs())
     owns_group = join(world, hardware, options, group, strategy.needs_group)

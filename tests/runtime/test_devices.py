@@ -31,9 +31,8 @@ class Meta(Device):
     def empty_cache(self):
         pass
 
-    def move(self, model, device):
-        with parameters_kept():
-            model.to(device)
+    def moving(self):
+        return parameters_kept()
 
 
 class Movable:
@@ -95,7 +94,8 @@ def test_every_tensor_of_a_model_and_of_its_optimizer_arrives(on_meta):
 def test_what_shall_stay_stays(on_meta):
     accelerator = Accelerator()
     model, loader = accelerator.prepare(nn.Linear(1, 1), DataLoader(torch.ones(2)), device_placement=[False, False])
-    assert {model.weight.device.type, *(batch.device.type for batch in loader)} == {"cpu"}
+    other = accelerator.prepare_data_loader(DataLoader(torch.ones(2)), device_placement=False)
+    assert {model.weight.device.type, *(batch.device.type for batch in [*loader, *other])} == {"cpu"}
 
 
 @pytest.fixture

@@ -161,16 +161,6 @@ def test_every_tensor_of_a_nested_batch_arrives():
     assert not batch["list"][0].is_meta
 
 
-def test_loaders_move_what_they_hand_out(monkeypatch):
-    monkeypatch.setattr("accel_runtime.devices.cpu.Cpu.of_rank", lambda self, rank: torch.device("meta"))
-    accelerator = Accelerator(cpu=True)
-    model, _, _, loader = accelerator.prepare(*parts())
-    assert model.weight.is_meta
-    assert all(batch.is_meta for batch in loader)
-    still = accelerator.prepare_data_loader(DataLoader(torch.ones(4, 2), 2), device_placement=False)
-    assert not any(batch.is_meta for batch in still)
-
-
 def test_batches_can_be_skipped_without_reading_them():
     read = []
 

@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Training": {
         "mixed_precision": "Precision of the forward pass.",
+        "matmul_precision": "Precision of float32 products: high allows TF32, medium bfloat16.",
         "gradient_accumulation_steps": "Batches for each optimizer step.",
         "split_batches": "The loader's batch size is the total, shared out to the processes.",
         "dynamo_backend": "Compile the model with this backend of torch.compile, such as inductor.",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch.nn import Module
 from torch.optim import Optimizer
 
 from accel_runtime.data.feeding import Feed
@@ -39,9 +38,9 @@ class Device(ABC):
         """The place of this process, where the device's own runtime knows better than the launcher."""
         return launched
 
-    def move(self, model: Module, device: torch.device) -> None:
-        """Moves the model, whose parameters stay the objects that optimizers hold."""
-        model.to(device)
+    def moving(self) -> AbstractContextManager[None]:
+        """The region in which models are moved there: their parameters stay the objects that optimizers hold."""
+        return nullcontext()
 
     def feed(self, device: torch.device, non_blocking: bool) -> Feed | None:
         """How batches get there; None where they already are."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch_xla
 import torch_xla.distributed.xla_backend  # registers the backend
-from torch.nn import Module
 from torch.optim import Optimizer
 from torch_xla import runtime
 from torch_xla.core import xla_model
@@ -55,9 +55,8 @@ class Xla(Device):
     def empty_cache(self) -> None:
         pass
 
-    def move(self, model: Module, device: torch.device) -> None:
-        with parameters_kept():
-            model.to(device)
+    def moving(self) -> AbstractContextManager[None]:
+        return parameters_kept()
 
     def feed(self, device: torch.device, non_blocking: bool) -> Feed:
         return Feed(device, non_blocking, before_batch=self._begin_batch)
