@@ -36,7 +36,7 @@ LAYERS = {
         __init__ utils
         notebook
         accelerator launch operations state
-        facts
+        facts support
         checkpoint
         bundle
         resolve
@@ -115,8 +115,12 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
     ("package", "folder", "shared"),
     [
         ("accel_migrate", "rules", ()),
-        ("accel_runtime", "strategies", ("communication", "layout", "standing_in", *FSDP_PARTS)),
-        ("accel_runtime", "devices", ()),
+        (
+            "accel_runtime",
+            "strategies",
+            ("batch_norms", "communication", "layout", "standing_in", "unused", *FSDP_PARTS),
+        ),
+        ("accel_runtime", "devices", ("streams",)),
         ("accel_runtime", "precision", ("autocast",)),
     ],
 )

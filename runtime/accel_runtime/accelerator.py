@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,7 +46,7 @@ from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import Choice, Trackers
-from accel_runtime.tree import Tree, place
+from accel_runtime.tree import Tree
 from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
 
@@ -83,6 +82,7 @@ class Accelerator(Processes, Facts, Recording):
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         autocast_forward: bool = True,
+        matmul_precision: str | None = None,
         nan_policy: str | None = None,
         hang_timeout: float = PATIENCE,
         fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
@@ -95,6 +95,7 @@ class Accelerator(Processes, Facts, Recording):
             {
                 "split_batches": _one_of("split_batches", split_batches, self.dataloader_config.split_batches),
                 "mixed_precision": mixed_precision,
+                "matmul_precision": matmul_precision,
                 "gradient_accumulation_steps": gradient_accumulation_steps,
                 "cpu": cpu or None,
                 "dynamo_backend": dynamo_backend,
@@ -142,7 +143,6 @@ class Accelerator(Processes, Facts, Recording):
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
-        moves = self.device_placement and self.device.type != "cpu"
         return LoaderSettings(
             collectives=self._session.collectives,
             iterations=self._iterations,
@@ -151,7 +151,7 @@ class Accelerator(Processes, Facts, Recording):
             dispatch=config.dispatch_batches,
             seedable=config.use_seedable_sampler,
             seed=config.data_seed,
-            place=functools.partial(place, device=self.device, non_blocking=config.non_blocking) if moves else None,
+            feed=self._session.hardware.feed(self.device, config.non_blocking) if self.device_placement else None,
         )
 
     # Preparing
@@ -298,7 +298,7 @@ class Accelerator(Processes, Facts, Recording):
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
         if self.should_save_model:
-            (save_tensors if safe_serialization else save_atomically)(obj, Path(f))
+            (save_tensors if safe_serialization else save_atomically)(self._session.hardware.portable(obj), Path(f))
 
     def save_model(
         self,

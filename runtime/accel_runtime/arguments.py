@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.not_here import BETWEEN_LAYERS, WITHIN_LAYERS
 
 INSTEAD = {
     "even_batches": "pass dataloader_config=DataLoaderConfiguration(even_batches=...)",
@@ -15,9 +16,9 @@ INSTEAD = {
     "rng_types": "leave it out: samplers draw alike on all processes, and set_seed seeds the rest",
     "deepspeed_plugin": "DeepSpeed is not available in this version; use ddp",
     "deepspeed_plugins": "DeepSpeed is not available in this version; use ddp",
-    "megatron_lm_plugin": "Megatron-LM is not supported; train with its own scripts",
-    "torch_tp_plugin": "tensor parallelism is not supported; use torch.distributed.tensor.parallel directly",
-    "parallelism_config": "tensor, context and sequence parallelism are not supported; use ddp",
+    "megatron_lm_plugin": BETWEEN_LAYERS,
+    "torch_tp_plugin": WITHIN_LAYERS,
+    "parallelism_config": WITHIN_LAYERS,
 }
 KNOWN = (
     "device_placement",
@@ -36,6 +37,7 @@ KNOWN = (
     "dynamo_plugin",
     "autocast_forward",
     "fsdp_plugin",
+    "matmul_precision",
 )
 
 

@@ -97,11 +97,12 @@ class Prepared:
             self._remember(before, self._compiled(model), self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)
+            self._session.hardware.follow(optimizer)
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
             wrapped.__dict__["nan_policy"] = self._choices.nan_policy
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
-            settings = replace(self._loader_settings, place=None) if id(plain) in still else self._loader_settings
+            settings = replace(self._loader_settings, feed=None) if id(plain) in still else self._loader_settings
             self._remember(plain, prepared_loader(loader, settings), self.loaders)
         if given.models and not self._loader_settings.dispatch:
             # Only where the processes meet anyway: a loader may be prepared by one of them alone.
@@ -117,7 +118,8 @@ class Prepared:
     def _fit_model(self, model: Module, moves: bool) -> None:
         _check_whole(model, self._session.world.size)
         if moves:
-            self._session.strategy.place(model, self._session.device)
+            with self._session.hardware.moving():
+                self._session.strategy.place(model, self._session.device)
         self._session.precision.check(model)
 
     def _fit_forward(self, model: Module) -> None:

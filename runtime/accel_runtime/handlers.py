@@ -48,7 +48,7 @@ class DistributedDataParallelKwargs:
     """For `torch.nn.parallel.DistributedDataParallel`.
 
     `comm_hook` sends gradients in a smaller form: in half precision, or by PowerSGD with `comm_state_option`, whose
-    messages `comm_wrapper` narrows further.
+    messages `comm_wrapper` narrows further. `sync_batchnorm` makes batch norms use the statistics of all processes.
     """
 
     dim: int = 0
@@ -60,6 +60,7 @@ class DistributedDataParallelKwargs:
     comm_hook: CommunicationHook = "no"
     comm_wrapper: Literal["no", "fp16", "bf16"] = "no"
     comm_state_option: dict[str, Any] = field(default_factory=dict)
+    sync_batchnorm: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("comm_hook", self.comm_hook, get_args(CommunicationHook))

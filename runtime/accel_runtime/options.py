@@ -21,6 +21,7 @@ from accel_runtime.values import as_text, converted
 from accel_runtime.world import world_from
 
 Precision = Literal["no", "fp16", "bf16", "fp8"]
+MatmulPrecision = Literal["highest", "high", "medium"]
 StrategyName = Literal["ddp", "fsdp", "deepspeed"]
 Count = Annotated[int, Meta(ge=1)]
 
@@ -38,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     cpu: bool = False
     mixed_precision: Precision = "no"
+    matmul_precision: MatmulPrecision | None = None  # of float32; None leaves torch as the script has it
     gradient_accumulation_steps: Count = 1
     split_batches: bool = False
     strategy: StrategyName = "ddp"

@@ -8,6 +8,7 @@ from typing import Any
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.nearest import nearest
+from accel_runtime.not_here import BETWEEN_LAYERS, WITHIN_LAYERS
 
 # Their key -> ours, where the value means the same.
 SAME = {
@@ -59,7 +60,12 @@ WORDS: Mapping[str, Mapping[Any, Mapping[str, Any]]] = {
 }
 
 # What chooses a way of training that does not exist here: going on without it would train something else.
-REFUSED = ("megatron_lm_config", "parallelism_config", "fp8_config", "mpirun_config")
+REFUSED = {
+    "megatron_lm_config": BETWEEN_LAYERS,
+    "parallelism_config": WITHIN_LAYERS,
+    "fp8_config": "it has no counterpart here",
+    "mpirun_config": "it has no counterpart here",
+}
 
 # Keys that hold for the peer's own launcher, or say what is always so here.
 WITHOUT_MEANING = (
@@ -98,7 +104,7 @@ def translated(content: Mapping[str, Any], path: str) -> Translated:
     unused: list[str] = []
     for key, value in _flat(content):
         if key in REFUSED:
-            raise ConfigError(f"{path}: {key} has no counterpart here; take it out, or train with the peer")
+            raise ConfigError(f"{path}: {key}: {REFUSED[key]}; take it out, or train with the peer")
         if key in WORDS:
             values |= _word(path, key, value)
         elif key in SAME:

@@ -89,6 +89,8 @@ class Processes:
             return self._engine
         if not self.use_distributed:
             return DistributedType.NO
+        if self._device.type == "xla":
+            return DistributedType.XLA
         kind = {"cuda": "GPU", "mps": "GPU"}.get(self._device.type, self._device.type.upper())
         return DistributedType(f"MULTI_{kind}")
 

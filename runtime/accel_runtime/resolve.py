@@ -14,13 +14,16 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore  # torch exports it under no public name with types
 
 from accel_runtime.agreement import Agreement, CheckedCollectives
+from accel_runtime.availability import is_torch_xla_available
 from accel_runtime.collectives import Collectives
 from accel_runtime.devices import Device
 from accel_runtime.errors import ConfigError
 from accel_runtime.handlers import Handler, InitProcessGroupKwargs, pick
+from accel_runtime.machine import this_machine
 from accel_runtime.options import Options
 from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
+from accel_runtime.refusals import check_combination
 from accel_runtime.strategies import Strategy
 from accel_runtime.world import World, world_from
 
@@ -28,11 +31,13 @@ from accel_runtime.world import World, world_from
 DEVICES = {
     "cpu": "accel_runtime.devices.cpu:Cpu",
     "native": "accel_runtime.devices.native:Native",
+    "xla": "accel_runtime.devices.xla:Xla",
 }
 STRATEGIES = {
     "single": "accel_runtime.strategies.single:Single",
     "ddp": "accel_runtime.strategies.ddp:Ddp",
     "fsdp": "accel_runtime.strategies.fsdp:Fsdp",
+    "xla": "accel_runtime.strategies.xla:XlaDataParallel",
 }
 PRECISIONS = {
     "no": "accel_runtime.precision.full:Full",
@@ -62,10 +67,15 @@ def session_from(
     plugins: tuple[object, ...] = (),
 ) -> Session:
     """Chooses device, strategy and precision, and joins the other processes."""
-    world = current_world(environ)
-    hardware = device_for(options)
+    hardware = device_for(options, environ)
+    world = hardware.world(current_world(environ))
+    spread = strategy_name(options, world)
+    check_combination(spread, options.mixed_precision, hardware.name)
     device = hardware.of_rank(world.local_rank)
-    strategy = _strategy(options, world, (*handlers, *plugins))
+    if options.matmul_precision is not None:
+        # Torch has one setting for the whole process, so it is set only on request.
+        torch.set_float32_matmul_precision(options.matmul_precision)
+    strategy = _strategy(hardware.data_parallel if spread == "ddp" else spread, options, (*handlers, *plugins))
     group = pick(handlers, InitProcessGroupKwargs, InitProcessGroupKwargs())
     owns_group = join(world, hardware, options, group, strategy.needs_group)
     return Session(
@@ -89,10 +99,21 @@ def current_world(environ: Mapping[str, str]) -> World:
     return World(rank, size, int(environ.get("LOCAL_RANK", rank)), int(environ.get("LOCAL_WORLD_SIZE", size)))
 
 
-def device_for(options: Options) -> Device:
-    has_accelerator = torch.accelerator.is_available() and not options.cpu
-    kind: type[Device] = _load(DEVICES, "device", "native" if has_accelerator else "cpu")
+def device_for(options: Options, environ: Mapping[str, str]) -> Device:
+    kind: type[Device] = _load(DEVICES, "device", "cpu" if options.cpu else device_name(environ))
     return kind()
+
+
+def device_name(environ: Mapping[str, str]) -> str:
+    """XLA where its runtime was asked for or a TPU is plugged in, else what torch finds."""
+    has_tpu = "PJRT_DEVICE" in environ or this_machine(environ).kind == "tpu"
+    if has_tpu and is_torch_xla_available():
+        return "xla"
+    return "native" if torch.accelerator.is_available() else "cpu"
+
+
+def strategy_name(options: Options, world: World) -> str:
+    return "single" if options.strategy == "ddp" and world.size == 1 else options.strategy
 
 
 def join(
@@ -129,8 +150,7 @@ def _collectives(options: Options, world: World, device: torch.device) -> Collec
     return CheckedCollectives(world, device, Agreement(world, c10d._get_default_store()))
 
 
-def _strategy(options: Options, world: World, settings: tuple[object, ...]) -> Strategy:
-    name = "single" if options.strategy == "ddp" and world.size == 1 else options.strategy
+def _strategy(name: str, options: Options, settings: tuple[object, ...]) -> Strategy:
     kind: type[Strategy] = _load(STRATEGIES, "strategy", name)
     return kind.made_for(options, settings)
 

@@ -23,7 +23,8 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     with replaced(path) as beside:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside, metadata={"format": "pt"})
+        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(held, beside, metadata={"format": "pt"})
 
 
 @contextmanager

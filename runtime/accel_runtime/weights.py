@@ -72,7 +72,9 @@ def _without_aliases(state: dict[str, Any]) -> dict[str, Tensor]:
     for name, tensor in state.items():
         if not isinstance(tensor, torch.Tensor):
             continue
-        place = (tensor.device, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        # By storage and not by address: tensors of XLA have none.
+        storage = (tensor.untyped_storage()._cdata, tensor.storage_offset())
+        place = (storage, tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if tensor.numel() and place in seen:
             continue
         seen.add(place)

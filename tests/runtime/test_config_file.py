@@ -49,7 +49,10 @@ def test_a_bad_value_is_never_written(tmp_path: Path) -> None:
         ("a: !!python/object/apply:os.getcwd []\n", "is not YAML"),
         ("distributed_type: MULTI_GPUU\n", "distributed_type is 'MULTI_GPUU', expected one of"),
         ("distributed_type: 'NO'\nnum_procs: 2\n", "unknown key 'num_procs'; did you mean num_processes?"),
-        ("distributed_type: MULTI_GPU\nmegatron_lm_config: {a: 1}\n", "megatron_lm_config has no counterpart here"),
+        (
+            "distributed_type: MULTI_GPU\nmegatron_lm_config: {a: 1}\n",
+            "megatron_lm_config: Megatron-LM, with its tensor",
+        ),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_it(tmp_path: Path, text: str, message: str) -> None:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 from accel_runtime import Accelerator, AutocastKwargs, GradScalerKwargs
-from accel_runtime.errors import UsageError
+from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.precision.autocast import AutocastForward
 from torch import nn
 
@@ -136,3 +136,20 @@ def test_clipping_one_model_leaves_the_others_gradients_scaled():
     assert other.weight.grad.item() == 256
     accelerator.clip_grad_value_(other.parameters(), 0.5)
     assert other.weight.grad.item() == 0.5
+
+
+def test_matmul_precision_is_changed_only_on_request(monkeypatch):
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        Accelerator(cpu=True)
+        assert torch.get_float32_matmul_precision() == "high"
+        monkeypatch.setenv("ACCEL_MATMUL_PRECISION", "medium")
+        Accelerator(cpu=True)
+        assert torch.get_float32_matmul_precision() == "medium"
+        Accelerator(cpu=True, matmul_precision="highest")
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with pytest.raises(ConfigError, match="tf32"):
+        Accelerator(cpu=True, matmul_precision="tf32")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from accel_runtime.accumulation import Accumulation
@@ -19,6 +18,7 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
 from accel_runtime.data.passage import Position, Resuming, Start
 from accel_runtime.data.randomness import restore_generators, states_of_generators
+from accel_runtime.devices import Device
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.registry import Registry
 from accel_runtime.resolve import Session
@@ -82,7 +82,7 @@ class RunState:
     def own_part(self) -> Part:
         """What each process has for itself: its generators, its gradients so far, where its loaders are."""
         state = {
-            "random": random_states(self.session.device),
+            "random": random_states(self.session.hardware),
             "gradients": []
             if self.session.strategy.shards
             else [self._gradients(model) for model in self.prepared.models],
@@ -116,7 +116,7 @@ class RunState:
         if loaded.trackers is not None:
             self.trackers.resume(loaded.trackers.state)
         if loaded.random is not None:
-            restore_random(loaded.random, self.session.device)
+            restore_random(loaded.random, self.session.hardware)
         if loaded.progress is not None:
             self._restore_progress(loaded, loaded.progress)
 
@@ -133,11 +133,11 @@ class RunState:
             self.accumulation.blocks[models].resume(block["count"], block["length"], iteration)
 
     def _restore_position(self, loader: PreparedLoader, position: dict[str, State], loaded: Loaded) -> None:
-        device = self.session.device
+        hardware = self.session.hardware
         settings = Resuming(
             same_world=loaded.processes == self.session.world.size,
             batches_per_round=1 if loader.settings.split else loaded.processes,
-            restore_random=lambda: None if loaded.random is None else restore_random(loaded.random, device),
+            restore_random=lambda: None if loaded.random is None else restore_random(loaded.random, hardware),
         )
         loader.passage.resume(Position(**{**position, "start": Start(**position["start"])}), settings)
 
@@ -181,18 +181,19 @@ def kind_of(thing: Any) -> str:
     return type(thing).__name__
 
 
-def random_states(device: torch.device) -> dict[str, Any]:
+def random_states(hardware: Device) -> dict[str, Any]:
     """The global generators of this process, and its device's."""
     states = states_of_generators([])
-    if device.type != "cpu":
-        states["device"] = torch.get_device_module(device).get_rng_state()
+    if (own := hardware.random_state()) is not None:
+        states.update(device=own, device_kind=hardware.name)
     return states
 
 
-def restore_random(states: dict[str, Any], device: torch.device) -> None:
+def restore_random(states: dict[str, Any], hardware: Device) -> None:
     restore_generators(states, [])
-    if "device" in states and device.type != "cpu":
-        torch.get_device_module(device).set_rng_state(states["device"])
+    # Another kind of device draws from another kind of generator.
+    if "device" in states and states.get("device_kind", hardware.name) == hardware.name:
+        hardware.restore_random_state(states["device"])
 
 
 def _kind_part(name: str, thing: Any, allow_pickle: bool) -> Part:

@@ -47,6 +47,7 @@ def report(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
         "versions": dict(_versions()),
         "machine": _machine(this_machine(environ)),
         "torch": _torch(),
+        "support": _support(),
         "configuration": _configuration(environ),
         "environment": _variables(environ),
     }
@@ -83,6 +84,15 @@ def _torch() -> dict[str, str]:
         "backends": ", ".join(backends),
         "threads": str(torch.get_num_threads()),
     }
+
+
+def _support() -> dict[str, str]:
+    """What of strategy, precision and device goes together in this version."""
+    try:
+        from accel_runtime.support import summary
+    except ImportError as error:
+        return {"import": f"failed: {error}"}
+    return summary()
 
 
 def _has(backend: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from accel_runtime.nearest import nearest
+from accel_runtime.not_here import instead_of_flag
 from accel_runtime.options import flag_of, key_types
 from accel_runtime.values import choices_of, plain_type
 
@@ -27,6 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Training": {
         "mixed_precision": "Precision of the forward pass.",
+        "matmul_precision": "Precision of float32 products: high allows TF32, medium bfloat16.",
         "gradient_accumulation_steps": "Batches for each optimizer step.",
         "split_batches": "The loader's batch size is the total, shared out to the processes.",
         "dynamo_backend": "Compile the model with this backend of torch.compile, such as inductor.",
@@ -64,7 +66,7 @@ PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
 )
 
 # Flags of the peer that say what is always so here, or concern its launcher alone; with a value or without.
-WITHOUT_MEANING = {"--rdzv-backend": 1, "--role": 1, "--multi-gpu": 0, "--same-network": 0, "--quiet": 0}
+WITHOUT_MEANING = {"--rdzv-backend": 1, "--role": 1, "--multi-gpu": 0, "--same-network": 0, "--quiet": 0, "--tpu": 0}
 
 HELP = {key: text for group in GROUPS.values() for key, text in group.items()}
 
@@ -121,6 +123,8 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            if instead := instead_of_flag(error.option_name):
+                raise click.UsageError(f"{error.option_name}: {instead}", ctx) from None
             known = [flag for param in self.params if isinstance(param, click.Option) for flag in param.opts]
             close = nearest(error.option_name, known)
             raise click.UsageError(f"no such option {error.option_name}{close}", ctx) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,16 +10,16 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.dispatch import Dispatched
+from accel_runtime.data.feeding import Feed, Pairs
 from accel_runtime.data.iteration import Iteration, Iterations
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
-from accel_runtime.data.passage import Pairs, Passage, Start, start_of
+from accel_runtime.data.passage import Passage, Start, start_of
 from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
 from accel_runtime.data.source import Alone, Batch, Loader, Source
 from accel_runtime.data.stream import Streamed
 from accel_runtime.errors import ConfigError
 from accel_runtime.proxy import Proxy
-from accel_runtime.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LoaderSettings:
     dispatch: bool = False
     seedable: bool = False
     seed: int | None = None
-    place: Callable[[Tree], Tree] | None = None  # None: batches are already where they belong
+    feed: Feed | None = None  # None: batches are already where they belong
 
 
 class PreparedLoader(Proxy):
@@ -101,9 +101,11 @@ class PreparedLoader(Proxy):
         return _source(self.behind, replace(self.settings, even=even))
 
     def _batches(self, pairs: Pairs, iteration: Iteration, start: Start) -> Iterator[Batch]:
-        iterations, place, ended = self.settings.iterations, self.settings.place, False
+        iterations, ended = self.settings.iterations, False
         if iteration.total is None and iterations.wants_end:
             pairs = _look_ahead(pairs, iteration)
+        if self.settings.feed is not None:
+            pairs = self.settings.feed(pairs, self.behind)
         iterations.stack.append(iteration)
         self.passage.enter(iteration, start, self.skipped)
         try:
@@ -112,7 +114,7 @@ class PreparedLoader(Proxy):
                 iteration.beside = iterations.stack[-1] is not iteration
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share = share
-                yield batch if place is None else place(batch)
+                yield batch
             ended = True
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.

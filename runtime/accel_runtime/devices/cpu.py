@@ -14,6 +14,9 @@ class Cpu(Device):
     def of_rank(self, local_rank: int) -> torch.device:
         return torch.device("cpu")
 
+    def feed(self, device: torch.device, non_blocking: bool) -> None:
+        return None
+
     def synchronize(self) -> None:
         pass
 

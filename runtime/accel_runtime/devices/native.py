@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 
+from accel_runtime.data.feeding import Feed
 from accel_runtime.devices import Device
+from accel_runtime.devices.streams import TorchStream
 from accel_runtime.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What torch does not say about a kind of device.
+
+    `backend`: None asks torch, which knows it for its own devices and for those that plug in properly. `numbered`:
+    whether a machine may have several. `copies_beside`: whether batches are copied while the device computes.
+    """
+
+    backend: str | None = None
+    numbered: bool = True
+    copies_beside: bool = False
+
+
+# A device that is not here has no peculiarity. ROCm calls itself cuda.
+TRAITS = {
+    "cuda": Traits(copies_beside=True),
+    "mps": Traits(numbered=False),
+    "npu": Traits("hccl"),
+    "hpu": Traits("hccl"),
+    "mlu": Traits("cncl"),
+    "musa": Traits("mccl"),
+    "sdaa": Traits("tccl"),
+}
 
 
 class Native(Device):
@@ -16,19 +46,22 @@ class Native(Device):
         if current is None:
             raise ConfigError("torch sees no accelerator on this machine; run on the CPU with cpu=True")
         self.name = current.type
-        self.backend = torch.distributed.get_default_backend_for_device(current.type)
+        self.traits = TRAITS.get(self.name, Traits())
+        self.backend = self.traits.backend or torch.distributed.get_default_backend_for_device(self.name)
+        # Any: every device brings its own module, with the same functions by convention.
+        self.module: Any = torch.get_device_module(self.name)
 
     def of_rank(self, local_rank: int) -> torch.device:
-        if self.name == "mps":
-            return torch.device("mps")
         count = torch.accelerator.device_count()
-        if count == 1:
+        if count == 1 and self.traits.numbered:
             local_rank = 0  # schedulers that bind processes show each its own device only
         if local_rank >= count:
             raise ConfigError(
-                f"this process is number {local_rank} on its machine, which has {count} {self.name} devices; "
-                f"start at most {count} processes on it"
+                f"this process is number {local_rank} on its machine, which has {count} {self.name} "
+                f"device{'s' * (count != 1)}; start at most {count} on it"
             )
+        if not self.traits.numbered:
+            return torch.device(self.name)
         torch.accelerator.set_device_index(local_rank)
         return torch.device(self.name, local_rank)
 
@@ -36,4 +69,13 @@ class Native(Device):
         torch.accelerator.synchronize()
 
     def empty_cache(self) -> None:
-        torch.get_device_module(self.name).empty_cache()
+        self.module.empty_cache()
+
+    def feed(self, device: torch.device, non_blocking: bool) -> Feed:
+        return Feed(device, non_blocking, TorchStream if self.traits.copies_beside else None)
+
+    def random_state(self) -> Any:
+        return self.module.get_rng_state()
+
+    def restore_random_state(self, state: Any) -> None:
+        self.module.set_rng_state(state)

@@ -18,9 +18,14 @@ from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
 from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
+from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.layout import layout_of, rehearse
 from accel_runtime.strategies.standing_in import standing_in
+from accel_runtime.strategies.unused import refuse_unused
+
+# Settings that torch's wrapper does not take: they are done around it.
+OURS = ("comm_hook", "comm_wrapper", "comm_state_option", "sync_batchnorm")
 
 
 class DataParallel(DistributedDataParallel):
@@ -34,7 +39,11 @@ class DataParallel(DistributedDataParallel):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not self.ran:
             self.ran = True
-        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        try:
+            return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            refuse_unused(self.module, error)
+            raise
 
     def register(self, name: str) -> None:
         """From now on the method of that name runs as the model's forward does."""
@@ -146,7 +155,9 @@ class Ddp(Strategy):
             return model
         places = {weight.device for weight in model.parameters()}
         devices = list(places) if len(places) == 1 and next(iter(places)).index is not None else None
-        settings = {name: value for name, value in chosen(self.settings).items() if not name.startswith("comm_")}
+        if self.settings.sync_batchnorm:
+            model = with_synced_batch_norms(model)
+        settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
         wrapped = DataParallel(model, device_ids=devices, **settings)
         register_hook(wrapped, self.settings)
         self.unseen.append(wrapped)

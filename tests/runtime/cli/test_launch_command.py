@@ -46,6 +46,8 @@ def test_every_key_has_a_flag_with_help() -> None:
         (["launch"], "which script?"),
         (["launch", "gone.py"], "accel: gone.py: there is no such script; a module is started with -m"),
         (["launch", "--num-proceses", "2", "train.py"], "no such option --num-proceses; did you mean --num-processes?"),
+        (["launch", "--use_megatron_lm", "train.py"], "--use-megatron-lm: Megatron-LM, with its tensor and pipeline"),
+        (["launch", "--parallelism_config_tp_size", "2"], "for a model that is too large for one device use strategy"),
         (["launch", "--num-processes", "two", "train.py"], "accel: --num-processes is 'two', expected a whole number"),
         (
             ["launch", "--mixed-precision", "bf61", "train.py"],

@@ -1,0 +1,94 @@
+"""Data parallel on two real processes: losses of one process, and what torch says about parameters in words."""
+
+import pytest
+import torch
+from accel_runtime import Accelerator, DistributedDataParallelKwargs
+from accel_runtime.errors import ConfigError, UsageError
+from accel_runtime.strategies.batch_norms import with_synced_batch_norms
+from torch import nn
+
+from tests.distributed.transformer import ACCUMULATION, alone, relative_distance, train
+from tests.distributed.worlds import in_world
+
+TOLERANCE = {"no": 1e-4, "bf16": 2e-2, "fp16": 2e-2}
+
+
+class Partly(nn.Module):
+    """Uses one of its layers, and counts in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.frozen = nn.Linear(2, 2).requires_grad_(False)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, inputs):
+        return self.frozen(self.used(inputs)) + 0 * self.count
+
+
+def losses_of(precision):
+    return train(Accelerator(gradient_accumulation_steps=ACCUMULATION, mixed_precision=precision)).losses
+
+
+def error_about_unused():
+    accelerator = Accelerator()
+    model = accelerator.prepare(Partly())
+    accelerator.backward(model(torch.ones(1, 2)).sum())
+    with pytest.raises(UsageError) as raised:
+        model(torch.ones(1, 2))
+    return str(raised.value)
+
+
+def trained_though_unused():
+    settings = DistributedDataParallelKwargs(find_unused_parameters=True)
+    accelerator = Accelerator(kwargs_handlers=[settings])
+    model = accelerator.prepare(Partly())
+    # Rank 0's buffers are everybody's, at each forward pass of a training.
+    model.count.fill_(accelerator.process_index + 1)
+    for _ in range(2):
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+    return model.count.item(), model.used.weight.grad.tolist(), model.unused.weight.grad is None
+
+
+def other_errors_stay():
+    model = Accelerator().prepare(nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        model(torch.ones(1, 3))
+
+
+def sync_batchnorm_on_the_cpu():
+    accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(sync_batchnorm=True)])
+    with pytest.raises(ConfigError) as raised:
+        accelerator.prepare(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    return str(raised.value)
+
+
+def test_two_processes_train_as_one_and_errors_name_their_cause():
+    def work():
+        other_errors_stay()
+        return (
+            {precision: losses_of(precision) for precision in TOLERANCE},
+            error_about_unused(),
+            trained_though_unused(),
+            sync_batchnorm_on_the_cpu(),
+        )
+
+    first, second = in_world(2, work)
+    reference = alone().losses
+    for precision, tolerance in TOLERANCE.items():
+        assert relative_distance(first[0][precision], reference) < tolerance, precision
+    assert first == second
+    _, complaint, (count, gradient, still_unused), no_sync = first
+    assert complaint.startswith("2 parameters of Partly had no part in the loss of the last step")
+    assert ": unused.weight, unused.bias; freeze them" in complaint
+    assert (count, still_unused) == (1, True)
+    assert gradient
+    assert "torch has no SyncBatchNorm for the CPU" in no_sync
+
+
+def test_batch_norms_are_exchanged_and_keep_their_weights():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to("meta")
+    before = list(model.parameters())
+    synced = with_synced_batch_norms(model)
+    assert isinstance(synced[1], nn.SyncBatchNorm)
+    assert all(one is other for one, other in zip(before, synced.parameters(), strict=True))

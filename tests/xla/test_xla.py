@@ -1,0 +1,190 @@
+"""One XLA device, the CPU of its runtime: trains as the CPU does, and compiles each program once. See `make test-xla`."""
+
+import pytest
+import torch
+import torch_xla
+from accel_runtime import Accelerator, notebook_launcher
+from accel_runtime.errors import ConfigError
+from safetensors.torch import load_file
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch_xla.debug import metrics
+
+STEPS = 12
+
+
+class Tied(nn.Module):
+    """A small language model whose output layer is its embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, 16, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens):
+        return self.head(self.block(self.embedding(tokens)))
+
+
+def tokens(count=STEPS * 4):
+    return TensorDataset(torch.randint(16, (count, 6), generator=torch.Generator().manual_seed(1)))
+
+
+def parts(accelerator, **loader_settings):
+    torch.manual_seed(0)
+    model = Tied()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=STEPS)
+    loader = DataLoader(tokens(), batch_size=4, **loader_settings)
+    return accelerator.prepare(model, optimizer, scheduler, loader)
+
+
+def step(accelerator, model, optimizer, scheduler, batch):
+    loss = nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
+    accelerator.backward(loss)
+    accelerator.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+def losses(accelerator):
+    model, optimizer, scheduler, loader = parts(accelerator, shuffle=True)
+    kept = [step(accelerator, model, optimizer, scheduler, batch) for (batch,) in loader]
+    return [loss.item() for loss in kept]
+
+
+def compilations():
+    return metrics.counter_value("UncachedCompile") or 0
+
+
+def test_losses_are_those_of_the_cpu():
+    on_xla, on_cpu = Accelerator(), Accelerator(cpu=True)
+    assert (on_xla.device.type, on_cpu.device.type) == ("xla", "cpu")
+    assert losses(on_xla) == pytest.approx(losses(on_cpu), rel=1e-4)
+
+
+def test_bf16_stays_near_and_fp16_is_refused_with_the_reason():
+    assert losses(Accelerator(mixed_precision="bf16")) == pytest.approx(losses(Accelerator(cpu=True)), rel=2e-2)
+    with pytest.raises(ConfigError, match="TPUs compute in bfloat16"):
+        Accelerator(mixed_precision="fp16")
+
+
+def test_everything_arrives_and_tied_weights_stay_tied():
+    accelerator = Accelerator()
+    model, optimizer, scheduler, loader = parts(accelerator)
+    assert model.head.weight is model.embedding.weight
+    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    assert held == {id(weight) for weight in model.parameters()}
+    for (batch,) in loader:
+        step(accelerator, model, optimizer, scheduler, batch)
+        break
+    state = [value for slots in optimizer.state.values() for name, value in slots.items() if name != "step"]
+    assert {tensor.device.type for tensor in [batch, *model.parameters(), *state]} == {"xla"}
+
+
+def test_each_shape_is_compiled_once_and_no_step_compiles_again():
+    accelerator = Accelerator()
+    model, optimizer, scheduler, loader = parts(accelerator)
+    counts = []
+    for (batch,) in loader:
+        step(accelerator, model, optimizer, scheduler, batch)
+        counts.append(compilations())
+    # The first step also makes the optimizer's state; the second is the program of all that follow.
+    assert counts[1] - counts[0] <= 1
+    assert len(set(counts[1:])) == 1
+    step(accelerator, model, optimizer, scheduler, torch.zeros(2, 6, dtype=torch.long, device=accelerator.device))
+    assert compilations() == counts[-1] + 1
+
+
+def test_a_step_is_synced_once_and_an_evaluation_once_for_each_batch(monkeypatch):
+    accelerator = Accelerator()
+    model, optimizer, scheduler, loader = parts(accelerator)
+    synced = []
+    sync = torch_xla.sync
+    monkeypatch.setattr(torch_xla, "sync", lambda *args, **kwargs: (synced.append(1), sync(*args, **kwargs)))
+    for (batch,) in loader:
+        step(accelerator, model, optimizer, scheduler, batch)
+    assert len(synced) == STEPS
+    with torch.no_grad():
+        for (batch,) in loader:
+            model(batch)
+    assert len(synced) == STEPS + STEPS - 1
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
+    accelerator = Accelerator()
+    model, optimizer, scheduler, loader = parts(accelerator, shuffle=True)
+    kept = []
+    for index, (batch,) in enumerate(loader):
+        kept.append(step(accelerator, model, optimizer, scheduler, batch).item())
+        if index == STEPS // 2:
+            accelerator.save_state(tmp_path / "half")
+            drawn = torch.rand(3, device=accelerator.device).cpu()
+
+    other = Accelerator()
+    model, optimizer, scheduler, loader = parts(other, shuffle=True)
+    other.load_state(tmp_path / "half")
+    assert torch.equal(torch.rand(3, device=other.device).cpu(), drawn)
+    for position, (batch,) in enumerate(loader, start=STEPS // 2 + 1):
+        assert step(other, model, optimizer, scheduler, batch).item() == pytest.approx(kept[position], rel=1e-6)
+    assert position == STEPS - 1
+
+
+def test_saved_weights_are_all_there_and_on_the_cpu(tmp_path):
+    accelerator = Accelerator()
+    model, *_ = parts(accelerator)
+    accelerator.save_model(model, tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    expected = model.state_dict()
+    assert expected.keys() - saved.keys() == {"head.weight"}  # tied to the embedding
+    assert all(torch.equal(tensor, expected[name].cpu()) for name, tensor in saved.items())
+    accelerator.save(expected, tmp_path / "weights.pt")
+    assert {tensor.device.type for tensor in torch.load(tmp_path / "weights.pt").values()} == {"cpu"}
+
+
+def test_gradients_of_many_processes_are_averaged_once_before_they_are_clipped(monkeypatch):
+    """The processes themselves need a TPU: what is watched here is when the averaging happens."""
+    from accel_runtime.strategies import Bundle, xla
+
+    averaged = []
+    monkeypatch.setattr(xla.xla_model, "reduce_gradients", averaged.append)
+    model = nn.Linear(2, 1)
+    optimizer, other = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
+    strategy = xla.XlaDataParallel()
+    strategy.prepare(Bundle(optimizers=(optimizer,)))
+    strategy.defer((model,), True)
+    strategy.clip_norm(model.parameters(), 1.0, 2.0)
+    assert averaged == []
+    strategy.defer((model,), False)
+    for expected in ([optimizer], [optimizer, optimizer]):
+        model(torch.ones(1, 2)).sum().backward()
+        strategy.clip_norm(model.parameters(), 1.0, 2.0)
+        strategy.clip_value(model.parameters(), 1.0)
+        optimizer.step()
+        assert averaged == expected
+    optimizer.step()
+    assert averaged == [optimizer] * 3
+    other.step()
+    assert averaged == [optimizer] * 3
+
+
+def test_processes_that_xla_cannot_join_are_named(monkeypatch):
+    from accel_runtime.devices.xla import Xla
+    from accel_runtime.world import World
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *args, **kwargs: None)
+    with pytest.raises(ConfigError, match="torchrun started 2 processes, and XLA on CPU joins 1"):
+        Xla().world(World(0, 2, 0, 2, launcher="torchrun"))
+
+
+def test_a_function_of_a_notebook_trains_on_it():
+    notebook_launcher(_train_in_notebook, num_processes=1)
+
+
+def _train_in_notebook():
+    accelerator = Accelerator()
+    assert accelerator.device.type == "xla"
+    assert len(losses(accelerator)) == STEPS
