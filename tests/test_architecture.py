@@ -45,7 +45,7 @@ LAYERS = {
         accumulation processes
         agreement data recording
         collectives config_file handlers tracking weights
-        peer_config
+        arguments peer_config
         logging options progress seeding watchdog
         values world
         errors
