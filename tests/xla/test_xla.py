@@ -65,12 +65,11 @@ def compilations():
 
 def test_what_the_table_of_support_calls_tested_has_the_losses_of_the_cpu():
     at_hand = [one.precision for one in cells() if (one.device, one.standing) == ("xla", Standing.TESTED)]
+    # In this order: torch runs no backward pass on XLA in a process that ran one before XLA was there.
+    ours = {precision: losses(Accelerator(mixed_precision=precision)) for precision in at_hand}
     reference = losses(Accelerator(cpu=True))
-    assert "no" in at_hand
-    for precision in at_hand:
-        accelerator = Accelerator(mixed_precision=precision)
-        assert accelerator.device.type == "xla"
-        assert losses(accelerator) == pytest.approx(reference, rel=1e-4 if precision == "no" else 2e-2), precision
+    assert ours["no"] == pytest.approx(reference, rel=1e-4)
+    assert ours["bf16"] == pytest.approx(reference, rel=2e-2)
 
 
 def test_everything_arrives_and_tied_weights_stay_tied():
