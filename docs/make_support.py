@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from accel_runtime.resolve import PRECISIONS
@@ -30,16 +31,25 @@ Tensor, sequence, context and pipeline parallelism are not here. Asking for them
 def page() -> str:
     """The whole text of support.md."""
     reasons = list(dict.fromkeys(one.reason for one in cells() if one.reason))
-    return "\n".join([OPENING, *_table(reasons), "", *_notes(reasons), "", CLOSING])
+    makers = "; ".join(f"`{device}`: {maker}" for device, maker in DEVICES.items())
+    return "\n".join([OPENING, *_table(reasons), "", *_notes(reasons), "", f"{makers}.", "", CLOSING])
 
 
 def _table(reasons: list[str]) -> Iterator[str]:
-    yield f"| device | | {' | '.join(PRECISIONS)} |"
+    yield f"| devices | | {' | '.join(PRECISIONS)} |"
     yield "| --- | --- |" + " --- |" * len(PRECISIONS)
-    for device, maker in DEVICES.items():
+    for devices in _alike():
         for strategy in strategies():
-            row = [_word(cell(strategy, precision, device), reasons) for precision in PRECISIONS]
-            yield f"| `{device}` ({maker}) | {strategy} | {' | '.join(row)} |"
+            row = [_word(cell(strategy, precision, devices[0]), reasons) for precision in PRECISIONS]
+            yield f"| {', '.join(f'`{device}`' for device in devices)} | {strategy} | {' | '.join(row)} |"
+
+
+def _alike() -> list[list[str]]:
+    """The devices, those of which all the same is true together."""
+    by_standing: dict[tuple[str, ...], list[str]] = {}
+    for device, its_cells in groupby(cells(), key=lambda one: one.device):
+        by_standing.setdefault(tuple(map(str, its_cells)), []).append(device)
+    return list(by_standing.values())
 
 
 def _word(one: Cell, reasons: list[str]) -> str:
@@ -48,7 +58,7 @@ def _word(one: Cell, reasons: list[str]) -> str:
 
 
 def _notes(reasons: list[str]) -> Iterator[str]:
-    yield from (f"{number}. {reason}." for number, reason in enumerate(reasons, start=1))
+    yield from (f"{number}. {reason[0].upper()}{reason[1:]}." for number, reason in enumerate(reasons, start=1))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ LAYERS = {
         arguments peer_config
         logging options progress seeding watchdog
         values world
-        errors
+        errors not_here
     """,
 }
 
