@@ -53,10 +53,6 @@ LAYERS = {
 }
 
 
-# What the strategy is made of, beside its own file.
-FSDP_PARTS = ("fsdp_blocks", "fsdp_clipping", "fsdp_plugin", "fsdp_successors", "fsdp_weights")
-
-
 def modules(package: str) -> list[str]:
     """Names below the package: `rules.print_call`, and `rules` for a package's own `__init__`."""
     folder = SOURCES[package] / package
@@ -118,16 +114,19 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
         (
             "accel_runtime",
             "strategies",
-            ("batch_norms", "communication", "layout", "standing_in", "unused", *FSDP_PARTS),
+            ("batch_norms", "communication", "layout", "standing_in", "unused"),
         ),
         ("accel_runtime", "devices", ("streams",)),
-        ("accel_runtime", "precision", ("autocast",)),
+        ("accel_runtime", "precision", ("autocast", "bf16", "fp8", "full")),
     ],
 )
 def test_variants_do_not_know_each_other(package: str, folder: str, shared: tuple[str, ...]) -> None:
     for module in modules(package):
         if module.startswith(f"{folder}."):
-            siblings = {name for name in own_imports(package, module) if name.startswith(f"{folder}.")}
+            # A variant of several files has its name before an underscore in all of them.
+            family = module.split("_")[0]
+            others = {name for name in own_imports(package, module) if name.split("_")[0] != family}
+            siblings = {name for name in others if name.startswith(f"{folder}.")}
             assert siblings <= {f"{folder}.{name}" for name in shared}, module
 
 

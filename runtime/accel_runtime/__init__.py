@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from accel_runtime.configuration import DataLoaderConfiguration as DataLoaderConfiguration
     from accel_runtime.configuration import ProjectConfiguration as ProjectConfiguration
     from accel_runtime.data.skipping import skip_first_batches as skip_first_batches
+    from accel_runtime.handlers import AORecipeKwargs as AORecipeKwargs
     from accel_runtime.handlers import AutocastKwargs as AutocastKwargs
     from accel_runtime.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
     from accel_runtime.handlers import GradScalerKwargs as GradScalerKwargs
     from accel_runtime.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
+    from accel_runtime.handlers import TERecipeKwargs as TERecipeKwargs
     from accel_runtime.local_sgd import LocalSGD as LocalSGD
     from accel_runtime.memory import find_executable_batch_size as find_executable_batch_size
     from accel_runtime.notebook import debug_launcher as debug_launcher
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
     from accel_runtime.profiling import ProfileKwargs as ProfileKwargs
     from accel_runtime.seeding import set_seed as set_seed
     from accel_runtime.state import PartialState as PartialState
+    from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin as DeepSpeedPlugin
     from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 
 # Imported at first use, so that the command line answers without torch.
 _PLACES = {
+    "AORecipeKwargs": "handlers",
     "Accelerator": "accelerator",
     "AutocastKwargs": "handlers",
     "DataLoaderConfiguration": "configuration",
+    "DeepSpeedPlugin": "strategies.deepspeed_plugin",
     "DistributedDataParallelKwargs": "handlers",
     "DistributedType": "processes",
     "FullyShardedDataParallelPlugin": "strategies.fsdp_plugin",
@@ -40,6 +45,7 @@ _PLACES = {
     "PartialState": "state",
     "ProfileKwargs": "profiling",
     "ProjectConfiguration": "configuration",
+    "TERecipeKwargs": "handlers",
     "debug_launcher": "notebook",
     "find_executable_batch_size": "memory",
     "notebook_launcher": "notebook",

@@ -44,6 +44,7 @@ from accel_runtime.resolve import session_from
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
+from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree
@@ -81,6 +82,7 @@ class Accelerator(Processes, Facts, Recording):
         kwargs_handlers: Iterable[Handler] | None = None,
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
+        deepspeed_plugin: DeepSpeedPlugin | None = None,
         autocast_forward: bool = True,
         matmul_precision: str | None = None,
         nan_policy: str | None = None,
@@ -90,21 +92,21 @@ class Accelerator(Processes, Facts, Recording):
     ) -> None:
         refuse_unsupported(unsupported)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
-        options = options_from(
-            os.environ,
+        arguments = _agreed(
             {
                 "split_batches": _one_of("split_batches", split_batches, self.dataloader_config.split_batches),
                 "mixed_precision": mixed_precision,
                 "matmul_precision": matmul_precision,
-                "gradient_accumulation_steps": gradient_accumulation_steps,
+                "gradient_accumulation_steps": _steps(gradient_accumulation_steps, gradient_accumulation_plugin),
                 "cpu": cpu or None,
                 "dynamo_backend": dynamo_backend,
                 "strategy": "fsdp" if fsdp_plugin else None,
             },
-            [file.layer() for file in config_files(os.environ)],
+            deepspeed_plugin.options() if deepspeed_plugin else {},
         )
+        options = options_from(os.environ, arguments, [file.layer() for file in config_files(os.environ)])
         self._handlers = check_handlers(kwargs_handlers or ())
-        self._session = session_from(options, self._handlers, plugins=(fsdp_plugin,))
+        self._session = session_from(options, self._handlers, plugins=(fsdp_plugin, deepspeed_plugin))
         session = self._session
         super().__init__(session.world, session.device, session.collectives, session.strategy.name)
         self.device_placement = device_placement
@@ -122,7 +124,12 @@ class Accelerator(Processes, Facts, Recording):
                 autocast_forward,
                 step_scheduler_with_optimizer,
                 _dynamo(options, dynamo_plugin),
-                policy_of(nan_policy, self._session.collectives.any, self._session.precision.scales),
+                policy_of(
+                    nan_policy,
+                    self._session.collectives.any,
+                    self._session.precision.scales,
+                    self._session.strategy.guards_steps,
+                ),
             ),
         )
         self.project_configuration = project_config or ProjectConfiguration()
@@ -375,6 +382,20 @@ def _one_of(name: str, argument: bool | None, configured: bool | None) -> bool |
     if argument is not None and configured is not None and argument != configured:
         raise ConfigError(f"{name}={argument} and DataLoaderConfiguration({name}={configured}) contradict each other")
     return configured if argument is None else argument
+
+
+def _agreed(arguments: dict[str, Any], plugin: Mapping[str, Any]) -> dict[str, Any]:
+    """What the script says in arguments and in a plugin, once for each key."""
+    said = dict(arguments)
+    for key, value in plugin.items():
+        if value is not None and said.get(key) not in (None, value):
+            raise ConfigError(f"the script says {key}={said[key]!r} and {key}={value!r} in a plugin; keep one of them")
+        said[key] = said.get(key) if value is None else value
+    return said
+
+
+def _steps(argument: int | None, plugin: GradientAccumulationPlugin | None) -> int | None:
+    return plugin.num_steps if plugin is not None and argument in (None, 1) else argument
 
 
 def _accumulation_plugin(

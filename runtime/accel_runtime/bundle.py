@@ -85,6 +85,7 @@ class Prepared:
     def forget(self) -> None:
         for kept in (self.models, self.optimizers, self.loaders, self.schedulers, self._known):
             kept.clear()
+        self._session.strategy.forget()
 
     def _own(self, thing: Any) -> Any:
         """What another Accelerator has wrapped is wrapped anew: each has its own accumulation and precision."""
@@ -121,6 +122,8 @@ class Prepared:
             with self._session.hardware.moving():
                 self._session.strategy.place(model, self._session.device)
         self._session.precision.check(model)
+        if any(weight.requires_grad for weight in model.parameters()):
+            self._session.precision.convert(self._session.strategy.unwrap(model))
 
     def _fit_forward(self, model: Module) -> None:
         """After the strategy, which may give the model another class."""
@@ -131,8 +134,8 @@ class Prepared:
             self._session.precision.wrap_forward(bare)
 
     def _scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
-        bound = tuple(one for one in self.optimizers if scheduler.optimizer in (one, one.optimizer))
-        if not bound:
+        known = self._known.get(id(scheduler.optimizer))
+        if known is None:
             raise UsageError(
                 f"{type(scheduler).__name__} steps a {type(scheduler.optimizer).__name__} that was not prepared; "
                 "pass that optimizer to prepare() too, before its scheduler or together with it"
@@ -140,7 +143,7 @@ class Prepared:
         times = 1 if self._loader_settings.split else self._session.world.size
         return PreparedScheduler(
             scheduler,
-            bound,
+            (known[1],),
             self._accumulation,
             self._loader_settings.iterations,
             times=times,

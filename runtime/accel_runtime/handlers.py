@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
@@ -68,6 +68,24 @@ class DistributedDataParallelKwargs:
 
 
 @dataclass(frozen=True)
+class AORecipeKwargs:
+    """For fp8 through torchao: its `Float8LinearConfig`, and which layers to convert of those that can be."""
+
+    config: Any = None
+    module_filter_func: Callable[[Any, str], bool] | None = None
+
+
+@dataclass(frozen=True)
+class TERecipeKwargs:
+    """For fp8 through Transformer Engine, which passing this chooses: its `DelayedScaling`."""
+
+    margin: int = 0
+    fp8_format: Literal["HYBRID", "E4M3"] = "HYBRID"
+    amax_history_len: int = 1024
+    amax_compute_algo: Literal["max", "most_recent"] = "most_recent"
+
+
+@dataclass(frozen=True)
 class InitProcessGroupKwargs:
     """For `torch.distributed.init_process_group`; None leaves the choice to the device."""
 
@@ -76,7 +94,15 @@ class InitProcessGroupKwargs:
     timeout: timedelta | None = None
 
 
-Handler = AutocastKwargs | GradScalerKwargs | DistributedDataParallelKwargs | InitProcessGroupKwargs | ProfileKwargs
+Handler = (
+    AutocastKwargs
+    | GradScalerKwargs
+    | AORecipeKwargs
+    | TERecipeKwargs
+    | DistributedDataParallelKwargs
+    | InitProcessGroupKwargs
+    | ProfileKwargs
+)
 Kind = TypeVar("Kind")
 
 

@@ -37,7 +37,9 @@ class NanPolicy:
         return self.name == "warn"
 
 
-def policy_of(name: str | None, on_any: Callable[[bool], bool], scales: bool) -> NanPolicy | None:
+def policy_of(
+    name: str | None, on_any: Callable[[bool], bool], scales: bool, guarded: bool = False
+) -> NanPolicy | None:
     """The policy of that name; None asks for none and costs nothing."""
     if name is None:
         return None
@@ -45,6 +47,11 @@ def policy_of(name: str | None, on_any: Callable[[bool], bool], scales: bool) ->
         raise ConfigError(f"nan_policy={name!r} is unknown; use {', '.join(POLICIES)}")
     if scales:
         raise ConfigError("nan_policy is not for fp16: overflows are usual there, and its loss scaler leaves them out")
+    if guarded:
+        raise ConfigError(
+            "nan_policy is not for this strategy: its engine leaves such steps out by itself, and "
+            "accelerator.optimizer_step_was_skipped says so"
+        )
     return NanPolicy(name, on_any)
 
 

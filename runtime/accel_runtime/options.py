@@ -20,7 +20,7 @@ from accel_runtime.nearest import nearest
 from accel_runtime.values import as_text, converted
 from accel_runtime.world import world_from
 
-Precision = Literal["no", "fp16", "bf16", "fp8"]
+Precision = Literal["no", "fp16", "bf16", "fp8", "fp8-emulated"]
 MatmulPrecision = Literal["highest", "high", "medium"]
 StrategyName = Literal["ddp", "fsdp", "deepspeed"]
 Count = Annotated[int, Meta(ge=1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import time
+from typing import Any
 
 import torch.distributed as dist
 
@@ -22,6 +23,15 @@ def part_at_exit() -> None:
     if dist.get_backend() == "gloo":
         _keep_for_ever(dist.group.WORLD)
         atexit.register(_part)
+
+
+def keep_groups() -> None:
+    """Keep the gloo groups that an engine has made for itself, as long as this process lives."""
+    # Any: torch has no public name for its table of groups.
+    c10d: Any = dist.distributed_c10d
+    for group in c10d._world.pg_map:
+        if dist.get_backend(group) == "gloo":
+            _keep_for_ever(group)
 
 
 def _keep_for_ever(group: object) -> None:

@@ -37,6 +37,19 @@ REFUSALS = (
     Refusal(
         "TPUs compute in bfloat16, and XLA has no loss scaling here; use bf16", precisions=("fp16",), devices=("xla",)
     ),
+    Refusal(
+        "DeepSpeed's engine does not train in fp16 on CPUs; use bf16",
+        strategies=("deepspeed",),
+        precisions=("fp16",),
+        devices=("cpu",),
+    ),
+    Refusal(
+        "it needs a GPU that multiplies in 8 bits (NVIDIA from compute capability 8.9, AMD MI300); use bf16, or "
+        "fp8-emulated to try it out slowly",
+        precisions=("fp8",),
+        devices=("cpu", "xpu", "npu", "hpu", "mtia", "mlu", "musa", "sdaa", "mps", "xla"),
+    ),
+    Refusal("torchao's layers are not for XLA; use bf16", precisions=("fp8-emulated",), devices=("xla",)),
 )
 
 

@@ -37,12 +37,15 @@ STRATEGIES = {
     "single": "accel_runtime.strategies.single:Single",
     "ddp": "accel_runtime.strategies.ddp:Ddp",
     "fsdp": "accel_runtime.strategies.fsdp:Fsdp",
+    "deepspeed": "accel_runtime.strategies.deepspeed:DeepSpeed",
     "xla": "accel_runtime.strategies.xla:XlaDataParallel",
 }
 PRECISIONS = {
     "no": "accel_runtime.precision.full:Full",
     "bf16": "accel_runtime.precision.bf16:Bf16",
     "fp16": "accel_runtime.precision.fp16:Fp16",
+    "fp8": "accel_runtime.precision.fp8:Fp8",
+    "fp8-emulated": "accel_runtime.precision.fp8:EmulatedFp8",
 }
 
 
@@ -85,7 +88,7 @@ def session_from(
         device=device,
         collectives=_collectives(options, world, device),
         strategy=strategy,
-        precision=_precision(options, device, handlers),
+        precision=_precision(options, device, strategy, handlers),
         owns_group=owns_group,
     )
 
@@ -155,8 +158,9 @@ def _strategy(name: str, options: Options, settings: tuple[object, ...]) -> Stra
     return kind.made_for(options, settings)
 
 
-def _precision(options: Options, device: torch.device, handlers: tuple[Handler, ...]) -> Precision:
-    kind: type[Precision] = _load(PRECISIONS, "mixed_precision", options.mixed_precision)
+def _precision(options: Options, device: torch.device, strategy: Strategy, handlers: tuple[Handler, ...]) -> Precision:
+    table = {**PRECISIONS, **strategy.precisions}
+    kind: type[Precision] = _load(table, "mixed_precision", options.mixed_precision)
     return kind.made_for(device.type, handlers)
 
 

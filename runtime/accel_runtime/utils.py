@@ -20,11 +20,13 @@ from accel_runtime.availability import (
 )
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.handlers import (
+    AORecipeKwargs,
     AutocastKwargs,
     DDPCommunicationHookType,
     DistributedDataParallelKwargs,
     GradScalerKwargs,
     InitProcessGroupKwargs,
+    TERecipeKwargs,
 )
 from accel_runtime.memory import clear_device_cache, find_executable_batch_size, release_memory
 from accel_runtime.operations import (
@@ -48,13 +50,16 @@ from accel_runtime.processes import DistributedType
 from accel_runtime.profiling import ProfileKwargs
 from accel_runtime.progress import tqdm
 from accel_runtime.seeding import set_seed
+from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import LoggerType
 
 __all__ = [
+    "AORecipeKwargs",
     "AutocastKwargs",
     "DDPCommunicationHookType",
     "DataLoaderConfiguration",
+    "DeepSpeedPlugin",
     "DistributedDataParallelKwargs",
     "DistributedType",
     "FullyShardedDataParallelPlugin",
@@ -64,6 +69,7 @@ __all__ = [
     "LoggerType",
     "ProfileKwargs",
     "ProjectConfiguration",
+    "TERecipeKwargs",
     "TorchDynamoPlugin",
     "broadcast",
     "broadcast_object_list",

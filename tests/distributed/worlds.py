@@ -15,7 +15,7 @@ from torch.distributed import TCPStore
 PATIENCE = 120  # seconds until a world that does not answer is a failure
 
 
-def in_world(size: int, work: Callable[[], Any]) -> list[Any]:
+def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> list[Any]:
     """What `work` returns on each of `size` processes, by rank; the first failure of a process fails the test."""
     fork = multiprocessing.get_context("fork")
     processes, ends = [], []
@@ -32,7 +32,7 @@ def in_world(size: int, work: Callable[[], Any]) -> list[Any]:
     try:
         for end in ends:
             end.send(store.port)
-        return [_answer(rank, end) for rank, end in enumerate(ends)]
+        return [_answer(rank, end, patience) for rank, end in enumerate(ends)]
     finally:
         for process in processes:
             process.join(1)
@@ -40,9 +40,9 @@ def in_world(size: int, work: Callable[[], Any]) -> list[Any]:
                 process.kill()
 
 
-def _answer(rank: int, end: Connection) -> Any:
-    if not end.poll(PATIENCE):
-        raise AssertionError(f"process {rank} did not answer in {PATIENCE} seconds")
+def _answer(rank: int, end: Connection, patience: float) -> Any:
+    if not end.poll(patience):
+        raise AssertionError(f"process {rank} did not answer in {patience} seconds")
     try:
         succeeded, value = end.recv()
     except EOFError:

@@ -80,7 +80,7 @@ def test_an_empty_variable_says_nothing() -> None:
         (
             "mixed_precision",
             "fp61",
-            "f.yaml: mixed_precision is 'fp61', expected one of no, fp16, bf16, fp8; did you mean fp16?",
+            "f.yaml: mixed_precision is 'fp61', expected one of no, fp16, bf16, fp8, fp8-emulated; did you mean fp16?",
         ),
         ("num_processes", "two", "f.yaml: num_processes is 'two', expected a whole number"),
         ("num_processes", 0, "f.yaml: num_processes is 0, expected a whole number >= 1"),

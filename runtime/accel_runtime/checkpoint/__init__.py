@@ -52,8 +52,10 @@ class Checkpoints:
     def save(self, folder: Folder, allow_pickle: bool = False, wait: bool = True) -> Path:
         """Writes the state; every process must come here. Returns where it stands now, or soon without `wait`."""
         self.background.settle()
-        target, weights = self._target(folder), self.state.weights()
-        own, shared = self.council.together(lambda: (self.state.own_part(), self._shared_parts(allow_pickle)))
+        target, weights, optimizers = self._target(folder), self.state.weights(), self.state.optimizer_states()
+        own, shared = self.council.together(
+            lambda: (self.state.own_part(), self._shared_parts(optimizers, allow_pickle))
+        )
         parts = [own, *self._written_here(weights, shared, allow_pickle)]
         draft = begin(target, parts, self.council, self.project.save_on_each_node, self._keeps(folder))
         if self.state.registry.before_save.all:
@@ -103,17 +105,17 @@ class Checkpoints:
         return self.council.together(lambda: loaded_from(saved, world, self.state.likeness()))
 
     def _check(self, loaded: Loaded, models: list[Any]) -> None:
-        prepared, registry = self.state.prepared, self.state.registry
+        prepared, registry, strategy = self.state.prepared, self.state.registry, self.state.session.strategy
         check_number(loaded, loaded.models, len(models), "model", "prepare")
         check_number(loaded, loaded.optimizers, len(self.state.own_optimizers), "optimizer", "prepare")
         check_number(loaded, loaded.schedulers, len(prepared.schedulers), "scheduler", "prepare")
         check_number(loaded, loaded.objects, len(registry.objects), "registered object", "register")
         for kept, model in zip(loaded.models, models):
-            check_model(kept, self.state.session.strategy.unwrap(model))
+            check_model(kept, type(strategy.unwrap(model)).__name__, strategy.shapes(model))
         for kept, optimizer in zip(loaded.optimizers, self.state.own_optimizers):
-            check_optimizer(kept, optimizer.optimizer)
+            check_optimizer(kept, optimizer.optimizer, strategy.group_sizes(optimizer.optimizer))
         if loaded.own_states is not None:
-            self.state.session.strategy.check_own_state(loaded.own_states)
+            strategy.check_own_state(loaded.own_states)
         for kept, scheduler in zip(loaded.schedulers, prepared.schedulers):
             check_kind(kept, scheduler.scheduler)
         if loaded.random is None and loaded.processes == self.state.session.world.size:
@@ -132,8 +134,8 @@ class Checkpoints:
     def _shards(self) -> bool:
         return self.state.session.strategy.shards
 
-    def _shared_parts(self, allow_pickle: bool) -> list[Part]:
-        return list(self.state.shared_parts(allow_pickle)) if self._writes_shared or self._shards else []
+    def _shared_parts(self, optimizers: list[dict[str, Any]], allow_pickle: bool) -> list[Part]:
+        return list(self.state.shared_parts(optimizers, allow_pickle)) if self._writes_shared or self._shards else []
 
     def _written_here(self, weights: list[dict[str, Any]], shared: list[Part], allow_pickle: bool) -> list[Part]:
         """What this process writes of all that is not its own alone."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-from torch.nn import Module
+from torch import Size
 from torch.optim import Optimizer
 
 from accel_runtime.checkpoint.encoding import State
@@ -53,10 +52,8 @@ def check_number(loaded: Loaded, found: Sequence[Kept], wanted: int, kind: str, 
         )
 
 
-def check_model(kept: Kept, model: Module) -> None:
+def check_model(kept: Kept, name: str, own: Mapping[str, Size | None]) -> None:
     """Refuses weights of another model, with the first difference."""
-    own = model.state_dict()
-    name = type(model).__name__
     missing, foreign = own.keys() - kept.state.keys(), kept.state.keys() - own.keys()
     if missing or foreign:
         seen = [f"lacks {min(missing)}"] if missing else []
@@ -64,19 +61,17 @@ def check_model(kept: Kept, model: Module) -> None:
         others = len(missing) + len(foreign) - len(seen)
         more = f" and {others} other differences" if others else ""
         raise CheckpointError(f"{kept.path} is not of this {name}: it {' and '.join(seen)}{more}; nothing was changed")
-    for key, value in own.items():
-        saved = kept.state[key]
-        if isinstance(value, Tensor) and saved.shape != value.shape:
+    for key, shape in own.items():
+        if shape is not None and (saved := kept.state[key].shape) != shape:
             raise CheckpointError(
-                f"{kept.path} is not of this {name}: {key} was {tuple(saved.shape)} and is {tuple(value.shape)}; "
+                f"{kept.path} is not of this {name}: {key} was {tuple(saved)} and is {tuple(shape)}; "
                 "nothing was changed"
             )
 
 
-def check_optimizer(kept: Kept, optimizer: Optimizer) -> None:
+def check_optimizer(kept: Kept, optimizer: Optimizer, own: list[int]) -> None:
     check_kind(kept, optimizer)
     saved = [len(group["params"]) for group in kept.state["param_groups"]]
-    own = [len(group["params"]) for group in optimizer.param_groups]
     if saved != own:
         raise CheckpointError(
             f"{kept.path} is of an optimizer with groups of {saved} weights and this one has {own}; nothing was changed"
@@ -84,5 +79,5 @@ def check_optimizer(kept: Kept, optimizer: Optimizer) -> None:
 
 
 def check_kind(kept: Kept, thing: Any) -> None:
-    if kept.kind is not None and kept.kind != type(thing).__name__:
-        raise CheckpointError(f"{kept.path} is of {kept.kind} and this run has {type(thing).__name__}; nothing changed")
+    if kept.kind is not None and kept.kind != (own := thing.__class__.__name__):
+        raise CheckpointError(f"{kept.path} is of {kept.kind} and this run has {own}; nothing changed")

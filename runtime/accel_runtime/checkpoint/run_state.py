@@ -64,12 +64,18 @@ class RunState:
         """Those whose state is not kept by the strategy."""
         return [] if self.session.strategy.keeps_optimizers else self.prepared.optimizers
 
-    def shared_parts(self, allow_pickle: bool) -> Iterator[Part]:
+    def optimizer_states(self) -> list[dict[str, Any]]:
+        """The state of every optimizer; a collective where optimizers are sharded."""
+        return [optimizer.optimizer.state_dict() for optimizer in self.own_optimizers]
+
+    def shared_parts(self, optimizers: list[dict[str, Any]], allow_pickle: bool) -> Iterator[Part]:
         """What is the same on every process, and so is written by one; all but the models."""
-        for index, optimizer in enumerate(self.own_optimizers):
-            yield _kind_part(numbered("optimizer", index), optimizer.optimizer, allow_pickle)
+        for index, (optimizer, state) in enumerate(zip(self.own_optimizers, optimizers)):
+            yield _kind_part(numbered("optimizer", index), optimizer.optimizer, state, allow_pickle)
         for index, scheduler in enumerate(self.prepared.schedulers):
-            yield _kind_part(numbered("scheduler", index), scheduler.scheduler, allow_pickle)
+            yield _kind_part(
+                numbered("scheduler", index), scheduler.scheduler, scheduler.scheduler.state_dict(), allow_pickle
+            )
         if (scales := self.session.precision.state()) is not None:
             yield part_of("scaler", scales)
         if records := self.trackers.state():
@@ -178,7 +184,8 @@ def model_parts(weights: list[dict[str, Any]], allow_pickle: bool) -> list[Part]
 
 
 def kind_of(thing: Any) -> str:
-    return type(thing).__name__
+    """The class that it says it is: an optimizer in an engine is saved as what the user made."""
+    return thing.__class__.__name__  # type: ignore[no-any-return]
 
 
 def random_states(hardware: Device) -> dict[str, Any]:
@@ -196,8 +203,8 @@ def restore_random(states: dict[str, Any], hardware: Device) -> None:
         hardware.restore_random_state(states["device"])
 
 
-def _kind_part(name: str, thing: Any, allow_pickle: bool) -> Part:
-    return part_of(name, {"kind": kind_of(thing), "state": thing.state_dict()}, allow_pickle)
+def _kind_part(name: str, thing: Any, state: dict[str, Any], allow_pickle: bool) -> Part:
+    return part_of(name, {"kind": kind_of(thing), "state": state}, allow_pickle)
 
 
 def kept_kind(kept: Kept) -> Kept:

@@ -34,6 +34,9 @@ class Precision(ABC):
     def wrap_forward(self, model: Module) -> None:  # noqa: B027 full precision adds nothing
         """Makes the model's own forward run in this precision and give full precision back."""
 
+    def convert(self, model: Module) -> None:  # noqa: B027 most precisions leave layers as they are
+        """Puts layers of this precision in the place of others, over the same weights."""
+
     def check(self, model: Module) -> None:  # noqa: B027 most precisions take any model
         """Refuses a model that cannot be trained in this precision."""
 

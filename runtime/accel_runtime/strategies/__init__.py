@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -43,6 +43,8 @@ class Strategy(ABC):
     needs_group = False  # whether even one process alone must be a group of processes
     shards = False  # whether `kept_state`, optimizers and gradients are `DTensor`s
     keeps_optimizers = False  # whether `own_state` has the optimizers, whose `state_dict()` is then not saved
+    guards_steps = False  # whether it leaves out steps by itself whose gradients are not finite
+    precisions: Mapping[str, str] = {}  # import paths of those that it runs in a way of its own
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -61,6 +63,9 @@ class Strategy(ABC):
         """The prepared model, compiled where that serves this strategy."""
         whole: Any = torch.compile(model, **settings)
         return whole  # type: ignore[no-any-return]
+
+    def forget(self) -> None:  # noqa: B027 most strategies hold on to nothing
+        """Lets go of what was prepared."""
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None] | None:
         """How a loss goes backward, given how the precision does it; None is `loss.backward()`."""
@@ -90,6 +95,15 @@ class Strategy(ABC):
     def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
         """Takes over what `kept_state` gave, after it was checked to fit."""
         self.unwrap(model).load_state_dict(state)
+
+    def shapes(self, model: Module) -> dict[str, torch.Size | None]:
+        """The whole shape of every tensor in the model's state; None for what is no tensor."""
+        state = self.unwrap(model).state_dict()
+        return {key: value.shape if isinstance(value, Tensor) else None for key, value in state.items()}
+
+    def group_sizes(self, optimizer: Optimizer) -> list[int]:
+        """How many weights of the model each group of the optimizer has."""
+        return [len(group["params"]) for group in optimizer.param_groups]
 
     def own_state(self) -> Any:
         """What a checkpoint keeps for this process beside models and optimizers, of tensors, numbers and containers."""

@@ -51,7 +51,7 @@ def test_every_key_has_a_flag_with_help() -> None:
         (["launch", "--num-processes", "two", "train.py"], "accel: --num-processes is 'two', expected a whole number"),
         (
             ["launch", "--mixed-precision", "bf61", "train.py"],
-            "expected one of no, fp16, bf16, fp8; did you mean bf16?",
+            "expected one of no, fp16, bf16, fp8, fp8-emulated; did you mean bf16?",
         ),
         (["launch", "--num-machines", "3", "--num-processes", "2", "train.py"], "2 processes cannot run on 3 machines"),
         (["launch", "--config-file", "no.yaml", "train.py"], "no.yaml: there is no such config file"),

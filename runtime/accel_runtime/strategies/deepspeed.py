@@ -1,0 +1,205 @@
+"""DeepSpeed: its engine shards the optimizer, the gradients and the weights (ZeRO 1, 2, 3) of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import torch.distributed as dist
+from torch import Size, Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from accel_runtime.errors import ConfigError, UsageError
+from accel_runtime.handlers import pick
+from accel_runtime.options import Options
+from accel_runtime.strategies import Bundle, Strategy, bare
+from accel_runtime.strategies.deepspeed_config import Config, Run, Written, engine_config, written_in
+from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
+from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
+from accel_runtime.strategies.deepspeed_state import load_weights, whole_weights
+
+
+class DeepSpeed(Strategy):
+    name = "deepspeed"
+    exchanges_gradients = True
+    needs_group = True
+    guards_steps = True
+    precisions: Mapping[str, str] = {
+        "no": "accel_runtime.precision.engine:EngineFull",
+        "bf16": "accel_runtime.precision.engine:EngineBf16",
+        "fp16": "accel_runtime.precision.engine:EngineFp16",
+        "fp8": "accel_runtime.precision.engine:EngineFp8",
+        "fp8-emulated": "accel_runtime.precision.engine:EngineEmulatedFp8",
+    }
+
+    def __init__(self, options: Options, written: Written, offload: Mapping[str, Config]) -> None:
+        self.options = options
+        self.written = written
+        self.offload = offload
+        self.optimizer: EngineOptimizer | None = None  # the one in training, which knows its engine
+
+    @classmethod
+    def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
+        plugin = pick(settings, DeepSpeedPlugin, DeepSpeedPlugin())
+        if options.deepspeed_config is not None and plugin.hf_ds_config is not None:
+            raise ConfigError(
+                f"the script passes DeepSpeedPlugin(hf_ds_config=...) and deepspeed_config is {options.deepspeed_config}; "
+                "keep one of them"
+            )
+        source = plugin.hf_ds_config if plugin.hf_ds_config is not None else options.deepspeed_config
+        return cls(options, written_in(source), _offload(options, plugin))
+
+    def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
+        if evaluation or not bundle.optimizers:
+            return bundle
+        if self.optimizer is not None or len(bundle.optimizers) > 1:
+            raise UsageError(
+                "DeepSpeed's engine trains one model with one optimizer for each Accelerator; make another Accelerator "
+                "for the second optimizer, or train with ddp or fsdp"
+            )
+        (optimizer,) = bundle.optimizers
+        check_optimizer(optimizer)
+        trained = _trained_by(optimizer, bundle.models)
+        engine_of = {id(trained): self._started(trained, optimizer, bundle)}
+        models = tuple(engine_of.get(id(model), model) for model in bundle.models)
+        return Bundle(models, (self.optimizer,), bundle.loaders)  # type: ignore[arg-type]
+
+    def _started(self, model: Module, optimizer: Optimizer, bundle: Bundle) -> Any:
+        groups = tuple(tuple(group["params"]) for group in optimizer.param_groups if group["params"])
+        engine = start_engine(model, optimizer, engine_config(self.written, self._run(bundle)))
+        self.optimizer = EngineOptimizer(optimizer, engine, groups)
+        return engine
+
+    def _run(self, bundle: Bundle) -> Run:
+        options, processes = self.options, dist.get_world_size()
+        batches = [loader.batch_size for loader in bundle.loaders if loader.batch_size is not None]
+        share = processes if options.split_batches else 1
+        return Run(
+            processes=processes,
+            accumulation=options.gradient_accumulation_steps,
+            precision=options.mixed_precision,
+            micro_batch=batches[0] // share if batches else None,
+            stage=options.zero_stage,
+            clipping=options.gradient_clipping,
+            offload=self.offload,
+        )
+
+    def forget(self) -> None:
+        self.optimizer = None
+
+    def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
+        def backward(loss: Tensor, **kwargs: Any) -> None:
+            self._training("backward()").backward(loss, **kwargs)
+
+        return backward
+
+    def unwrap(self, model: Module) -> Module:
+        model = bare(model)
+        return bare(model.module) if self._is_engine(model) else model  # type: ignore[arg-type]
+
+    def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
+        self._training("accumulate()").engine.set_gradient_accumulation_boundary(not deferred)
+
+    def sync_next_backward(self, model: Module) -> None:
+        self.defer((model,), False)
+
+    def join(self, models: list[Module]) -> AbstractContextManager[Any]:
+        raise UsageError(
+            "join_uneven_inputs is not possible under DeepSpeed, whose processes exchange at every step; keep "
+            "even_batches=True, which fills the last round up"
+        )
+
+    def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
+        """The norm that the gradients have now; the engine clips to `max_norm` when it steps."""
+        training = self._training("clip_grad_norm_()")
+        self._check_clipping(training, parameters, max_norm, norm_type)
+        return training.clip(max_norm)
+
+    def _check_clipping(
+        self, training: EngineOptimizer, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float
+    ) -> None:
+        given = {id(weight) for weight in ([parameters] if isinstance(parameters, Tensor) else parameters)}
+        missing = [weight for group in training.weights for weight in group if id(weight) not in given]
+        if missing or norm_type != 2:
+            raise UsageError(
+                "DeepSpeed's engine clips all weights of the optimizer together by their 2-norm; pass "
+                f"model.parameters() and norm_type=2 (got norm_type={norm_type}, and {len(missing)} weights are missing)"
+            )
+        configured = training.engine.gradient_clipping()
+        if configured and configured != max_norm:
+            raise ConfigError(
+                f'the script clips to {max_norm} and gradient_clipping is {configured}; write "auto" there, or make '
+                "them equal"
+            )
+        if not training.pending:
+            raise UsageError(
+                "clip_grad_norm_() found no gradients of a whole window; call it after backward(), where "
+                "accelerator.sync_gradients is true"
+            )
+
+    def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
+        raise UsageError("DeepSpeed's engine clips by norm only; use accelerator.clip_grad_norm_")
+
+    def state_dict(self, model: Module) -> dict[str, Any]:
+        return whole_weights(self.unwrap(model))
+
+    def shapes(self, model: Module) -> dict[str, Size | None]:
+        state = self.unwrap(model).state_dict(keep_vars=True)
+        return {key: getattr(value, "ds_shape", getattr(value, "shape", None)) for key, value in state.items()}
+
+    def group_sizes(self, optimizer: Optimizer) -> list[int]:
+        groups = self._training("load_state()").weights
+        return [len(group) for group in groups]
+
+    def kept_state(self, model: Module) -> dict[str, Any]:
+        if self.optimizer is not None and self.optimizer.holds_gradients:
+            raise UsageError(
+                "save_state() came in the middle of an accumulation window, whose gradients are inside DeepSpeed's engine; "
+                "save after optimizer.step(), where accelerator.sync_gradients is true"
+            )
+        return self.state_dict(model)
+
+    def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
+        if self._is_engine(bare(model)):
+            load_weights(bare(model), state)
+        else:
+            super().load_state_dict(model, state)
+
+    def _training(self, what: str) -> EngineOptimizer:
+        if self.optimizer is None:
+            raise UsageError(
+                f"{what} needs DeepSpeed's engine, and none was started; pass the model and its optimizer to prepare() "
+                "in one call"
+            )
+        return self.optimizer
+
+    def _is_engine(self, model: Module) -> bool:
+        return self.optimizer is not None and model is self.optimizer.engine
+
+
+def _offload(options: Options, plugin: DeepSpeedPlugin) -> dict[str, Config]:
+    """The sections of the engine's configuration about what rests elsewhere."""
+    everything = "cpu" if options.cpu_offload else None
+    wanted = {
+        "offload_optimizer": (plugin.offload_optimizer_device or everything, plugin.offload_optimizer_nvme_path),
+        "offload_param": (plugin.offload_param_device or everything, plugin.offload_param_nvme_path),
+    }
+    return {
+        section: {"device": device, **({"nvme_path": path} if path else {})}
+        for section, (device, path) in wanted.items()
+        if device is not None
+    }
+
+
+def _trained_by(optimizer: Optimizer, models: tuple[Module, ...]) -> Module:
+    """The model whose weights the optimizer steps."""
+    weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    owners = [model for model in models if any(id(weight) in weights for weight in model.parameters())]
+    if len(owners) != 1:
+        raise UsageError(
+            f"DeepSpeed's engine trains one model with one optimizer, and this {type(optimizer).__name__} steps weights of "
+            f"{len(owners)} of the models in this call of prepare(); pass it together with its one model"
+        )
+    return owners[0]

@@ -1,0 +1,55 @@
+"""What a script may say about DeepSpeed: `Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from accel_runtime.errors import ConfigError
+
+Place = Literal["none", "cpu", "nvme"]
+
+
+@dataclass(frozen=True)
+class DeepSpeedPlugin:
+    """For DeepSpeed's engine; None leaves a choice to flags, config files and `hf_ds_config`, a JSON file or a dict.
+
+    `offload_optimizer_device` and `offload_param_device` say where the optimizer's state and the parameters rest; disks
+    need a path. `zero3_save_16bit_model` is accepted for scripts that pass it: weights are always gathered for a file.
+    """
+
+    hf_ds_config: str | Path | Mapping[str, Any] | None = None
+    gradient_accumulation_steps: int | Literal["auto"] | None = None
+    gradient_clipping: float | Literal["auto"] | None = None
+    zero_stage: int | None = None
+    offload_optimizer_device: Place | None = None
+    offload_param_device: Place | None = None
+    offload_optimizer_nvme_path: str | None = None
+    offload_param_nvme_path: str | None = None
+    zero3_save_16bit_model: bool | None = None
+    zero3_init_flag: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("offload_optimizer", "offload_param"):
+            place, path = getattr(self, f"{name}_device"), getattr(self, f"{name}_nvme_path")
+            if place not in (None, *get_args(Place)):
+                raise ConfigError(f"{name}_device={place!r} is not one of {', '.join(get_args(Place))}")
+            if place == "nvme" and path is None:
+                raise ConfigError(f"{name}_device='nvme' needs the folder of that disk in {name}_nvme_path")
+        if self.zero3_init_flag:
+            raise ConfigError(
+                "zero3_init_flag=True would build models in shards, which is not supported here; build the model under "
+                "`deepspeed.zero.Init()` yourself, or leave it out"
+            )
+
+    def options(self) -> dict[str, Any]:
+        """What it says in the keys of a config file, as the script's own word; None where it says nothing."""
+        said = {
+            "strategy": "deepspeed",
+            "zero_stage": self.zero_stage,
+            "gradient_accumulation_steps": self.gradient_accumulation_steps,
+            "gradient_clipping": self.gradient_clipping,
+        }
+        return {key: None if value == "auto" else value for key, value in said.items()}

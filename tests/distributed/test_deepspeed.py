@@ -1,0 +1,340 @@
+"""DeepSpeed's engine on real processes: ZeRO 1, 2 and 3 train as one process does, and say what they cannot do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accel_runtime import Accelerator, DeepSpeedPlugin
+from accel_runtime.errors import AccelError
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tests.distributed.transformer import (
+    ACCUMULATION,
+    GLOBAL_BATCH,
+    alone,
+    relative_distance,
+    sentences,
+    small_transformer,
+    train,
+)
+from tests.distributed.worlds import in_world
+
+# Seconds; importing DeepSpeed alone takes several on a machine that does other things too.
+PATIENCE = 250
+
+pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+
+
+def accelerator(precision: str = "no", steps: int = ACCUMULATION, **plugin: Any) -> Accelerator:
+    return Accelerator(
+        cpu=True,
+        mixed_precision=precision,
+        gradient_accumulation_steps=steps,
+        deepspeed_plugin=DeepSpeedPlugin(**plugin),
+    )
+
+
+# Weights below this number of elements are never sharded by default, and all of this model's are.
+SHARDED = {"zero_optimization": {"stage3_param_persistence_threshold": 0}}
+IN_ENGINE = {"bf16": {"enabled": "auto"}}
+FULL: dict[str, dict[str, Any]] = {
+    "ZeRO 1": {"zero_stage": 1},
+    "ZeRO 2": {"zero_stage": 2},
+    "ZeRO 3": {"zero_stage": 3, "hf_ds_config": SHARDED},
+    "ZeRO 2, optimizer on the CPU": {"zero_stage": 2, "offload_optimizer_device": "cpu"},
+    "ZeRO 3, all on the CPU": {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_param_device": "cpu"},
+}
+NARROW: dict[str, dict[str, Any]] = {
+    "ZeRO 1": {"zero_stage": 1},
+    "ZeRO 2": {"zero_stage": 2},
+    "ZeRO 3": {"zero_stage": 3, "hf_ds_config": SHARDED},
+    "ZeRO 2 with the engine's own bf16": {"zero_stage": 2, "hf_ds_config": IN_ENGINE},
+    "ZeRO 3 with the engine's own bf16": {"zero_stage": 3, "hf_ds_config": {**SHARDED, **IN_ENGINE}},
+}
+
+
+def distances(runs: dict[str, list[float]]) -> dict[str, float]:
+    expected = alone().losses
+    return {name: relative_distance(losses, expected) for name, losses in runs.items()}
+
+
+def test_every_stage_trains_as_one_process_with_the_same_global_batch() -> None:
+    def work() -> list[dict[str, list[float]]]:
+        return [
+            {name: train(accelerator(precision, **plugin)).losses for name, plugin in cases.items()}
+            for precision, cases in (("no", FULL), ("bf16", NARROW))
+        ]
+
+    (full, narrow), others = in_world(2, work, PATIENCE)
+    assert {name: far for name, far in distances(full).items() if far > 1e-4} == {}
+    assert {name: far for name, far in distances(narrow).items() if far > 0.02} == {}
+    assert others == [full, narrow]
+    assert all(losses[-1] < losses[0] / 2 for losses in full.values())
+
+
+def batches(loader: Any) -> Any:
+    """Words with the words that follow them."""
+    for (words,) in loader:
+        yield words[:, :-1], words[:, 1:]
+
+
+def loss_of(model: nn.Module, words: Any, following: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(words).flatten(0, 1), following.flatten())
+
+
+def test_zero_3_keeps_half_of_everything_on_each_of_two_processes() -> None:
+    def work() -> dict[str, float]:
+        from deepspeed.utils import safe_get_local_fp32_param, safe_get_local_grad
+
+        ours = accelerator(steps=1, zero_stage=3, hf_ds_config=SHARDED)
+        model = small_transformer()
+        whole = sum(weight.numel() for weight in model.parameters())
+        optimizer = torch.optim.AdamW(model.parameters())
+        model, optimizer, loader = ours.prepare(model, optimizer, DataLoader(sentences(), 4))
+        ours.backward(loss_of(model, *next(batches(loader))))
+        weights = list(model.parameters())
+        gradients = sum(safe_get_local_grad(weight).numel() for weight in weights)
+        assert all(weight.grad is None for weight in weights)
+        optimizer.step()
+        moments = [value for state in optimizer.state.values() for value in state.values() if value.dim()]
+        assert not sum(weight.numel() for weight in weights), "a whole weight was left on this process"
+        return {
+            "weights": sum(weight.ds_tensor.numel() for weight in weights) / whole,
+            "weights in full precision": sum(safe_get_local_fp32_param(weight).numel() for weight in weights) / whole,
+            "gradients": gradients / whole,
+            "optimizer": sum(moment.numel() for moment in moments) / (2 * whole),
+        }
+
+    for shares in in_world(2, work, PATIENCE):
+        assert shares == pytest.approx(dict.fromkeys(shares, 0.5), abs=0.01)
+
+
+def go_on(ours: Accelerator, folder: Path, load: Path | None, seen: int, steps: int = 6) -> tuple[list[float], float]:
+    """Losses of some steps after `seen` batches, beginning with a state if one is given, and leaving one; the rate."""
+    model = small_transformer()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    loader = DataLoader(sentences(), GLOBAL_BATCH // ours.num_processes)
+    model, optimizer, scheduler = ours.prepare(model, optimizer, scheduler)
+    if load is not None:
+        ours.load_state(load)
+    losses = []
+    for words, following in list(batches(ours.prepare(loader)))[seen : seen + steps]:
+        loss = loss_of(model, words, following)
+        ours.backward(loss)
+        ours.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        losses.append(ours.reduce(loss.detach(), "mean").item())
+    ours.save_state(folder)
+    return losses, optimizer.param_groups[0]["lr"]
+
+
+def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_strategy(tmp_path: Path) -> None:
+    stages: dict[str, dict[str, Any]] = {
+        "ZeRO 1": {"zero_stage": 1},
+        "ZeRO 2": {"zero_stage": 2, "offload_optimizer_device": "cpu"},
+        "ZeRO 3": {"zero_stage": 3, "hf_ds_config": SHARDED},
+    }
+
+    def plain() -> Accelerator:
+        return Accelerator(cpu=True)
+
+    def begin() -> None:
+        for name, plugin in stages.items():
+            go_on(accelerator(steps=1, **plugin), tmp_path / name, None, 0)
+
+    def resume() -> dict[tuple[str, str], tuple[list[float], float]]:
+        pairs = {
+            ("ZeRO 1", "ZeRO 1"),
+            ("ZeRO 2", "ZeRO 3"),
+            ("ZeRO 3", "ZeRO 3"),
+            ("ZeRO 3", "ZeRO 2"),
+            ("one", "ZeRO 3"),
+        }
+        return {
+            (saved, other): go_on(accelerator(steps=1, **stages[other]), tmp_path / "again", tmp_path / saved, 6)
+            for saved, other in sorted(pairs)
+        }
+
+    def resume_alone() -> list[tuple[list[float], float]]:
+        engine = accelerator(steps=1, **stages["ZeRO 2"])
+        return [go_on(engine, tmp_path / "again", tmp_path / "ZeRO 3", 6)]
+
+    go_on(plain(), tmp_path / "one", None, 0)
+    control, _ = go_on(plain(), tmp_path / "again", tmp_path / "one", 6)
+    in_world(2, begin, PATIENCE)
+    for pair, (losses, rate) in in_world(2, resume, PATIENCE)[0].items():
+        assert losses == pytest.approx(control, rel=1e-5), pair
+        assert rate == pytest.approx(1e-2 * 0.99**12), pair
+    for saved in stages:
+        losses, _ = go_on(plain(), tmp_path / "again", tmp_path / saved, 6)
+        assert losses == pytest.approx(control, rel=1e-5), saved
+    ((losses, _),) = in_world(1, resume_alone, PATIENCE)[0]
+    assert losses == pytest.approx(control, rel=1e-5)
+
+
+def refused(work: Any) -> str:
+    with pytest.raises(AccelError) as caught:
+        work()
+    return str(caught.value)
+
+
+def prepared(**plugin: Any) -> tuple[Accelerator, nn.Module, Any]:
+    ours = accelerator(steps=1, zero_stage=2, **plugin)
+    model = nn.Linear(4, 1)
+    return (ours, *ours.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1)))
+
+
+def told_by_a_loop_that_the_engine_cannot_run() -> dict[str, str]:
+    inputs = torch.ones(2, 4)
+    ours, model, optimizer = prepared()
+    told = {"clip without gradients": refused(lambda: ours.clip_grad_norm_(model.parameters(), 1.0))}
+    ours.backward(model(inputs).sum())
+    loss = model(inputs).sum()
+    told |= {
+        "again": refused(lambda: ours.backward(loss)),
+        "zero_grad": refused(optimizer.zero_grad),
+        "save": refused(lambda: ours.save_state("nowhere")),
+        "closure": refused(lambda: optimizer.step(lambda: loss)),
+        "some weights": refused(lambda: ours.clip_grad_norm_([model.bias], 1.0)),
+        "other norm": refused(lambda: ours.clip_grad_norm_(model.parameters(), 1.0, norm_type=1)),
+        "value": refused(lambda: ours.clip_grad_value_(model.parameters(), 1.0)),
+        "uneven": refused(lambda: ours.join_uneven_inputs([model]).__enter__()),
+        "second": refused(lambda: ours.prepare(nn.Linear(1, 1), torch.optim.SGD(nn.Linear(1, 1).parameters()))),
+    }
+    ours, model, _ = prepared(gradient_clipping=1.0)
+    ours.backward(model(inputs).sum())
+    told["clip twice"] = refused(lambda: ours.clip_grad_norm_(model.parameters(), 0.5))
+    return told
+
+
+def told_by_prepare() -> dict[str, str]:
+    one, other = nn.Linear(1, 1), nn.Linear(1, 1)
+    optimizers = [torch.optim.SGD(model.parameters()) for model in (one, other)]
+    both = torch.optim.SGD([*one.parameters(), *other.parameters()])
+    loss = one(torch.ones(1, 1)).sum()
+    return {
+        "two engines": refused(lambda: accelerator(zero_stage=1).prepare(one, other, *optimizers)),
+        "one optimizer of two": refused(lambda: accelerator(zero_stage=1).prepare(one, other, both)),
+        "optimizer alone": refused(lambda: accelerator(zero_stage=1).prepare(optimizers[0])),
+        "no engine": refused(lambda: accelerator(zero_stage=1).backward(loss)),
+        "stage 0": refused(lambda: accelerator(zero_stage=0).prepare(one, optimizers[0])),
+        "fp16": refused(lambda: accelerator("fp16", zero_stage=1).prepare(one, optimizers[0])),
+        "whole weights": refused(lambda: accelerator().prepare(one, torch.optim.LBFGS(one.parameters()))),
+        "nan_policy": refused(lambda: Accelerator(nan_policy="skip", deepspeed_plugin=DeepSpeedPlugin())),
+        "two configurations": refused(lambda: accelerator(zero_stage=1, hf_ds_config="no.json")),
+        "two counts": refused(lambda: accelerator(steps=2, gradient_accumulation_steps=4)),
+    }
+
+
+def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
+    def work() -> dict[str, str]:
+        return {**told_by_a_loop_that_the_engine_cannot_run(), **told_by_prepare()}
+
+    (told,) = in_world(1, work, PATIENCE)
+    expected = {
+        "again": "backward() ran again before optimizer.step(): DeepSpeed's engine cannot see gradients accumulated by hand",
+        "zero_grad": "zero_grad() before step() would throw gradients away",
+        "clip without gradients": "clip_grad_norm_() found no gradients of a whole window",
+        "save": "save_state() came in the middle of an accumulation window",
+        "closure": "SGD.step(closure) cannot run under DeepSpeed",
+        "some weights": "1 weights are missing",
+        "other norm": "got norm_type=1",
+        "value": "clips by norm only",
+        "uneven": "join_uneven_inputs is not possible under DeepSpeed",
+        "second": "trains one model with one optimizer for each Accelerator",
+        "clip twice": "the script clips to 0.5 and gradient_clipping is 1.0",
+        "two engines": "trains one model with one optimizer for each Accelerator",
+        "one optimizer of two": "this SGD steps weights of 2 of the models",
+        "optimizer alone": "this SGD steps weights of 0 of the models",
+        "no engine": "backward() needs DeepSpeed's engine, and none was started",
+        "stage 0": "zero_stage=0 shards nothing that ddp does not",
+        "fp16": "DeepSpeed's engine does not train in fp16 on CPUs; use bf16",
+        "whole weights": "DeepSpeed hands flat shards to LBFGS",
+        "nan_policy": "its engine leaves such steps out by itself",
+        "two configurations": "no.json: cannot be read: No such file or directory",
+        "two counts": "gradient_accumulation_steps=2 and gradient_accumulation_steps=4 in a plugin",
+    }
+    assert {name: told[name] for name, part in expected.items() if part not in told[name]} == {}
+    assert told.keys() == expected.keys()
+
+
+SCRIPT = """
+import json, sys
+import torch
+from accel_runtime import Accelerator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+accelerator = Accelerator(gradient_accumulation_steps=2)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 33), nn.Tanh(), nn.Linear(33, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=40)
+inputs = torch.randn(160, 6)
+loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8)
+model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+losses, norms = [], []
+for batch, target in loader:
+    with accelerator.accumulate(model):
+        with accelerator.autocast():
+            output = model(batch)
+        loss = nn.functional.mse_loss(output, target)
+        accelerator.backward(loss)
+        if accelerator.sync_gradients:
+            norms.append(accelerator.clip_grad_norm_(model.parameters(), 1.0).item())
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+    losses.append(accelerator.gather(loss.detach()).mean().item())
+accelerator.save_state(sys.argv[1])
+accelerator.load_state(sys.argv[1])
+weights = accelerator.get_state_dict(model)
+inner = accelerator.unwrap_model(model)
+if accelerator.is_main_process:
+    told = {
+        "kind": str(accelerator.distributed_type),
+        "losses": losses,
+        "norms": norms,
+        "sums": {name: weight.double().sum().item() for name, weight in weights.items()},
+        "inner": type(inner).__name__,
+        "rate": scheduler.get_last_lr(),
+    }
+    sys.stdout.write(json.dumps(told) + "\\n")
+accelerator.end_training()
+"""
+
+
+def launched(script: Path, *flags: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", *flags]
+    ran = subprocess.run(
+        [*command, str(script), str(script.parent / "state")], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return told
+
+
+def test_the_same_script_runs_under_deepspeed_by_flags_alone(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    config = tmp_path / "ds.json"
+    zero = {"stage": "auto", **SHARDED["zero_optimization"]}
+    config.write_text(json.dumps({"train_batch_size": "auto", "zero_optimization": zero}))
+    plain = launched(script)
+    ours = launched(script, "--strategy", "deepspeed", "--zero-stage", "3", "--deepspeed-config-file", str(config))
+    assert (plain["kind"], ours["kind"]) == ("MULTI_CPU", "DEEPSPEED")
+    assert ours["losses"] == pytest.approx(plain["losses"], rel=1e-4)
+    assert ours["norms"] == pytest.approx(plain["norms"], rel=1e-4)
+    assert ours["sums"] == pytest.approx(plain["sums"], rel=1e-4, abs=1e-5)
+    assert (ours["inner"], ours["rate"]) == (plain["inner"], plain["rate"])
