@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 30  # of the optimizer
 ACCUMULATION = 2
-GLOBAL_BATCH = 8  # samples of one micro-step, over all processes
+GLOBAL_BATCH = 12  # samples of one micro-step, over all processes
 WORDS, LENGTH, WIDTH = 32, 12, 32
 
 

@@ -6,13 +6,13 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
 from torch.distributed import TCPStore
 
-PATIENCE = 120  # seconds until a world that does not answer is a failure
+PATIENCE = 300  # seconds until a world that does not answer is a failure
 
 
 def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> list[Any]:
@@ -32,7 +32,7 @@ def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> 
     try:
         for end in ends:
             end.send(store.port)
-        return [_answer(rank, end, patience) for rank, end in enumerate(ends)]
+        return _answers(ends, patience)
     finally:
         for process in processes:
             process.join(1)
@@ -40,9 +40,20 @@ def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> 
                 process.kill()
 
 
-def _answer(rank: int, end: Connection, patience: float) -> Any:
-    if not end.poll(patience):
-        raise AssertionError(f"process {rank} did not answer in {patience} seconds")
+def _answers(ends: list[Connection], patience: float) -> list[Any]:
+    """As they come: one that failed is heard at once, though others wait for it in a collective."""
+    answers: dict[int, Any] = {}
+    while len(answers) < len(ends):
+        waiting = {id(end): rank for rank, end in enumerate(ends) if rank not in answers}
+        heard = wait([end for end in ends if id(end) in waiting], patience)
+        if not heard:
+            raise AssertionError(f"processes {sorted(waiting.values())} did not answer in {patience} seconds")
+        for end in heard:
+            answers[waiting[id(end)]] = _answer(waiting[id(end)], end)  # type: ignore[arg-type]
+    return [answers[rank] for rank in range(len(ends))]
+
+
+def _answer(rank: int, end: Connection) -> Any:
     try:
         succeeded, value = end.recv()
     except EOFError:

@@ -6,13 +6,19 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    OffloadPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
@@ -79,6 +85,7 @@ class Fsdp(Strategy):
             for block in blocks or [model]:
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
+        vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
         self.successors.learn(before, dict(model.named_parameters()))
 
     def _offload(self, device: torch.device) -> OffloadPolicy:
@@ -119,6 +126,9 @@ class Fsdp(Strategy):
     def sync_next_backward(self, model: Module) -> None:
         self.defer((model,), False)
 
+    def register_forward_method(self, model: Module, name: str) -> None:
+        register_fsdp_forward_method(bare(model), name)
+
     def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
         return clip_norm(self.successors.of(parameters), max_norm, norm_type)
 
@@ -147,6 +157,13 @@ def _whole(value: Any, gathered: dict[int, Tensor]) -> Any:
     if place not in gathered:
         gathered[place] = value.full_tensor()
     return gathered[place]
+
+
+def _refuse_copy(kind: str, memo: object) -> NoReturn:
+    raise UsageError(
+        f"{kind} is sharded, and no copy of it would be; copy the model before prepare(), or keep a copy of "
+        "accelerator.get_state_dict(model)"
+    )
 
 
 def _take_own_shards(model: Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -1,0 +1,322 @@
+"""FSDP on real processes: it trains as one process does, and each process holds its part of everything."""
+
+import copy
+from contextlib import nullcontext
+
+import pytest
+import torch
+from accel_runtime import Accelerator, FullyShardedDataParallelPlugin, GradScalerKwargs, LocalSGD
+from accel_runtime.errors import AccelError, UsageError
+from safetensors.torch import load_file
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor
+
+from tests.distributed.transformer import ACCUMULATION, STEPS, alone, relative_distance, small_transformer, train
+from tests.distributed.worlds import in_world
+
+
+def sharded(**settings):
+    plugin = FullyShardedDataParallelPlugin(**settings.pop("plugin", {}))
+    return Accelerator(fsdp_plugin=plugin, **settings)
+
+
+def trained(steps=STEPS, **settings):
+    return train(sharded(gradient_accumulation_steps=ACCUMULATION, **settings), steps=steps)
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def test_two_processes_train_as_one_and_hold_half_each():
+    def work():
+        return [trained(mixed_precision=precision) for precision in ("no", "bf16", "fp16")]
+
+    full = alone()
+    assert len(full.losses) == STEPS * ACCUMULATION and full.losses[-1] < 0.1 < full.losses[0]
+    for runs in in_world(2, work):
+        for run, tolerance in zip(runs, (1e-4, 0.02, 0.02)):
+            assert relative_distance(run.losses, full.losses) < tolerance
+            assert run.parameter_bytes == full.parameter_bytes / 2
+            assert run.gradient_bytes == full.gradient_bytes / 2
+            assert run.optimizer_bytes == pytest.approx(full.optimizer_bytes / 2, rel=0.001)
+
+
+def test_one_process_trains_to_the_bit_and_three_nearly():
+    full = alone(steps=8)
+    assert in_world(1, lambda: trained(steps=8))[0].losses == full.losses
+    for run in in_world(3, lambda: trained(steps=8)):
+        assert relative_distance(run.losses, full.losses) < 1e-4
+        assert run.parameter_bytes < full.parameter_bytes * 0.4
+
+
+def test_every_way_to_wrap_and_compile_trains_the_same():
+    ways = [
+        {"plugin": {"reshard_after_forward": True, "activation_checkpointing": True}},
+        {"plugin": {"transformer_cls_names_to_wrap": ["Block"], "reshard_after_forward": False}},
+        {"plugin": {"min_num_params": 2000, "cpu_offload": True}},
+        {"plugin": {"auto_wrap_policy": lambda module: isinstance(module, nn.Linear)}},
+        {"plugin": {"mixed_precision_policy": MixedPrecisionPolicy(reduce_dtype=torch.float64)}},
+        {"dynamo_backend": "aot_eager"},
+    ]
+
+    def work():
+        return [trained(steps=4, **copy.deepcopy(way)).losses for way in ways]
+
+    expected = alone(steps=4).losses
+    for losses in in_world(2, work):
+        for way, found in zip(ways, losses):
+            assert relative_distance(found, expected) < 1e-4, way
+
+
+def test_an_overflow_skips_the_step_on_every_process():
+    def work():
+        accelerator = sharded(mixed_precision="fp16", kwargs_handlers=[GradScalerKwargs(init_scale=8.0)])
+        model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+        before, seen = accelerator.get_state_dict(model), []
+        for overflows in (True, False):
+            loss = model(torch.ones(1, 2)).sum()
+            if overflows and accelerator.process_index == 1:
+                loss = loss * float("inf")
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+            unchanged = all(torch.equal(before[key], value) for key, value in accelerator.get_state_dict(model).items())
+            seen.append((accelerator.optimizer_step_was_skipped, scheduler.last_epoch, unchanged))
+        return seen
+
+    for seen in in_world(2, work):
+        assert seen == [(True, 0, True), (False, 1, False)]
+
+
+def test_a_model_keeps_its_face(tmp_path):
+    def work():
+        accelerator = sharded()
+        model = small_transformer()
+        model.head.weight = model.words.weight
+        original = copy.deepcopy(model.state_dict())
+        prepared = accelerator.prepare(model)
+        assert prepared is model is accelerator.unwrap_model(prepared) is accelerator.prepare(prepared)
+        assert isinstance(model.blocks[0], FSDPModule) and isinstance(model.words.weight, DTensor)
+        state = accelerator.get_state_dict(model)
+        assert list(state) == list(original) and all(torch.equal(state[key], original[key]) for key in original)
+        assert state["head.weight"] is state["words.weight"]
+        assert all(torch.equal(whole(value), original[key]) for key, value in model.state_dict().items())
+        changed = {key: value + 1 for key, value in original.items()}
+        model.load_state_dict(changed)
+        assert torch.equal(accelerator.get_state_dict(model)["norm.weight"], changed["norm.weight"])
+        accelerator.save_model(model, tmp_path)
+        with pytest.raises(UsageError, match="Transformer is sharded"):
+            copy.deepcopy(model)
+        return str(accelerator.distributed_type), accelerator.is_fsdp2
+
+    assert in_world(2, work) == [("FSDP", True)] * 2
+    saved = load_file(tmp_path / "model.safetensors")
+    assert torch.equal(saved["norm.weight"], small_transformer().norm.weight + 1) and "head.weight" not in saved
+
+
+def test_frozen_and_evaluation_models_stay_whole_and_an_average_is_kept():
+    def work():
+        accelerator = sharded()
+        model = nn.Linear(3, 2)
+        average = copy.deepcopy(model).requires_grad_(False)
+        model, average = accelerator.prepare(model, average)
+        judge = accelerator.prepare_model(nn.Linear(2, 2), evaluation_mode=True)
+        assert not any(isinstance(weight, DTensor) for one in (average, judge) for weight in one.parameters())
+        with torch.no_grad():
+            model.bias += 1
+        state = accelerator.get_state_dict(model)
+        for name, value in average.state_dict().items():
+            value.lerp_(state[name], 0.5)
+        return torch.equal(average.weight, state["weight"]), (state["bias"] - average.bias).tolist()
+
+    assert in_world(2, work) == [(True, [0.5, 0.5])] * 2
+
+
+def test_weights_are_those_of_process_0():
+    def work():
+        accelerator = sharded()
+        torch.manual_seed(accelerator.process_index)
+        model = nn.BatchNorm1d(4)
+        model.running_mean.fill_(accelerator.process_index)
+        model.weight.data = torch.randn(4)
+        drawn = accelerator.gather_object([model.weight.tolist()])
+        state = accelerator.get_state_dict(accelerator.prepare(model))
+        return state["weight"].tolist() == drawn[0], state["running_mean"].tolist()
+
+    assert in_world(2, work) == [(True, [0.0] * 4)] * 2
+
+
+def test_optimizers_and_lists_follow_the_weights():
+    def step(model, optimizer, backward):
+        backward(model(torch.ones(1, 3)).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def work():
+        seen = []
+        for order in ("together", "model first", "optimizer first"):
+            accelerator = sharded()
+            torch.manual_seed(0)
+            model, other = nn.Linear(3, 5), None
+            other = copy.deepcopy(model)
+            optimizer, reference = (torch.optim.Adam(one.parameters(), lr=0.1) for one in (model, other))
+            for pair in ((model, optimizer), (other, reference)):
+                step(*pair, torch.Tensor.backward)  # the optimizer comes with a state
+            weights = list(model.parameters())
+            if order == "together":
+                model, optimizer = accelerator.prepare(model, optimizer)
+            elif order == "model first":
+                model = accelerator.prepare(model)
+                optimizer = accelerator.prepare(optimizer)
+            else:
+                optimizer = accelerator.prepare(optimizer)
+                model = accelerator.prepare(model)
+            accelerator.backward(model(torch.ones(1, 3)).sum())
+            # The list is older than the shards; 15 ones of the weight and 5 of the bias.
+            norm = accelerator.clip_grad_norm_(weights, 100.0)
+            assert type(norm) is torch.Tensor and norm.item() == pytest.approx(20**0.5)
+            optimizer.step()
+            step(other, reference, torch.Tensor.backward)
+            state = accelerator.get_state_dict(model)
+            seen.append(all(torch.allclose(state[key], value) for key, value in other.state_dict().items()))
+        return seen
+
+    assert in_world(2, work) == [[True] * 3] * 2
+
+
+def test_clipping_measures_over_all_shards_also_empty_ones():
+    def work():
+        accelerator = sharded()
+        model = accelerator.prepare(nn.Linear(3, 1))  # one row, so that process 1 and 2 hold nothing of it
+        inputs = torch.tensor([[3.0, 4.0, 0.0]])
+        found = []
+        for norm_type in (2.0, 1.0, float("inf")):
+            model.zero_grad()
+            accelerator.backward(model(inputs).sum())
+            norm = accelerator.clip_grad_norm_(model.parameters(), 1.0, norm_type)
+            found.append((norm.item(), whole(model.weight.grad).abs().max().item()))
+        accelerator.backward(model(inputs).sum())
+        accelerator.clip_grad_value_(model.parameters(), 0.5)
+        return found, whole(model.weight.grad).tolist()
+
+    for found, cut in in_world(3, work):
+        norms = (26**0.5, 8.0, 4.0)
+        assert found == [pytest.approx((norm, 4 / norm), rel=1e-5) for norm in norms]
+        assert cut == [[0.5, 0.5, 0.0]]
+
+
+def test_gradients_stay_apart_only_where_it_is_asked():
+    class Coder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(1, 1, bias=False)
+
+        def forward(self, inputs):
+            return self.inner(inputs)
+
+        def encode(self, inputs):
+            return self(inputs) * 2
+
+    def work():
+        accelerator = sharded()
+        model = Coder()
+        nn.init.ones_(model.inner.weight)
+        model = accelerator.prepare(model)
+        mine = torch.full((1, 1), 1.0 + accelerator.process_index)
+        with accelerator.no_sync(model):
+            accelerator.backward(model(mine).sum())
+        assert all(weight.grad is None for weight in model.parameters())
+        accelerator.backward(model(mine).sum())
+        both = whole(model.inner.weight.grad).item()
+        model.zero_grad()
+        accelerator.register_forward_method(model, "encode")
+        accelerator.backward(model.encode(mine).sum())
+        return both, whole(model.inner.weight.grad).item()
+
+    assert in_world(2, work) == [(3.0, 3.0)] * 2
+
+
+def test_what_cannot_be_is_refused_by_name():
+    def refused(match, work):
+        with pytest.raises(AccelError, match=match), work() or nullcontext():
+            pass
+
+    def work():
+        accelerator = sharded()
+        model = accelerator.prepare(nn.Linear(2, 2))
+        refused("join_uneven_inputs cannot work", lambda: accelerator.join_uneven_inputs([model]))
+        refused("LocalSGD needs a whole model", lambda: LocalSGD(accelerator, model, 2))
+        refused("Linear was not prepared", lambda: accelerator.no_sync(nn.Linear(1, 1)))
+        lonely = nn.Linear(2, 2)
+        accelerator.prepare(torch.optim.SGD(lonely.parameters(), lr=1.0))
+        refused("SGD steps weights that are of no", lambda: accelerator.backward(model(lonely(torch.ones(1, 2))).sum()))
+        named = sharded(plugin={"transformer_cls_names_to_wrap": ["Blok"]})
+        refused("wrap_layers names Blok, and Transformer has no such", lambda: named.prepare(small_transformer()))
+        return True
+
+    assert in_world(2, work) == [True, True]
+
+
+def test_gradients_that_are_not_finite_are_seen_by_all():
+    def work():
+        accelerator = sharded(nan_policy="skip")
+        model = nn.Linear(2, 2)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        bad = float("nan") if accelerator.process_index == 1 else 1.0
+        accelerator.backward(model(torch.ones(1, 2)).sum() * bad)
+        with pytest.warns(UserWarning, match="are not finite; the step was left out"):
+            optimizer.step()
+        return accelerator.optimizer_step_was_skipped
+
+    assert in_world(2, work) == [True, True]
+
+
+def test_a_model_on_the_meta_device_is_made_block_by_block():
+    def made(everywhere):
+        accelerator = sharded()
+        model = small_transformer()
+        given = {key: value.clone() for key, value in model.state_dict().items()}
+        if everywhere or not accelerator.is_main_process:
+            model.to("meta")
+        optimizer = torch.optim.AdamW(model.parameters())
+        model, optimizer = accelerator.prepare(model, optimizer)
+        assert all(isinstance(weight, DTensor) for group in optimizer.param_groups for weight in group["params"])
+        return given, accelerator.get_state_dict(model)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(3))
+
+    class Forgetful(Scaled):
+        def reset_parameters(self):
+            pass
+
+    def work():
+        given, taken = made(everywhere=False)
+        assert all(torch.equal(value, taken[key]) for key, value in given.items())
+        _, fresh = made(everywhere=True)
+        assert (
+            torch.equal(fresh["norm.weight"], torch.ones(32)) and fresh["blocks.0.attention.out_proj.bias"].sum() == 0
+        )
+        for kind, match in ((Scaled, "no reset_parameters"), (Forgetful, "scale of Forgetful .* still not a number")):
+            with torch.device("meta"):
+                model = kind()
+            with pytest.raises(UsageError, match=match):
+                sharded().prepare(model)
+        with torch.device("meta"):
+            model = Scaled()
+        accelerator = sharded(plugin={"param_init_fn": lambda module: nn.init.constant_(module.scale, 7)})
+        seven = accelerator.get_state_dict(accelerator.prepare(model))["scale"]
+        return fresh["words.weight"].std().item(), fresh["blocks.1.widen.weight"].tolist(), seven.tolist()
+
+    first, second = in_world(2, work)
+    assert first == second
+    assert 0.9 < first[0] < 1.1 and first[2] == [7.0] * 3
