@@ -65,7 +65,7 @@ def exact(
     after: Sequence[Event],
 ) -> Check:
     """Item by item equal, and as many."""
-    agreed = next((i for i, (a, b) in enumerate(zip(expected, found)) if a != b), min(len(expected), len(found)))
+    agreed = next((i for i, (a, b) in enumerate(zip(expected, found)) if not _same(a, b)), min(len(expected), len(found)))
     if agreed == len(expected) == len(found):
         return Check(quantity, processes, Result.EQUAL, agreed, agreed)
     difference = Difference(agreed + 1, at(expected, agreed), at(found, agreed), nth(before, agreed), nth(after, agreed))
@@ -101,6 +101,10 @@ def near(
 def distance(a: float, b: float) -> float:
     """How far apart two values are; two that are no numbers are alike."""
     return 0.0 if a == b or (a != a and b != b) else abs(a - b)
+
+
+def _same(a: object, b: object) -> bool:
+    return a == b or (a != a and b != b)
 
 
 def at(items: Sequence[object], index: int) -> str:

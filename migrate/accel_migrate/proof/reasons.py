@@ -24,10 +24,10 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
     losses = original.losses[: step + 1]
     if not any(loss.batches for loss in original.losses):
         yield "no loader: every process trains on what it makes itself (AM805)"
-    for number, loss in enumerate(losses, 1):
-        count = rows_in(loss)
-        if count % len(ranks):
-            yield f"step {number} takes in {count} samples, which {len(ranks)} processes cannot share equally"
+    for index, loss in enumerate(losses):
+        count, taken = rows_in(loss), sum(rows_in(rank.losses[index]) for rank in ranks if index < len(rank.losses))
+        if count < taken:
+            yield f"batch {index + 1} is a partial one of {count} samples, filled up to {taken} for {len(ranks)} processes"
     if any(loss.random for loss in losses):
         yield "random numbers are drawn between batch and loss (dropout, noise), by each process its own"
     if original.has_fact("batch norm"):

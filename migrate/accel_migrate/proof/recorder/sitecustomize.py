@@ -32,7 +32,7 @@ def load(name: str) -> ModuleType:
 class AfterTorch(importlib.abc.MetaPathFinder):
     """Calls back when torch has been imported, and leaves the importing to the others."""
 
-    def __init__(self, then: Callable[[ModuleType], None]) -> None:
+    def __init__(self, then: Callable[[ModuleType], object]) -> None:
         self.then = then
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:

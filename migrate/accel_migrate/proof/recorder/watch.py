@@ -39,7 +39,7 @@ def before_torch(settings: dict[str, Any]) -> None:
     sys.addaudithook(heard)
 
 
-def install(torch: Any, settings: dict[str, Any]) -> None:
+def install(torch: Any, settings: dict[str, Any]) -> Watch:
     """Begin to watch. `torch` is handed in: this module is read where there is none."""
     world, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
     journal = Journal(Path(settings["folder"]), Path(settings["copy"]), world, rank)
@@ -57,6 +57,7 @@ def install(torch: Any, settings: dict[str, Any]) -> None:
     sys.stdout = Listened(sys.stdout, watch.heard)
     sys.stderr = Listened(sys.stderr, watch.heard)
     atexit.register(watch.ended)
+    return watch
 
 
 def _forget_gradients(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -118,6 +119,7 @@ class Watch:
     def loaders(self) -> None:
         data = self.torch.utils.data
         iterator = data.dataloader._BaseDataLoaderIter
+        asked: dict[str, int] = {}
 
         def made(plain: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             plain(loader, *args, **kwargs)
@@ -127,14 +129,14 @@ class Watch:
         def indices(plain: Any, batches: Any) -> Any:
             chosen = plain(batches)
             batches.__dict__.setdefault("_chosen", deque()).append(chosen)
+            asked["state"] = state(self.torch)  # a sampler may have drawn; what is drawn from here on is the loading's
             return chosen
 
         def batch(plain: Any, batches: Any) -> Any:
-            before = state(self.torch)
             given = plain(batches)
             # Workers are asked ahead; what they were asked for first comes first.
             chosen = batches.__dict__.get("_chosen")
-            self._batch(given, chosen.popleft() if chosen else None, state(self.torch) != before)
+            self._batch(given, chosen.popleft() if chosen else None, state(self.torch) != asked.get("state"))
             return given
 
         _wrapped(data.DataLoader, "__init__", made)
