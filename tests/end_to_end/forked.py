@@ -44,7 +44,7 @@ def _child(job: Job, world: dict[str, str]) -> int:
     os.setsid()
     for number, kind in ((1, "out"), (2, "err")):
         os.dup2(os.open(job.folder / f"{kind}-{world.get('RANK', '0')}", os.O_CREAT | os.O_WRONLY), number)
-    sys.stdout, sys.stderr = (open(number, "w", closefd=False, buffering=1) for number in (1, 2))
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
     os.environ.update({**job.environment(os.environ), **world})
     if job.processes > 1:
         os.environ.update(ACCEL_CPU="1", **({"ACCEL_SPLIT_BATCHES": "1"} if job.split else {}))

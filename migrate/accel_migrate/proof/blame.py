@@ -67,9 +67,7 @@ class Texts:
 
     def hunks(self) -> list[Hunk]:
         pairs = SequenceMatcher(None, self.before.splitlines(), self.after.splitlines(), autojunk=False).get_opcodes()
-        return [
-            Hunk(range(a + 1, b + 1), range(c + 1, d + 1)) for kind, a, b, c, d in pairs if kind != "equal"
-        ]
+        return [Hunk(range(a + 1, b + 1), range(c + 1, d + 1)) for kind, a, b, c, d in pairs if kind != "equal"]
 
 
 def suspects(check: Check, original: Trace, migrated: Trace, texts: Sequence[Texts]) -> list[Suspect]:
@@ -96,7 +94,9 @@ def _strays(check: Check, original: Trace, migrated: Trace) -> tuple[Weighed, We
             (migrated, difference.after if difference else None),
         )
     ]
-    known, seen = ([e for e in trace.events[: end + 1] if e.kind not in UNTOLD] for trace, end in zip((original, migrated), ends))
+    known, seen = (
+        [e for e in trace.events[: end + 1] if e.kind not in UNTOLD] for trace, end in zip((original, migrated), ends)
+    )
     known, seen = known[:FARTHEST], seen[:FARTHEST]
     matcher = SequenceMatcher(None, [_sign(e) for e in known], [_sign(e) for e in seen], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():

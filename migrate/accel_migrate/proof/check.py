@@ -65,10 +65,14 @@ def exact(
     after: Sequence[Event],
 ) -> Check:
     """Item by item equal, and as many."""
-    agreed = next((i for i, (a, b) in enumerate(zip(expected, found)) if not _same(a, b)), min(len(expected), len(found)))
+    agreed = next(
+        (i for i, (a, b) in enumerate(zip(expected, found)) if not _same(a, b)), min(len(expected), len(found))
+    )
     if agreed == len(expected) == len(found):
         return Check(quantity, processes, Result.EQUAL, agreed, agreed)
-    difference = Difference(agreed + 1, at(expected, agreed), at(found, agreed), nth(before, agreed), nth(after, agreed))
+    difference = Difference(
+        agreed + 1, at(expected, agreed), at(found, agreed), nth(before, agreed), nth(after, agreed)
+    )
     return Check(quantity, processes, Result.DIFFERS, agreed, len(expected), difference=difference)
 
 

@@ -28,6 +28,8 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
         count, taken = rows_in(loss), sum(rows_in(rank.losses[index]) for rank in ranks if index < len(rank.losses))
         if count < taken:
             yield f"batch {index + 1} is a partial one of {count} samples, filled up to {taken} for {len(ranks)} processes"
+    if factor := scaled_rates(original, ranks[0], len(ranks)):
+        yield f"the script makes its optimizer with {factor:g} times the learning rate on {len(ranks)} processes"
     if any(loss.random for loss in losses):
         yield "random numbers are drawn between batch and loss (dropout, noise), by each process its own"
     if original.has_fact("batch norm"):
@@ -39,6 +41,19 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
     for form, sentence in FORMS.items():
         if any(form in loss.forms for loss in losses):
             yield sentence
+
+
+def draws(losses: Sequence[Loss]) -> bool:
+    """Whether random numbers are drawn while these losses come about."""
+    return any(loss.random or any(batch.facts["random"] for batch in loss.batches) for loss in losses)
+
+
+def scaled_rates(original: Trace, main: Trace, processes: int) -> float:
+    """By which factor a script raises its learning rate with the number of processes; 0 when it does not."""
+    made = [[rate for event in trace.of("optimizer") for rate in event.facts["rates"]] for trace in (original, main)]
+    factors = {round(b / a, 6) for a, b in zip(*made) if a}
+    usual = [factor for factor in (processes, processes**0.5) if factors == {round(factor, 6)}]
+    return usual[0] if usual and len(made[0]) == len(made[1]) else 0.0
 
 
 def rows_in(loss: Loss) -> int:

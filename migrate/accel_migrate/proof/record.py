@@ -87,6 +87,9 @@ def _losses(events: Sequence[Event]) -> Iterator[Loss]:
     for index, event in enumerate(events):
         if event.kind == "batch":
             batches.append(event)
+        elif event.kind == "pass":
+            # A pass that is over before the loss was an evaluation's, or a look ahead.
+            batches = [batch for batch in batches if batch.facts["number"] != event.facts["number"]]
         elif event.kind == "loss":
             facts = event.facts
             # A batch of an evaluation came without gradients, and no loss was computed from it.

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,7 +112,9 @@ class Laboratory:
     pretend_cpu: bool = False
     start: Start = lambda job: start(job)
 
-    def run(self, name: str, target: Target, rewrites: Mapping[Path, bytes], *, still: bool = False, **how: object) -> Run:
+    def run(
+        self, name: str, target: Target, rewrites: Mapping[Path, bytes], *, still: bool = False, **how: object
+    ) -> Run:
         copy, folder = self.scratch / name / "project", self.scratch / name / "journal"
         shutil.rmtree(self.scratch / name, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -161,10 +164,8 @@ def start(job: Job) -> Ended:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """End the process with all of its group; the ranks of a launcher end with it."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _in_copy(paths: str, settings: Mapping[str, object]) -> Sequence[str]:

@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 # Nodes through which a mean stays a mean.
-LINEAR = ("Add", "Sub", "Neg", "Div", "Mul", "Clone", "ToCopy", "Alias", "Squeeze", "Unsqueeze", "View", "Reshape", "Stack")
+LINEAR = (
+    "Add",
+    "Sub",
+    "Neg",
+    "Div",
+    "Mul",
+    "Clone",
+    "ToCopy",
+    "Alias",
+    "Squeeze",
+    "Unsqueeze",
+    "View",
+    "Reshape",
+    "Stack",
+)
 SUM = 2  # of torch's reductions
 MOST_NODES = 200
 

@@ -21,6 +21,7 @@ from accel_migrate.proof.recorder.on_cpu import pretend
 from accel_migrate.proof.recorder.printed import Listened
 from accel_migrate.proof.recorder.samples import fingerprint, fingerprints
 
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 NEAR = ("localhost", "127.", "::1", "0.0.0.0")
 
 
@@ -29,8 +30,12 @@ def before_torch(settings: dict[str, Any]) -> None:
     seed_python(settings["seed"])
     setattr(builtins, "__accel_magic__", lambda number: None)  # noqa: B010  stands for a magic of a notebook
     asked = Path(settings["folder"], "network")
+    only_read = tuple(settings["data"])
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and only_read and isinstance(arguments[0], str) and (arguments[2] or 0) & WRITES:
+            if os.path.realpath(arguments[0]).startswith(only_read):
+                raise PermissionError(f"{arguments[0]} is named by --data, and what is named so is only read")
         if event == "socket.getaddrinfo":
             host = str(arguments[0])
             if not host.startswith((*NEAR, socket.gethostname())) and host not in ("None", ""):
@@ -120,6 +125,7 @@ class Watch:
         data = self.torch.utils.data
         iterator = data.dataloader._BaseDataLoaderIter
         asked: dict[str, int] = {}
+        passes: set[int] = set()
 
         def made(plain: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             plain(loader, *args, **kwargs)
@@ -133,17 +139,24 @@ class Watch:
             return chosen
 
         def batch(plain: Any, batches: Any) -> Any:
-            given = plain(batches)
+            number = batches.__dict__.setdefault("_number", len(passes) + 1)
+            passes.add(number)
+            try:
+                given = plain(batches)
+            except StopIteration:
+                self.journal.note("pass", number=number)
+                raise
             # Workers are asked ahead; what they were asked for first comes first.
             chosen = batches.__dict__.get("_chosen")
-            self._batch(given, chosen.popleft() if chosen else None, state(self.torch) != asked.get("state"))
+            loading_draws = state(self.torch) != asked.get("state")
+            self._batch(given, chosen.popleft() if chosen else None, number, loading_draws)
             return given
 
         _wrapped(data.DataLoader, "__init__", made)
         _wrapped(iterator, "_next_index", indices)
         _wrapped(iterator, "__next__", batch)
 
-    def _batch(self, batch: Any, chosen: Any, random: bool) -> None:
+    def _batch(self, batch: Any, chosen: Any, number: int, random: bool) -> None:
         self.evaluated = self.evaluated or not self.torch.is_grad_enabled()
         known = isinstance(chosen, list) and None not in chosen
         rows = fingerprints(self.torch, batch, len(chosen)) if isinstance(chosen, list) else []
@@ -151,6 +164,7 @@ class Watch:
             "batch",
             indices=[index if isinstance(index, int) else repr(index) for index in chosen] if known else None,
             rows=rows,
+            number=number,  # of the pass over a loader
             trains=self.torch.is_grad_enabled(),
             random=random,
         )
@@ -244,6 +258,8 @@ class Watch:
             _wrapped(sys.modules["numpy"].random, "seed", seeded)
 
     def heard(self, line: str) -> None:
+        if "Warning:" in line:
+            return  # of a library, about how it is called
         place = str(self.journal.copy)
         self.journal.note("printed", text=line.replace(place, "."), evaluation=self.evaluated)
 
