@@ -6,7 +6,7 @@ from html import escape
 
 from accel_migrate.proof.check import Quantity
 from accel_migrate.proof.curves import figure
-from accel_migrate.proof.verdict import Verdict, answer, table
+from accel_migrate.proof.verdict import Verdict, table
 
 
 def render(verdict: Verdict) -> str:
@@ -14,7 +14,7 @@ def render(verdict: Verdict) -> str:
     badge = str(verdict.outcome)
     return (
         f'<section id="proof" class="proof"><h2><span class="badge {badge.replace(" ", "-")}">{badge}</span>'
-        f"<span>{escape(answer(verdict))}</span></h2>{problem}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
+        f"<span>{escape(verdict.name)}</span></h2>{problem}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
         "</section>"
     )
 

@@ -117,8 +117,7 @@ def _told(check: Check) -> str:
         return check.note or "runs to the end"
     if check.quantity is Quantity.WEIGHTS:
         return "the same on every process" if check.processes > 1 else "the same to the bit"
-    if not check.total:
-        return check.note or "none to compare"
-    within = f", largest difference {check.largest:.2g} of {check.tolerance:.2g} allowed" if check.tolerance else ""
+    measured = check.tolerance and check.result is not Result.EQUAL
+    within = f", largest difference {check.largest:.2g} of {check.tolerance:.2g} allowed" if measured else ""
     note = f"; {check.note}" if check.note else ""
     return f"{check.agreed} of {check.total}{within}{note}"

@@ -56,8 +56,11 @@ def begin(settings: dict[str, Any]) -> None:
     copied = (_in_copy(Path(entry), settings) for entry in sys.path)
     sys.path[:] = [entry for entry in copied if entry != str(HERE)]
     *_, watch = [load(name) for name in MODULES]
-    sys.meta_path.insert(0, AfterTorch(lambda torch: watch.install(torch, settings)))
     watch.before_torch(settings)
+    if "torch" in sys.modules:
+        watch.install(sys.modules["torch"], settings)
+    else:
+        sys.meta_path.insert(0, AfterTorch(lambda torch: watch.install(torch, settings)))
 
 
 def _in_copy(entry: Path, settings: dict[str, Any]) -> str:
