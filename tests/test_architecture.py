@@ -18,6 +18,7 @@ LAYERS = {
     "accel_migrate": """
         __main__
         cli
+        proof
         run
         configuration interactive present
         options report work

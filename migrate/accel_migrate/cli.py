@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from accel_migrate.options import COLORS, FORMATS, PRECISIONS, STANDARD_INPUT, T
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = """
 Exit codes: 0 done, or nothing to do; 1 --check or --diff found something to change; 2 a file or the request failed.
+With --verify: 0 proven; 1 the migrated script differs; 2 it could not be run.
 """
 
 
@@ -34,7 +36,21 @@ def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) 
     ]
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)
+class _Command(click.Command):
+    """With --verify, what follows `--` is for the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, rest = args, []
+        if "--" in args and {"--verify", "--write-if-proven"} & set(args[: args.index("--")]):
+            own, rest = args[: args.index("--")], args[args.index("--") + 1 :]
+        left = super().parse_args(ctx, own)
+        ctx.params["arguments"] = tuple(rest)
+        return left
+
+
+@click.command(
+    cls=_Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG
+)
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--diff", is_flag=True, help="Print the changes as a diff that git can apply; write nothing.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
@@ -56,13 +72,25 @@ def _codes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.option("--color", type=click.Choice(COLORS), default="auto", help="When to use colours.")
 @click.option("-q", "--quiet", is_flag=True, help="Tell only what failed.")
 @click.option("-v", "--verbose", is_flag=True, help="Also tell about files without torch, and where errors come from.")
+@click.option("--verify", is_flag=True, help="Run the script as it is and migrated, and compare them; write nothing.")
+@click.option("--write-if-proven", is_flag=True, help="Verify, and rewrite in place only what trains as it did.")
+@click.option("--steps", type=click.IntRange(min=1), default=20, help="Losses to verify.  [default: 20]")
+@click.option("--processes", type=click.IntRange(min=1), default=2, help="Processes to verify on.  [default: 2]")
+@click.option("--python", metavar="PATH", help="The interpreter that runs the script.  [default: this one]")
+@click.option("--timeout", type=click.FloatRange(min=1), default=600.0, help="Seconds for each run.  [default: 600]")
+@click.option("-m", "--module", metavar="NAME", help="Verify this module, as python -m runs it.")
+@click.option("--data", multiple=True, type=click.Path(path_type=Path, exists=True), help="Only read: not copied.")
+@click.option("--on-cpu", is_flag=True, help="Verify a script for a GPU on the CPU.")
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
 @click.option("--version", is_flag=True, help="Print the version.")
 def command(undo: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
     """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
-    done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input."""
+    done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input.
+
+    With --verify, the script is also run as it is and migrated, and both are compared loss by loss; its own
+    arguments come after --."""
     if version:
         return _print(f"accel-migrate {_version()}\n")
     if completion:
@@ -72,17 +100,19 @@ def command(undo: bool, explain: str | None, completion: str | None, version: bo
 
         return _print(catalogue.explain(explain))
     options = Options(**given)
-    contradiction = _contradiction(options, undo)
+    contradiction = _contradiction(options, undo) or _unverifiable(options)
     if contradiction:
         raise click.UsageError(contradiction)
-    return _undo() if undo else _run(options)
+    if undo:
+        return _undo()
+    return _verify(options) if _verifies(options) else _run(options)
 
 
 def _contradiction(options: Options, undo: bool) -> str:
     """Why the options cannot be meant as they stand; empty when they can."""
     if undo:
         return "--undo takes no path: it looks at the current folder and below" if options.paths else ""
-    if not options.paths:
+    if not options.paths and not (options.module and _verifies(options)):
         return "name a file, a folder, or - for standard input"
     if STANDARD_INPUT in options.paths and not options.reads_stdin:
         return "- stands alone; name files and folders in a run of their own"
@@ -93,12 +123,39 @@ def _contradiction(options: Options, undo: bool) -> str:
     return ""
 
 
+def _verifies(options: Options) -> bool:
+    return options.verify or options.write_if_proven
+
+
+def _unverifiable(options: Options) -> str:
+    """Why --verify cannot go with the other options; empty when it can."""
+    if not _verifies(options):
+        return "-m says what to verify; add --verify" if options.module else ""
+    if options.reads_stdin:
+        return "--verify runs a script from its folder; name a file"
+    if options.interactive or options.check or options.output is not None:
+        return "--verify stands in the place of --check, --interactive and --output; leave them out"
+    return ""
+
+
+def _verify(options: Options) -> int:
+    from accel_migrate.proof.command import verify
+    from accel_migrate.proof.subject import paths_of
+
+    return verify(_configured(replace(options, paths=options.paths or paths_of(options.module, Path.cwd()))))
+
+
 def _run(options: Options) -> int:
-    from accel_migrate.configuration import configuration
     from accel_migrate.run import run
 
+    return run(_configured(options))
+
+
+def _configured(options: Options) -> Options:
+    from accel_migrate.configuration import configuration
+
     first = Path.cwd() / (options.stdin_filename or options.paths[0])
-    return run(options.over(configuration(first if first.is_dir() else first.parent)))
+    return options.over(configuration(first if first.is_dir() else first.parent))
 
 
 def _print(text: str) -> int:

@@ -41,6 +41,16 @@ class Options:
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
+    verify: bool = False
+    write_if_proven: bool = False
+    steps: int = 20
+    processes: int = 2
+    python: str | None = None
+    timeout: float = 600.0
+    module: str | None = None
+    data: tuple[Path, ...] = ()
+    on_cpu: bool = False
+    arguments: tuple[str, ...] = ()  # of the script that is verified
 
     @property
     def writes(self) -> bool:

@@ -35,14 +35,8 @@ FEWEST_FOR_POOL = 8  # files; below that, starting processes costs more than it 
 
 def run(options: Options) -> int:
     """Do what was asked. 0: done or nothing to do; 1: --check or --diff found a change; 2: something failed."""
-    current = Path.cwd()
-    terms = Terms(
-        settings=options.settings(),
-        selection=selection(options.select, options.ignore, known_codes()),
-        current=current,
-        seconds=None if options.interactive else options.time_limit or SECONDS_PER_FILE,
-        keep_traceback=options.verbose,
-    )
+    terms = terms_of(options)
+    current = terms.current
     presenter = Presenter(options)
     if options.reads_stdin:
         outcomes = [_aside(current / (options.stdin_filename or "-"), sys.stdin.buffer.read(), options, terms)]
@@ -51,6 +45,17 @@ def run(options: Options) -> int:
         outcomes = _from_disk(options, terms, presenter)
     presenter.finish(outcomes)
     return _exit_code(outcomes, options)
+
+
+def terms_of(options: Options) -> Terms:
+    """What holds for every file of a run in the current folder."""
+    return Terms(
+        settings=options.settings(),
+        selection=selection(options.select, options.ignore, known_codes()),
+        current=Path.cwd(),
+        seconds=None if options.interactive else options.time_limit or SECONDS_PER_FILE,
+        keep_traceback=options.verbose,
+    )
 
 
 def _exit_code(outcomes: Sequence[Outcome], options: Options) -> int:
@@ -101,8 +106,8 @@ def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter:
     taken = {path for task in tasks for path in task.sources}
     bystanders = [_bystander(file, terms) for file in files if file.path not in taken]
     with Journal(state_folder()) as journal:
-        written = (_written(result, journal) if options.writes else result for result in results)
-        for outcome in _in_order(chain([bystanders], written), [file.path for file in files]):
+        finished = (written(result, journal) if options.writes else result for result in results)
+        for outcome in _in_order(chain([bystanders], finished), [file.path for file in files]):
             presenter.stream(outcome)
             # Only findings wait for the end, so memory stays flat however many files there are.
             yield outcome if presenter.needs_texts else outcome.without_texts()
@@ -142,7 +147,7 @@ def _lost(task: Task, terms: Terms) -> list[Outcome]:
     return [failure(path, terms, reason) for path in task.sources]
 
 
-def _written(outcomes: list[Outcome], journal: Journal) -> list[Outcome]:
+def written(outcomes: list[Outcome], journal: Journal) -> list[Outcome]:
     """The outcomes of one task once it is on disk: all of its files, or none."""
     rewrites = [Rewrite(each.path, each.before, each.after) for each in outcomes if each.status is Status.MIGRATED]
     if not rewrites:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from accel_migrate.outcome import Outcome
 
@@ -22,6 +23,15 @@ FOR_PEOPLE = ("full", "concise")
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What a proof by running adds to a report, in the words of each format."""
+
+    answer: str
+    html: str  # a section of the page
+    data: dict[str, Any]  # a member of the JSON document
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a format may show."""
 
@@ -31,6 +41,7 @@ class Report:
     statistics: bool = False
     verbose: bool = False
     color: bool = False
+    proof: Shown | None = None  # with --verify
 
 
 def render(report: Report, name: str) -> str:

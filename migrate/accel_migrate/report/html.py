@@ -19,11 +19,13 @@ from accel_migrate.report.text import NEXT_STEP, answer
 def render(report: Report) -> str:
     style, script = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     told = [outcome for outcome in report.outcomes if outcome.findings or outcome.reason != NOT_TORCH]
-    body = "".join([_header(report), _contents(told), "<main>", *(_file(each, report) for each in told), "</main>"])
+    proof = report.proof.html if report.proof else ""
+    files_told = "".join(_file(each, report) for each in told)
+    body = f"{_header(report)}{_contents(told)}<main>{proof}{files_told}</main>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>accel-migrate: {escape(answer(report))}</title><style>\n{style}</style></head>\n"
+        f"<title>accel-migrate: {escape(_answer(report))}</title><style>\n{style}</style></head>\n"
         f"<body>{body}<script>\n{script}</script></body></html>\n"
     )
 
@@ -44,8 +46,12 @@ def _header(report: Report) -> str:
     )
     return (
         '<header><div class="bar"><h1>accel-migrate</h1><button id="theme" type="button">Light or dark</button></div>'
-        f'<p class="answer">{escape(answer(report))}</p><ul class="tiles">{shown}</ul>{_rules(report)}</header>'
+        f'<p class="answer">{escape(_answer(report))}</p><ul class="tiles">{shown}</ul>{_rules(report)}</header>'
     )
+
+
+def _answer(report: Report) -> str:
+    return report.proof.answer if report.proof else answer(report)
 
 
 def _rules(report: Report) -> str:

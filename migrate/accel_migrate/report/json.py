@@ -19,6 +19,7 @@ def render(report: Report) -> str:
         "version": VERSION,
         "files": [_file(outcome, report) for outcome in report.outcomes],
         "summary": _summary(report),
+        **({"proof": report.proof.data} if report.proof else {}),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -1,0 +1,88 @@
+"""The numbers that scripts print: found in their lines, and compared as far as they are printed."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from accel_migrate.proof.check import Check, Difference, Quantity, Result
+from accel_migrate.proof.record import Event
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)|\b(?:nan|inf)\b")
+# The main process prints what it saw of the training; only evaluations are the same on any number of processes.
+OF_TRAINING = re.compile(r"train", re.IGNORECASE)
+COARSE = 1e-4  # relative; what sums in another order may do to a figure of a whole evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A printed line: its words, the how-many-th with these words it is, and its numbers as they are written."""
+
+    words: str
+    turn: int
+    numbers: tuple[str, ...]
+    event: Event
+
+
+def lines(events: Iterable[Event]) -> list[Line]:
+    turns: dict[str, int] = defaultdict(int)
+    found = []
+    for event in events:
+        text = event.facts["text"]
+        words = " ".join(NUMBER.sub("#", text).split())
+        numbers = tuple(NUMBER.findall(text))
+        if numbers:
+            turns[words] += 1
+            found.append(Line(words, turns[words], numbers, event))
+    return found
+
+
+def compare(
+    original: Sequence[Event], again: Sequence[Event], migrated: Sequence[Event], processes: int, exactly: bool
+) -> Check:
+    """Every figure that the original repeats is printed again by the migrated script."""
+    repeated = {(line.words, line.turn): line for line in lines(again)}
+    found = {(line.words, line.turn): line for line in lines(migrated)}
+    agreed, total = 0, 0
+    for line in lines(original):
+        same = repeated.get((line.words, line.turn))
+        if same is None:
+            continue
+        wanted = [a == b for a, b in zip(line.numbers, same.numbers)]  # a duration, or the time of day, is not
+        if not exactly:
+            wanted = [want and not OF_TRAINING.search(label) for want, label in zip(wanted, line.words.split("#"))]
+        if not any(wanted):
+            continue
+        total += 1
+        other = found.get((line.words, line.turn))
+        if other is not None and all(_agree(line.numbers, other.numbers, wanted, exactly)):
+            agreed += 1
+            continue
+        difference = Difference(
+            total,
+            line.event.facts["text"].strip(),
+            "nothing" if other is None else other.event.facts["text"].strip(),
+            line.event,
+            None if other is None else other.event,
+        )
+        return Check(Quantity.PRINTED, processes, Result.DIFFERS, agreed, total, difference=difference)
+    if not total:
+        note = "the original prints none" if exactly else "no evaluation prints a figure in these steps"
+        return Check(Quantity.PRINTED, processes, Result.DROPPED, note=note)
+    return Check(Quantity.PRINTED, processes, Result.EQUAL if exactly else Result.WITHIN, agreed, total)
+
+
+def _agree(expected: Sequence[str], found: Sequence[str], wanted: Sequence[bool], exactly: bool) -> Iterator[bool]:
+    for a, b, counts in zip(expected, found, wanted):
+        if counts:
+            close = abs(float(a) - float(b)) <= _unit(a) + COARSE * abs(float(a))
+            yield a == b or (close and not exactly)
+
+
+def _unit(number: str) -> float:
+    """One in the last printed digit; a count is exact."""
+    mantissa, _, exponent = number.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return 0.0 if not digits and not exponent else 1.01 * 10.0 ** (int(exponent or 0) - digits)

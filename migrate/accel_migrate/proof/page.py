@@ -1,0 +1,65 @@
+"""A verdict as a section of the report page."""
+
+from __future__ import annotations
+
+from html import escape
+
+from accel_migrate.proof.check import Quantity
+from accel_migrate.proof.curves import figure
+from accel_migrate.proof.verdict import Verdict, table
+
+
+def render(verdict: Verdict) -> str:
+    problem = f'<p class="reason">{escape(verdict.problem)}</p>' if verdict.problem else ""
+    badge = str(verdict.outcome)
+    return (
+        f'<section id="proof" class="proof"><h2><span class="badge {badge.replace(" ", "-")}">{badge}</span>'
+        f"<span>{escape(verdict.name)}</span></h2>{problem}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
+        "</section>"
+    )
+
+
+def _figures(verdict: Verdict) -> str:
+    original = [curve for curve in verdict.curves if curve.name == "original"]
+    drawn = []
+    for processes, title in ((1, "One process"), (verdict.processes, f"{verdict.processes} processes")):
+        others = [c for c in verdict.curves if c.processes == processes and c.name != "original" and c.values]
+        if others:
+            drawn.append(figure(title, [*original, *others], _mark(verdict, processes)))
+    return "".join(drawn)
+
+
+def _mark(verdict: Verdict, processes: int) -> int | None:
+    check = verdict.check(Quantity.LOSSES, processes)
+    return check.difference.number if check and check.difference and not check.holds else None
+
+
+def _difference(verdict: Verdict) -> str:
+    if verdict.broken is None or verdict.broken.difference is None:
+        return ""
+    difference = verdict.broken.difference
+    rows = "".join(
+        f'<tr><th scope="row">{name}</th><td><code>{escape(value)}</code></td>'
+        f'<td class="place">{escape(f"{event.file}:{event.line}") if event else ""}</td></tr>'
+        for name, value, event in (
+            ("original", difference.expected, difference.before),
+            ("migrated", difference.found, difference.after),
+        )
+    )
+    suspects = "".join(
+        f'<li><span class="chip failed">{each.code or "change"}</span> '
+        f'<span class="place">{escape(each.file)}:{each.line}</span> {escape(each.message)}</li>'
+        for each in verdict.suspects
+    )
+    named = f"<p>Changes that could explain it, the most likely first:</p><ol>{suspects}</ol>" if suspects else ""
+    title = f"First difference: {verdict.broken.quantity} {difference.number}"
+    return f'<div class="difference"><h3>{title}</h3><table>{rows}</table>{named}</div>'
+
+
+def _table(verdict: Verdict) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(processes)}</td><th scope="row">{escape(quantity)}</th>'
+        f'<td><span class="chip {result}">{result}</span></td><td>{escape(told)}</td></tr>'
+        for processes, quantity, result, told in table(verdict.checks)
+    )
+    return f'<table class="checks"><caption>What was compared</caption>{rows}</table>' if rows else ""

@@ -1,0 +1,174 @@
+"""The proof itself: the original twice, the migrated script on one process and on several, and what they come to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from accel_migrate.proof import failures
+from accel_migrate.proof.blame import Texts, suspects
+from accel_migrate.proof.check import Check, Difference, Quantity, Result
+from accel_migrate.proof.compare import figures_on_many, on_many, on_one
+from accel_migrate.proof.record import Event, Trace
+from accel_migrate.proof.runs import Laboratory, Run, Target
+from accel_migrate.proof.verdict import Curve, Outcome, Verdict
+
+Tell = Callable[[str], None]
+CANNOT_SPLIT = re.compile(r"split_batches needs ([^\n]*)")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be proven: how it is run, and its files before and after. Notebooks run as plain programs."""
+
+    name: str
+    target: Target
+    texts: tuple[Texts, ...]
+    before: dict[Path, bytes]  # that the original needs beside what is on disk
+    after: dict[Path, bytes]
+
+
+class CannotRun(Exception):
+    """There is nothing to compare; the message says why."""
+
+
+@dataclass
+class Proof:
+    """One script on its way to a verdict."""
+
+    subject: Subject
+    laboratory: Laboratory
+    processes: int
+    tell: Tell
+
+    def verdict(self) -> Verdict:
+        name, processes = self.subject.name, self.processes
+        try:
+            original, again = self._original("original"), self._original("original, again")
+        except CannotRun as problem:
+            return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem))
+        checks, curves, blamed = self._on_one(original, again)
+        if processes > 1 and all(check.holds for check in checks):
+            more, ranks = self._on_many(original, again)
+            checks, curves = [*checks, *more], [*curves, *ranks]
+            blamed = blamed if not ranks else self.ranks[0]
+        broken = _earliest(checks, original)
+        return Verdict(
+            name,
+            Outcome.DIFFERS if broken else Outcome.PROVEN,
+            processes,
+            tuple(checks),
+            tuple(suspects(broken, original, blamed, self.subject.texts)) if broken else (),
+            tuple(curves),
+            broken=broken,
+        )
+
+    def _run(self, name: str, migrated: bool = True, still: bool = False, **how: object) -> Run:
+        files = self.subject.after if migrated else self.subject.before
+        self.tell(f"running the {name}")
+        folder = re.sub(r"\W+", "-", name)
+        return self.laboratory.run(folder, self.subject.target, files, still=still, **how)
+
+    def _original(self, name: str, still: bool = False) -> Trace:
+        run = self._run(name, migrated=False, still=still)
+        if run.failed:
+            raise CannotRun(f"the original {failures.sentence(run)}")
+        trained = [trace for trace in run.traces if trace.losses]
+        if not trained:
+            raise CannotRun("the original reached no backward pass")
+        if len(trained) > 1:
+            raise CannotRun(f"the original starts {len(trained)} processes of its own; run it with one")
+        return trained[0]
+
+    def _on_one(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve], Trace]:
+        run = self._run("migrated script")
+        migrated = next(iter(run.traces), Trace(0, ()))
+        curves = [Curve("original", 1, _values(original)), Curve("migrated", 1, _values(migrated))]
+        if run.failed:
+            return [_failure(run, 1, "migrated-script")], curves, migrated
+        return on_one(original, again, migrated), curves, migrated
+
+    def _on_many(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve]]:
+        count = self.processes
+        self.ranks: Sequence[Trace] = (Trace(0, ()),)
+        on_card, cards = _cards(original)
+        if on_card and cards < count:
+            why = f"the original trained on a GPU, and there are {cards} for {count} processes"
+            return [Check(Quantity.LOSSES, count, Result.DROPPED, note=why)], []
+        name = f"migrated script on {count} processes"
+        run = self._run(name, processes=count, on_cpu=not on_card)
+        unshared = CANNOT_SPLIT.search(run.ended.errors) if run.failed else None
+        if unshared:
+            run = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False)
+        self.ranks = ranks = tuple(trace for trace in run.traces if trace.losses)
+        curves = [Curve(f"rank {trace.rank}", count, _values(trace)) for trace in ranks]
+        if run.failed:
+            return [_failure(run, count, re.sub(r"\W+", "-", name))], curves
+        if len(ranks) != count:
+            found = f"{len(ranks)} of {count} processes reached a backward pass"
+            return [_ending(count, Difference(1, "all", found))], curves
+        if unshared:
+            why = f"sharing out each batch needs {unshared[1]}"
+            return [
+                Check(Quantity.ENDING, count, Result.EQUAL),
+                Check(Quantity.LOSSES, count, Result.DROPPED, note=why),
+            ], curves
+        return self._compared(original, again, ranks, on_card), curves
+
+    def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_card: bool) -> list[Check]:
+        checks = on_many(original, again, ranks)
+        count = len(ranks)
+        losses = next((check for check in checks if check.quantity is Quantity.LOSSES), None)
+        if losses is None:
+            why = "the original does not repeat itself"
+            return [*checks, Check(Quantity.LOSSES, count, Result.DROPPED, note=why)]
+        if losses.result is not Result.DROPPED:
+            return [*checks, figures_on_many(original, again, ranks[0], count)]
+        return [*checks, *self._held_still(original, on_card)]
+
+    def _held_still(self, original: Trace, on_card: bool) -> list[Check]:
+        """What evaluations print does not hang on training when no weight moves."""
+        if not any(event.facts["evaluation"] for event in original.of("printed")):
+            return []
+        expected = self._original("original with its weights held still", still=True)
+        name = f"migrated script on {self.processes} processes, weights held still"
+        run = self._run(name, still=True, processes=self.processes, on_cpu=not on_card)
+        if run.failed or not run.traces:
+            return [_failure(run, self.processes, re.sub(r"\W+", "-", name))]
+        check = figures_on_many(expected, expected, run.traces[0], self.processes)
+        if not check.holds and original.has_fact("batch norm"):
+            why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
+            return [replace(check, result=Result.DROPPED, note=why, difference=None)]
+        return [replace(check, note="of evaluations, with the weights held still")]
+
+
+def _values(trace: Trace) -> tuple[float, ...]:
+    return tuple(loss.value for loss in trace.losses)
+
+
+def _cards(trace: Trace) -> tuple[bool, int]:
+    """Whether it trained on a GPU, and how many there are."""
+    first = trace.of("loss")[0].facts
+    return first["device"] == "cuda", first["cards"]
+
+
+def _failure(run: Run, processes: int, folder: str) -> Check:
+    place = failures.place(run, folder)
+    event = Event("failure", *place) if place else None
+    return _ending(processes, Difference(1, "runs", f"the migrated script {failures.sentence(run)}", None, event))
+
+
+def _ending(processes: int, difference: Difference) -> Check:
+    return Check(Quantity.ENDING, processes, Result.DIFFERS, difference=difference)
+
+
+def _earliest(checks: Sequence[Check], original: Trace) -> Check | None:
+    """The check that broke first in the course of the training: what comes later follows from it."""
+
+    def moment(check: Check) -> int:
+        event = check.difference.before if check.difference else None
+        return next((index for index, each in enumerate(original.events) if each is event), len(original.events))
+
+    return min((check for check in checks if not check.holds), key=moment, default=None)

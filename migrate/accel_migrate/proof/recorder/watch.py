@@ -1,0 +1,271 @@
+"""Watches torch: every batch, loss, step and change of mode, with the line of the project that it came from."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import functools
+import os
+import random
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accel_migrate.proof.recorder.chance import seed_all, seed_python, state
+from accel_migrate.proof.recorder.forms import forms
+from accel_migrate.proof.recorder.journal import Journal
+from accel_migrate.proof.recorder.on_cpu import pretend
+from accel_migrate.proof.recorder.printed import Listened
+from accel_migrate.proof.recorder.samples import fingerprint, fingerprints
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+NEAR = ("localhost", "127.", "::1", "0.0.0.0")
+
+
+def before_torch(settings: dict[str, Any]) -> None:
+    """What holds for every Python process: one seed, and a note of the host that was asked for last."""
+    seed_python(settings["seed"])
+    setattr(builtins, "__accel_magic__", lambda number: None)  # noqa: B010  stands for a magic of a notebook
+    asked = Path(settings["folder"], "network")
+    only_read = tuple(settings["data"])
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and only_read and isinstance(arguments[0], str) and (arguments[2] or 0) & WRITES:
+            if os.path.realpath(arguments[0]).startswith(only_read):
+                raise PermissionError(f"{arguments[0]} is named by --data, and what is named so is only read")
+        if event == "socket.getaddrinfo":
+            host = str(arguments[0])
+            if not host.startswith((*NEAR, socket.gethostname())) and host not in ("None", ""):
+                asked.write_text(f"{host}:{arguments[1]}")
+
+    sys.addaudithook(heard)
+
+
+def install(torch: Any, settings: dict[str, Any]) -> Watch:
+    """Begin to watch. `torch` is handed in: this module is read where there is none."""
+    world, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
+    journal = Journal(Path(settings["folder"]), Path(settings["copy"]), world, rank)
+    watch = Watch(torch, journal, settings["steps"])
+    if settings["on_cpu"]:
+        pretend(torch)
+    if settings["still"]:
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_forget_gradients)
+    watch.losses()
+    watch.loaders()
+    watch.optimizers()
+    watch.modes()
+    seed_all(torch, settings["seed"])
+    watch.seeds()
+    sys.stdout = Listened(sys.stdout, watch.heard)
+    sys.stderr = Listened(sys.stderr, watch.heard)
+    atexit.register(watch.ended)
+    return watch
+
+
+def _forget_gradients(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Holds the weights still."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """`wrapper(plain, *args, **kwargs)` in the place of a function."""
+    plain = getattr(owner, name)
+
+    @functools.wraps(plain)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(plain, *args, **kwargs)
+
+    setattr(owner, name, function)
+
+
+class Watch:
+    """Writes down what happens, and ends the process when it has its losses."""
+
+    def __init__(self, torch: Any, journal: Journal, steps: int) -> None:
+        self.torch = torch
+        self.journal = journal
+        self.steps = steps
+        self.counted = 0
+        self.mark: int | None = None  # the state of chance when the latest batch came, or the latest loss
+        self.evaluated = False  # a batch came without gradients since the latest loss
+        self.stepped: dict[int, Any] = {}
+        self.setting_mode = False
+        self.told: set[str] = set()
+
+    def losses(self) -> None:
+        def backward(plain: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.counted == self.steps:
+                self.journal.leave(cut=True, parameters=self._parameters())
+            every = [tensors] if self.torch.is_tensor(tensors) else list(tensors)
+            for loss in every:
+                self._loss(loss)
+            self.counted += 1
+            done = plain(tensors, *args, **kwargs)
+            self.mark, self.evaluated = state(self.torch), False
+            return done
+
+        _wrapped(self.torch.autograd, "backward", backward)
+
+    def _loss(self, loss: Any) -> None:
+        self.journal.note(
+            "loss",
+            value=float(loss.detach().double().sum().item()).hex(),
+            forms=forms(loss),
+            random=self.mark is not None and state(self.torch) != self.mark,
+            device=loss.device.type,
+            cards=self.torch.cuda.device_count(),
+        )
+
+    def loaders(self) -> None:
+        data = self.torch.utils.data
+        iterator = data.dataloader._BaseDataLoaderIter
+        asked: dict[str, int] = {}
+        passes: set[int] = set()
+
+        def made(plain: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+            plain(loader, *args, **kwargs)
+            kind = type(getattr(loader, "sampler", None)).__name__
+            self.journal.note("loader", direct=True, batch_size=loader.batch_size, sampler=kind)
+
+        def indices(plain: Any, batches: Any) -> Any:
+            chosen = plain(batches)
+            batches.__dict__.setdefault("_chosen", deque()).append(chosen)
+            asked["state"] = state(self.torch)  # a sampler may have drawn; what is drawn from here on is the loading's
+            return chosen
+
+        def batch(plain: Any, batches: Any) -> Any:
+            number = batches.__dict__.setdefault("_number", len(passes) + 1)
+            passes.add(number)
+            try:
+                given = plain(batches)
+            except StopIteration:
+                self.journal.note("pass", number=number)
+                raise
+            # Workers are asked ahead; what they were asked for first comes first.
+            chosen = batches.__dict__.get("_chosen")
+            loading_draws = state(self.torch) != asked.get("state")
+            self._batch(given, chosen.popleft() if chosen else None, number, loading_draws)
+            return given
+
+        _wrapped(data.DataLoader, "__init__", made)
+        _wrapped(iterator, "_next_index", indices)
+        _wrapped(iterator, "__next__", batch)
+
+    def _batch(self, batch: Any, chosen: Any, number: int, random: bool) -> None:
+        self.evaluated = self.evaluated or not self.torch.is_grad_enabled()
+        known = isinstance(chosen, list) and None not in chosen
+        rows = fingerprints(self.torch, batch, len(chosen)) if isinstance(chosen, list) else []
+        self.journal.note(
+            "batch",
+            indices=[index if isinstance(index, int) else repr(index) for index in chosen] if known else None,
+            rows=rows,
+            number=number,  # of the pass over a loader
+            trains=self.torch.is_grad_enabled(),
+            random=random,
+        )
+        self.mark = state(self.torch)
+
+    def optimizers(self) -> None:
+        optim, note = self.torch.optim, self.journal.note
+
+        def made(plain: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            plain(optimizer, *args, **kwargs)
+            note("optimizer", direct=True, rates=_rates(optimizer))
+
+        def noted(kind: str) -> Callable[..., Any]:
+            def function(plain: Any, *args: Any, **kwargs: Any) -> Any:
+                note(kind)
+                return plain(*args, **kwargs)
+
+            return function
+
+        def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+            self.stepped[id(optimizer)] = optimizer
+            note("step", rates=_rates(optimizer), gradient=self._gradient(optimizer))
+
+        _wrapped(optim.Optimizer, "__init__", made)
+        _wrapped(optim.Optimizer, "zero_grad", noted("zero_grad"))
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before_step)
+        for scheduler in vars(optim.lr_scheduler).values():
+            if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler.__name__ != "Optimizer":
+                _wrapped(scheduler, "step", noted("schedule"))
+        clipping = self.torch.nn.utils
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            _wrapped(clipping.clip_grad, name, noted("clip"))
+            setattr(clipping, name, getattr(clipping.clip_grad, name))
+
+    def _gradient(self, optimizer: Any) -> str:
+        """The norm over all parameters that have a gradient, to the bit."""
+        torch, total = self.torch, 0.0
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        grad = parameter.grad.coalesce().values() if parameter.grad.is_sparse else parameter.grad
+                        total += float(torch.linalg.vector_norm(grad, dtype=torch.float64)) ** 2
+        return float(total**0.5).hex()
+
+    def _parameters(self) -> str:
+        every = [p for optimizer in self.stepped.values() for group in optimizer.param_groups for p in group["params"]]
+        return fingerprint(self.torch, every) if every else ""
+
+    def modes(self) -> None:
+        nn = self.torch.nn
+
+        def train(plain: Any, module: Any, mode: bool = True) -> Any:
+            if self.setting_mode:
+                return plain(module, mode)  # of a part: the whole was noted
+            self.setting_mode = True
+            try:
+                self.journal.note("mode", training=bool(mode))
+                return plain(module, mode)
+            finally:
+                self.setting_mode = False
+
+        def normalised(plain: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+            if module.training:
+                self._fact("batch norm")
+            return plain(module, *args, **kwargs)
+
+        def entered(plain: Any, region: Any) -> Any:
+            if region._enabled:
+                self._fact("autocast")
+            return plain(region)
+
+        _wrapped(nn.Module, "train", train)
+        _wrapped(nn.modules.batchnorm._BatchNorm, "forward", normalised)  # SyncBatchNorm has a forward of its own
+        _wrapped(self.torch.amp.autocast_mode.autocast, "__enter__", entered)
+
+    def _fact(self, name: str) -> None:
+        if name not in self.told:
+            self.told.add(name)
+            self.journal.note("fact", name=name)
+
+    def seeds(self) -> None:
+        def seeded(plain: Any, *args: Any, **kwargs: Any) -> Any:
+            value = [*args, *kwargs.values(), None][0]
+            self.journal.note("seed", direct=True, value=repr(value))
+            return plain(*args, **kwargs)
+
+        _wrapped(random, "seed", seeded)
+        _wrapped(self.torch, "manual_seed", seeded)
+        if "numpy" in sys.modules:
+            _wrapped(sys.modules["numpy"].random, "seed", seeded)
+
+    def heard(self, line: str) -> None:
+        if "Warning:" in line:
+            return  # of a library, about how it is called
+        place = str(self.journal.copy)
+        self.journal.note("printed", text=line.replace(place, "."), evaluation=self.evaluated)
+
+    def ended(self) -> None:
+        self.journal.close(cut=False, parameters=self._parameters())
+
+
+def _rates(optimizer: Any) -> list[float]:
+    return [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]

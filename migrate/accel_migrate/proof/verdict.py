@@ -1,0 +1,123 @@
+"""What a proof came to, in one sentence and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from accel_migrate.proof.blame import Suspect
+from accel_migrate.proof.check import Check, Quantity, Result
+
+
+class Outcome(StrEnum):
+    PROVEN = "proven"
+    DIFFERS = "differs"
+    NOT_RUN = "not run"
+
+    @property
+    def code(self) -> int:
+        """Of the command."""
+        return list(Outcome).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The losses of one process of one run."""
+
+    name: str  # "original", "migrated", "rank 0"
+    processes: int
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    name: str  # of the script
+    outcome: Outcome
+    processes: int
+    checks: tuple[Check, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    problem: str = ""  # why it could not be run
+    written: bool = False
+    broken: Check | None = None  # the check that failed first
+
+    def check(self, quantity: Quantity, processes: int) -> Check | None:
+        return next((c for c in self.checks if (c.quantity, c.processes) == (quantity, processes)), None)
+
+    @property
+    def dropped(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.result is Result.DROPPED)
+
+
+def answer(verdict: Verdict) -> str:
+    """The whole proof in one line."""
+    if verdict.outcome is Outcome.NOT_RUN:
+        return f"{verdict.name}: not proven, {verdict.problem}"
+    if verdict.broken is not None:
+        return f"{verdict.name}: differs, {_difference(verdict.broken)}"
+    written = "migrated and written" if verdict.written else "migrated"
+    return f"{verdict.name}: {written}, {'; '.join(_parts(verdict))}"
+
+
+def _difference(check: Check) -> str:
+    where = "" if check.processes == 1 else f" on {check.processes} processes"
+    difference = check.difference
+    assert difference is not None
+    if check.quantity is Quantity.ENDING:
+        return f"{difference.found}{where}"
+    item = {
+        Quantity.LOSSES: "loss",
+        Quantity.GRADIENTS: "the gradient at step",
+        Quantity.RATES: "the learning rate at step",
+        Quantity.SAMPLES: "the samples of loss",
+        Quantity.PRINTED: "printed line",
+    }.get(check.quantity)
+    if item is None and check.processes > 1:
+        return f"the processes end with different weights{where}"
+    if item is None:
+        return "the weights after the last step are other ones"
+    return f"{item} {difference.number}{where} is {difference.found} and was {difference.expected}"
+
+
+def _parts(verdict: Verdict) -> Iterator[str]:
+    losses = verdict.check(Quantity.LOSSES, 1)
+    assert losses is not None
+    if losses.result is Result.EQUAL:
+        yield f"{losses.agreed} of {losses.total} losses equal"
+    else:
+        yield f"{losses.agreed} of {losses.total} losses within the script's own spread of {losses.tolerance:.2g}"
+    if verdict.processes > 1:
+        yield _on_many(verdict)
+
+
+def _on_many(verdict: Verdict) -> str:
+    many = verdict.check(Quantity.LOSSES, verdict.processes)
+    start = f"on {verdict.processes} processes"
+    if many is None:
+        return f"{start} not compared"
+    if many.result is not Result.DROPPED:
+        return f"{start} within {many.largest:.1g}"
+    first = f"the first {many.agreed} within {many.largest:.1g}, the rest" if many.agreed else "losses"
+    return f"{start} {first} not compared: {many.note}"
+
+
+def table(checks: Sequence[Check]) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of processes, quantity, result and what there is to say."""
+    for check in checks:
+        processes = f"{check.processes} process{'es' if check.processes > 1 else ''}"
+        yield processes, str(check.quantity), str(check.result), _told(check)
+
+
+def _told(check: Check) -> str:
+    if check.result is Result.DROPPED:
+        before = f"{check.agreed} of {check.total} compared; " if check.agreed else ""
+        return f"{before}{check.note}"
+    if check.quantity is Quantity.ENDING:
+        return check.note or "runs to the end"
+    if check.quantity is Quantity.WEIGHTS:
+        return "the same on every process" if check.processes > 1 else "the same to the bit"
+    measured = check.tolerance and check.result is not Result.EQUAL
+    within = f", largest difference {check.largest:.2g} of {check.tolerance:.2g} allowed" if measured else ""
+    note = f"; {check.note}" if check.note else ""
+    return f"{check.agreed} of {check.total}{within}{note}"
