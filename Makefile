@@ -22,12 +22,13 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_support.py
 
 bench: $(READY)
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-ray .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-ray .venv-xla .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 # torch comes first and pinned: any other request for it pulls several gigabytes of CUDA.
 $(READY): pyproject.toml constraints.txt
@@ -37,5 +38,5 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[runtime,test]"
 	touch $@
 
-# What needs more than this machine or more than minutes: test-launchers, chaos.
-include launchers.mk chaos.mk
+# What needs more than this machine or more than minutes: test-launchers, test-xla, chaos.
+include launchers.mk xla.mk chaos.mk

@@ -80,9 +80,16 @@ BREAKS = (
     Break("prepare left out", "    {line:accelerator.prepare(}\n", "", "scheduler ="),
     Break("loader left out of prepare", "train_loader, test_loader", "test_loader", "scheduler ="),
     Break("model left out of prepare", "model, optimizer, t", "optimizer, t", "scheduler ="),
-    Break("backward doubled", BACKWARD, f"accelerator.backward(loss, retain_graph=True)\n        {BACKWARD}", "loss.backward"),
+    Break(
+        "backward doubled",
+        BACKWARD,
+        f"accelerator.backward(loss, retain_graph=True)\n        {BACKWARD}",
+        "loss.backward",
+    ),
     Break("loss scaled", BACKWARD, "accelerator.backward(loss / 2)", "loss.backward"),
-    Break("scheduler stepped twice", "scheduler.step()", "scheduler.step()\n        scheduler.step()", "scheduler.step"),
+    Break(
+        "scheduler stepped twice", "scheduler.step()", "scheduler.step()\n        scheduler.step()", "scheduler.step"
+    ),
     Break("evaluation counts padding", "gather_for_metrics", "gather", "outputs = model"),
     Break("evaluation of one process only", GATHER, "pass", "outputs = model"),
     Break("gradients not zeroed", "        optimizer.zero_grad()\n", "", "zero_grad"),
