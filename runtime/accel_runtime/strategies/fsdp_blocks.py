@@ -25,9 +25,13 @@ def blocks_of(model: Module, sharding: Sharding) -> list[Module]:
 
 
 def _inside_out(model: Module) -> Iterator[Module]:
-    """Every module below the model that can be called, children before their parents."""
-    inside = [module for module in model.modules() if module is not model]
-    return (module for module in reversed(inside) if not isinstance(module, (ModuleList, ModuleDict)))
+    """Every module below the model that is called by itself, children before their parents."""
+    # Attention reads the weights of its parts without calling them, so they are gathered with it.
+    attentions = (module for module in model.modules() if isinstance(module, MultiheadAttention))
+    parts = {id(part) for attention in attentions for part in attention.modules() if part is not attention}
+    for module in reversed(list(model.modules())[1:]):
+        if id(module) not in parts and not isinstance(module, (ModuleList, ModuleDict)):
+            yield module
 
 
 def _agrees(policy: Callable[..., bool], module: Module) -> bool:
@@ -50,13 +54,9 @@ def _large_enough(model: Module, least: int) -> list[Module]:
     """Modules whose parameters, without those of blocks inside, are as many."""
     blocks: list[Module] = []
     taken: set[int] = set()
-    # Attention reads the weights of its parts without calling them, so they are gathered with it.
-    parts = {
-        id(part) for whole in model.modules() if isinstance(whole, MultiheadAttention) for part in whole.children()
-    }
     for module in _inside_out(model):
         own = [weight for weight in module.parameters() if id(weight) not in taken]
-        if id(module) not in parts and sum(weight.numel() for weight in own) >= least:
+        if sum(weight.numel() for weight in own) >= least:
             blocks.append(module)
             taken.update(map(id, own))
     return blocks
