@@ -38,6 +38,8 @@ def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> 
             process.join(1)
             if process.is_alive():
                 process.kill()
+        # Now, for a failure keeps this frame, and the next world must not be forked beside the store's thread.
+        del store
 
 
 def _answers(ends: list[Connection], patience: float) -> list[Any]:
