@@ -16,6 +16,9 @@ from torch.distributed.tensor import DTensor
 from tests.distributed.transformer import ACCUMULATION, STEPS, alone, relative_distance, small_transformer, train
 from tests.distributed.worlds import in_world
 
+# What accelerators gather by default; on the CPU it is asked for.
+NARROW = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+
 
 def sharded(**settings):
     plugin = FullyShardedDataParallelPlugin(**settings.pop("plugin", {}))
@@ -62,8 +65,8 @@ def test_every_way_to_wrap_and_compile_trains_the_same():
         {"plugin": {"transformer_cls_names_to_wrap": ["Block"], "reshard_after_forward": False}},
         {"plugin": {"min_num_params": 2000, "cpu_offload": True}},
         {"plugin": {"auto_wrap_policy": lambda module: isinstance(module, nn.Linear)}},
-        {"plugin": {"mixed_precision_policy": MixedPrecisionPolicy(reduce_dtype=torch.float64)}},
         {"dynamo_backend": "aot_eager"},
+        {"plugin": {"mixed_precision_policy": NARROW}, "mixed_precision": "bf16"},
     ]
 
     def work():
@@ -72,7 +75,7 @@ def test_every_way_to_wrap_and_compile_trains_the_same():
     expected = alone(steps=4).losses
     for losses in in_world(2, work):
         for way, found in zip(ways, losses):
-            assert relative_distance(found, expected) < 1e-4, way
+            assert relative_distance(found, expected) < (0.02 if "mixed_precision" in way else 1e-4), way
 
 
 def test_an_overflow_skips_the_step_on_every_process():
@@ -267,6 +270,20 @@ def test_what_cannot_be_is_refused_by_name():
         return True
 
     assert in_world(2, work) == [True, True]
+
+
+def test_layers_with_running_statistics_stay_wide_where_others_are_gathered_narrow():
+    def work():
+        accelerator = sharded(plugin={"mixed_precision_policy": NARROW}, mixed_precision="bf16")
+        model = nn.Sequential(nn.Conv1d(3, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), nn.Conv1d(8, 1, 3))
+        dtypes = []
+        for layer in (model[0], model[1]):
+            layer.register_forward_pre_hook(lambda layer, _: dtypes.append(layer.weight.dtype))
+        model = accelerator.prepare(model)
+        accelerator.backward(model(torch.ones(2, 3, 8)).square().mean())
+        return dtypes, {weight.grad.dtype for weight in model.parameters()}
+
+    assert in_world(2, work) == [([torch.bfloat16, torch.float32], {torch.float32})] * 2
 
 
 def test_gradients_that_are_not_finite_are_seen_by_all():

@@ -30,6 +30,7 @@ from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
+from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_successors import Successors
 from accel_runtime.strategies.fsdp_weights import filling_for
 
@@ -72,13 +73,15 @@ class Fsdp(Strategy):
         filling = filling_for(model, home, self.sharding.initialise)
         before = {name: weakref.ref(weight) for name, weight in model.named_parameters()}
         blocks = self.blocks[model] = blocks_of(model, self.sharding)
-        for block in [*blocks, model]:
+        policy = policy_for(self.sharding, device)
+        apart = [one for one in model.modules() if stays_wide(one)] if policy.param_dtype is not None else []
+        for block in [*apart, *(one for one in blocks if one not in apart), model]:
             filling.fill(block)
             fully_shard(
                 block,
                 mesh=mesh,
                 reshard_after_forward=self.sharding.reshard,
-                mp_policy=self.sharding.precision,
+                mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )
         if self.sharding.recomputes:

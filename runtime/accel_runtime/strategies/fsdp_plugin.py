@@ -89,7 +89,8 @@ class Sharding:
     reshard: bool | int | None
     offloads: bool
     recomputes: bool
-    precision: MixedPrecisionPolicy
+    precision: MixedPrecisionPolicy | None
+    narrow: torch.dtype | None  # in which the run computes, where that is narrower than its weights
     whole_checkpoints: bool
     initialise: Callable[[Module], Any] | None
 
@@ -109,19 +110,11 @@ def settled(plugin: FullyShardedDataParallelPlugin, options: Options) -> Shardin
         reshard=_first(reshard, options.reshard_after_forward),
         offloads=bool(_first(plugin.cpu_offload, options.cpu_offload)),
         recomputes=bool(_first(plugin.activation_checkpointing, options.activation_checkpointing)),
-        precision=plugin.mixed_precision_policy or _precision(options),
+        precision=plugin.mixed_precision_policy,
+        narrow=NARROW.get(options.mixed_precision),
         whole_checkpoints=plugin.state_dict_type == "FULL_STATE_DICT",
         initialise=plugin.param_init_fn,
     )
-
-
-def _precision(options: Options) -> MixedPrecisionPolicy:
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
-    if options.mixed_precision not in NARROW:
-        return MixedPrecisionPolicy()
-    # Inputs are left to autocast, which also runs what must not be narrow in float32; sums over processes are wide.
-    return MixedPrecisionPolicy(NARROW[options.mixed_precision], torch.float32, cast_forward_inputs=False)
 
 
 def _first(said: Any, otherwise: Any) -> Any:
