@@ -86,6 +86,14 @@ class DeepSpeed(Strategy):
             offload=self.offload,
         )
 
+    def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
+        if self._is_engine(model) and self._training("torch.compile").engine.zero_optimization_stage() == 3:
+            raise UsageError(
+                "torch.compile and ZeRO 3 do not go together: weights are gathered by hooks that compiled code does not "
+                "run; use ZeRO 2, or fsdp"
+            )
+        return super().compiled(model, settings)
+
     def forget(self) -> None:
         self.optimizer = None
 
