@@ -104,7 +104,9 @@ def test_zero_3_keeps_half_of_everything_on_each_of_two_processes() -> None:
 def go_on(ours: Accelerator, folder: Path, load: Path | None, seen: int, steps: int = 6) -> tuple[list[float], float]:
     """Losses of some steps after `seen` batches, beginning with a state if one is given, and leaving one; the rate."""
     model = small_transformer()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    decayed = [weight for weight in model.parameters() if weight.dim() > 1]
+    others = [weight for weight in model.parameters() if weight.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": others, "weight_decay": 0.0}, {"params": decayed, "lr": 5e-3}], lr=1e-2)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
     loader = DataLoader(sentences(), GLOBAL_BATCH // ours.num_processes)
     model, optimizer, scheduler = ours.prepare(model, optimizer, scheduler)

@@ -115,7 +115,8 @@ def prepared(**plugin: Any) -> tuple[Accelerator, nn.Module, Any]:
 def told_by_a_loop_that_the_engine_cannot_run() -> dict[str, str]:
     inputs = torch.ones(2, 4)
     ours, model, optimizer = prepared()
-    told = {"clip without gradients": refused(lambda: ours.clip_grad_norm_(model.parameters(), 1.0))}
+    told = {"step": refused(optimizer.step)}
+    told |= {"clip without gradients": refused(lambda: ours.clip_grad_norm_(model.parameters(), 1.0))}
     ours.backward(model(inputs).sum())
     loss = model(inputs).sum()
     told |= {
@@ -164,6 +165,7 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
     (told,) = in_world(1, work, PATIENCE)
     expected = {
         "again": "backward() ran again before optimizer.step(): DeepSpeed's engine cannot see gradients accumulated by hand",
+        "step": "optimizer.step() found no gradients of a whole window",
         "zero_grad": "zero_grad() before step() would throw gradients away",
         "clip without gradients": "clip_grad_norm_() found no gradients of a whole window",
         "save": "save_state() came in the middle of an accumulation window",
