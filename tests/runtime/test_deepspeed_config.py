@@ -73,6 +73,15 @@ def test_offload_is_added_to_what_the_file_says() -> None:
     assert config["zero_optimization"]["offload_param"] == {"pin_memory": True, "device": "cpu"}
 
 
+def test_offloading_everything_is_what_the_stage_shards() -> None:
+    optimizer, both = ({"stage": 2, "offload_optimizer": {"device": "cpu"}}, ("offload_optimizer", "offload_param"))
+    assert settled({}, Run(2, 1, "no", stage=2, cpu_offload=True))["zero_optimization"] == optimizer
+    assert settled({}, Run(2, 1, "no", stage=3, cpu_offload=True))["zero_optimization"] == {
+        "stage": 3,
+        **{section: {"device": "cpu"} for section in both},
+    }
+
+
 def test_fp16_is_the_engine_s_own_for_its_losses_are_scaled() -> None:
     assert settled({}, Run(2, 1, "fp16"))["fp16"] == {"enabled": True}
 
@@ -91,6 +100,11 @@ def test_fp16_is_the_engine_s_own_for_its_losses_are_scaled() -> None:
         ),
         ({"bf16": {"enabled": True}}, RUN, "bf16.enabled is true and mixed_precision is 'no'"),
         ({"fp16": {"enabled": False}}, Run(2, 1, "fp16"), "fp16.enabled is false and mixed_precision is 'fp16'"),
+        (
+            {"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}},
+            RUN,
+            "offload_param is 'cpu' and the stage is 2; only stage 3 shards parameters",
+        ),
         ({"zero_optimization": {"stage": 0}}, RUN, "zero_stage=0 shards nothing"),
         ({"optimizer": {"type": "AdamW"}}, RUN, "the section 'optimizer' would build what the script builds itself"),
         ({"scheduler": {"type": "WarmupLR"}}, RUN, "the section 'scheduler' would build what the script builds itself"),

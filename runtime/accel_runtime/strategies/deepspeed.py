@@ -49,7 +49,7 @@ class DeepSpeed(Strategy):
                 "keep one of them"
             )
         source = plugin.hf_ds_config if plugin.hf_ds_config is not None else options.deepspeed_config
-        return cls(options, written_in(source), _offload(options, plugin))
+        return cls(options, written_in(source), _offload(plugin))
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         if evaluation or not bundle.optimizers:
@@ -84,7 +84,16 @@ class DeepSpeed(Strategy):
             stage=options.zero_stage,
             clipping=options.gradient_clipping,
             offload=self.offload,
+            cpu_offload=options.cpu_offload,
         )
+
+    def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
+        if self._is_engine(model) and self._training("torch.compile").engine.zero_optimization_stage() == 3:
+            raise UsageError(
+                "torch.compile and ZeRO 3 do not go together: weights are gathered by hooks that compiled code does not "
+                "run; use ZeRO 2, or fsdp"
+            )
+        return super().compiled(model, settings)
 
     def forget(self) -> None:
         self.optimizer = None
@@ -121,7 +130,8 @@ class DeepSpeed(Strategy):
         self, training: EngineOptimizer, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float
     ) -> None:
         given = {id(weight) for weight in ([parameters] if isinstance(parameters, Tensor) else parameters)}
-        missing = [weight for group in training.weights for weight in group if id(weight) not in given]
+        trained = [weight for group in training.weights for weight in group if weight.requires_grad]
+        missing = [weight for weight in trained if id(weight) not in given]
         if missing or norm_type != 2:
             raise UsageError(
                 "DeepSpeed's engine clips all weights of the optimizer together by their 2-norm; pass "
@@ -179,12 +189,11 @@ class DeepSpeed(Strategy):
         return self.optimizer is not None and model is self.optimizer.engine
 
 
-def _offload(options: Options, plugin: DeepSpeedPlugin) -> dict[str, Config]:
+def _offload(plugin: DeepSpeedPlugin) -> dict[str, Config]:
     """The sections of the engine's configuration about what rests elsewhere."""
-    everything = "cpu" if options.cpu_offload else None
     wanted = {
-        "offload_optimizer": (plugin.offload_optimizer_device or everything, plugin.offload_optimizer_nvme_path),
-        "offload_param": (plugin.offload_param_device or everything, plugin.offload_param_nvme_path),
+        "offload_optimizer": (plugin.offload_optimizer_device, plugin.offload_optimizer_nvme_path),
+        "offload_param": (plugin.offload_param_device, plugin.offload_param_nvme_path),
     }
     return {
         section: {"device": device, **({"nvme_path": path} if path else {})}

@@ -35,6 +35,7 @@ class Run:
     stage: int | None = None
     clipping: float | None = None
     offload: Mapping[str, Config] | None = None  # the sections of zero_optimization that say where things rest
+    cpu_offload: bool = False  # all that the stage shards
 
 
 def written_in(source: str | Path | Mapping[str, Any] | None) -> Written:
@@ -70,8 +71,7 @@ def engine_config(written: Written, run: Run) -> Config:
     _settle(written, config, "gradient_clipping", run.clipping, "this run asks for")
     # Where nobody asks for it the engine would clip to 1.
     config.setdefault("gradient_clipping", 0.0)
-    for key, section in (run.offload or {}).items():
-        zero[key] = {**zero.get(key, {}), **section}
+    _settle_offload(zero, run)
     for name in ("fp16", "bf16"):
         _settle_precision(written, config, name, run.precision)
     # The script's own optimizer is used wherever its state rests; the engine would insist on one that it compiles.
@@ -119,6 +119,18 @@ def _settle(written: Written, section: Config, key: str, ours: Any, who: str, wi
     value = ours if said == AUTO else said
     if value is not None:
         section[key] = value
+
+
+def _settle_offload(zero: Config, run: Run) -> None:
+    named = ("offload_optimizer", "offload_param") if zero["stage"] == 3 else ("offload_optimizer",)
+    everything = {key: {"device": "cpu"} for key in named if run.cpu_offload}
+    for key, section in {**everything, **(run.offload or {})}.items():
+        zero[key] = {**zero.get(key, {}), **section}
+    place = zero.get("offload_param", {}).get("device", "none")
+    if place != "none" and zero["stage"] != 3:
+        raise ConfigError(
+            f"offload_param is {place!r} and the stage is {zero['stage']}; only stage 3 shards parameters"
+        )
 
 
 def _settle_precision(written: Written, config: Config, name: str, chosen: str) -> None:

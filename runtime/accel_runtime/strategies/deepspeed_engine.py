@@ -129,17 +129,21 @@ class EngineOptimizer(Proxy):
         return gradient_norm(self.engine)
 
     def step(self, closure: Callable[[], Any] | None = None) -> None:
-        """Clips and steps; without gradients it does nothing, as torch's optimizers do."""
+        """Clips and steps."""
         if closure is not None:
             raise UsageError(
                 f"{type(self.behind).__name__}.step(closure) cannot run under DeepSpeed: the engine steps once for each "
                 "backward(); use another optimizer, or ddp"
             )
-        if self.pending:
-            self.engine.step()
-            self.holds_gradients = self.pending = False
-            self.skipped = not self.engine.was_step_applied()
-            self.engine.optimizer.clip_grad = self.engine.gradient_clipping()
+        if not self.pending:
+            raise UsageError(
+                "optimizer.step() found no gradients of a whole window in DeepSpeed's engine; call accelerator.backward(loss) "
+                "before each step, and not loss.backward()"
+            )
+        self.engine.step()
+        self.holds_gradients = self.pending = False
+        self.skipped = not self.engine.was_step_applied()
+        self.engine.optimizer.clip_grad = self.engine.gradient_clipping()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """The engine has done it after its step."""

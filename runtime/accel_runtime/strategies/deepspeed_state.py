@@ -44,6 +44,7 @@ def whole_optimizer(engine: Engine, optimizer: Any, groups: Groups) -> dict[str,
     for number, (weight, flat) in enumerate(_shards(engine, groups)):
         kept = optimizer.state.get(flat, {}) if weight.requires_grad else {}
         if kept:
+            _link(weight, flat, optimizer.state)
             states[number] = {key: _gathered(weight, flat, key, value) for key, value in kept.items()}
             if weight.dtype != torch.float32:
                 states[number][MASTER] = _api().safe_get_full_fp32_param(weight).cpu()
@@ -59,10 +60,8 @@ def load_optimizer(engine: Engine, optimizer: Any, groups: Groups, state: dict[s
         for key, value in saved.items():
             if key != MASTER:
                 _make_room(optimizer.state[flat], key, value, weight, flat)
-    if optimizer.state and hasattr(engine.optimizer, "_lazy_init_hp_params_optimizer_state"):
-        # Where stages 1 and 2 look for a weight's share of the state; they do it by themselves at the first step.
-        engine.optimizer._lazy_init_hp_params_optimizer_state()
     for weight, flat, saved in shards:
+        _link(weight, flat, optimizer.state)
         for key, value in saved.items():
             if key == MASTER:
                 _share_out(weight, value, None)
@@ -84,6 +83,12 @@ def _shards(engine: Engine, groups: Groups) -> Iterator[tuple[Parameter, Any]]:
                 yield weight, zero.fp32_partitioned_groups_flat[place]
             else:
                 yield weight, zero.single_partition_of_fp32_groups[number]
+
+
+def _link(weight: Any, flat: Tensor | None, states: Any) -> None:
+    """Tells a weight of stages 1 and 2 where its share is; the engine does so only for the group that it steps first."""
+    if getattr(weight, "_hp_mapping", None) is not None and flat in states:
+        weight._hp_mapping.set_optim_state_fragment(flat, states[flat])
 
 
 def _numbered(optimizer: Any, groups: Groups) -> Iterator[dict[str, Any]]:
