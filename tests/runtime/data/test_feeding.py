@@ -83,6 +83,8 @@ def test_copies_do_not_block_where_the_script_asked_for_it(monkeypatch, asked, p
     )
     list(Feed(CPU, asked)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
     assert seen == [expected]
+    list(Feed(CPU, asked, pins=False)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
+    assert seen[1:] == [asked]
 
 
 class Ahead(Meta):
