@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch_xla
 from accel_runtime import Accelerator, set_seed
+from accel_runtime.devices.xla import Xla
 from accel_runtime.support import Standing, cells
+from accel_runtime.world import World
 from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -181,6 +183,11 @@ def test_seeds_reach_the_device():
     first, again, other = drawn(1), drawn(1), drawn(2)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_one_process_is_alone_however_many_chips_it_sees(monkeypatch):
+    monkeypatch.setattr("torch_xla.runtime.addressable_device_count", lambda: 4)
+    assert Xla().world(World()) == World()
 
 
 DRAW = """

@@ -44,6 +44,8 @@ class Xla(Device):
                 f"{launched.launcher} started {launched.size} processes, and XLA on {runtime.device_type()} joins "
                 f"{size}; start one, or use the machine's TPU"
             )
+        if size == 1:
+            return launched  # though the machine may have more chips
         local_size = runtime.local_process_count() * runtime.addressable_device_count()
         rank, local_rank = runtime.global_ordinal(), runtime.local_ordinal()
         return World(rank, size, local_rank, local_size, rank // local_size, launched.launcher)
