@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,6 @@ from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
-from accel_runtime.memory import release_memory
 from accel_runtime.metrics import gather_samples
 from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
@@ -200,7 +200,9 @@ class Accelerator(Processes, Facts, Recording):
         """Forgets what was prepared; assign the result to the objects' names, and their memory can go."""
         self._prepared.forget()
         self._accumulation.blocks.clear()
-        return release_memory(*objects)
+        gc.collect()
+        self._session.hardware.empty_cache()
+        return [None] * len(objects)
 
     clear = free_memory
 
@@ -372,6 +374,8 @@ class Accelerator(Processes, Facts, Recording):
         self._watchdog.stop()
         self._trackers.finish()
         if self._session.owns_group and dist.is_initialized():
+            # What the device still has to do may need the others.
+            self._session.hardware.synchronize()
             dist.destroy_process_group()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:

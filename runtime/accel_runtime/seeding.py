@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from typing import Any
 
 import torch
@@ -25,8 +26,15 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
     random.seed(seed)
     _seed_numpy(seed)
     torch.manual_seed(seed)
+    _seed_xla(seed)
     if deterministic:
         torch.use_deterministic_algorithms(True)
+
+
+def _seed_xla(seed: int) -> None:
+    """Torch does not know of XLA's generator; one that comes into being later takes torch's seed."""
+    if "torch_xla" in sys.modules:
+        sys.modules["torch_xla"].manual_seed(seed)
 
 
 def _seed_numpy(seed: int) -> None:

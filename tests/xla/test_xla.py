@@ -6,8 +6,10 @@ import sys
 import pytest
 import torch
 import torch_xla
-from accel_runtime import Accelerator
+from accel_runtime import Accelerator, set_seed
+from accel_runtime.devices.xla import Xla
 from accel_runtime.support import Standing, cells
+from accel_runtime.world import World
 from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -169,6 +171,40 @@ def test_gradients_of_many_processes_are_averaged_once_before_they_are_clipped(m
     assert averaged == [optimizer] * 3
     other.step()
     assert averaged == [optimizer] * 3
+
+
+def test_seeds_reach_the_device():
+    accelerator = Accelerator()
+
+    def drawn(seed):
+        set_seed(seed)
+        return torch.rand(4, device=accelerator.device).cpu()
+
+    first, again, other = drawn(1), drawn(1), drawn(2)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_one_process_is_alone_however_many_chips_it_sees(monkeypatch):
+    monkeypatch.setattr("torch_xla.runtime.addressable_device_count", lambda: 4)
+    assert Xla().world(World()) == World()
+
+
+DRAW = """
+import sys
+import torch
+from accel_runtime import Accelerator
+
+torch.manual_seed(int(sys.argv[1]))
+print(torch.rand(2, device=Accelerator().device).tolist())
+"""
+
+
+def test_a_seed_that_was_set_before_the_accelerator_counts(tmp_path):
+    command = [sys.executable, "-c", DRAW]
+    drawn = [subprocess.run([*command, seed], capture_output=True, text=True, timeout=300).stdout for seed in "121"]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert drawn[0].startswith("[0.")
 
 
 TRAIN = """

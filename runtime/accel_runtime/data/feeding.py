@@ -31,12 +31,13 @@ class Feed:
 
     device: torch.device
     non_blocking: bool = False
+    pins: bool = True  # whether pinned memory means anything to the device
     side_stream: Callable[[torch.device], SideStream] | None = None
     before_batch: Callable[[], None] | None = None
 
     def __call__(self, pairs: Pairs, loader: Loader) -> Pairs:
         """The same batches on the device, each with its share."""
-        pinned = bool(loader.pin_memory)
+        pinned = self.pins and bool(loader.pin_memory)
         copy = partial(place, device=self.device, non_blocking=self.non_blocking or pinned)
         # Without workers, reading ahead would draw a batch's random numbers before those of the step that precedes it.
         if self.side_stream is not None and pinned and loader.num_workers > 0:

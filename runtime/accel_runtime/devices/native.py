@@ -18,18 +18,20 @@ class Traits:
     """What torch does not say about a kind of device.
 
     `backend`: None asks torch, which knows it for its own devices and for those that plug in properly. `numbered`:
-    whether a machine may have several. `copies_beside`: whether batches are copied while the device computes.
+    whether a machine may have several. `pins`: whether it copies from pinned memory by itself. `copies_beside`: whether
+    batches are copied while it computes.
     """
 
     backend: str | None = None
     numbered: bool = True
+    pins: bool = True
     copies_beside: bool = False
 
 
 # A device that is not here has no peculiarity. ROCm calls itself cuda.
 TRAITS = {
     "cuda": Traits(copies_beside=True),
-    "mps": Traits(numbered=False),
+    "mps": Traits(numbered=False, pins=False),
     "npu": Traits("hccl"),
     "hpu": Traits("hccl"),
     "mlu": Traits("cncl"),
@@ -72,7 +74,8 @@ class Native(Device):
         self.module.empty_cache()
 
     def feed(self, device: torch.device, non_blocking: bool) -> Feed:
-        return Feed(device, non_blocking, TorchStream if self.traits.copies_beside else None)
+        beside = TorchStream if self.traits.copies_beside else None
+        return Feed(device, non_blocking, self.traits.pins, beside)
 
     def random_state(self) -> Any:
         return self.module.get_rng_state()

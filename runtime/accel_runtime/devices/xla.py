@@ -19,6 +19,9 @@ from accel_runtime.errors import ConfigError
 from accel_runtime.tree import Tree, place
 from accel_runtime.world import World
 
+# What the generator begins with in every process, whatever the script has seeded torch with.
+UNSEEDED = 101
+
 
 class Xla(Device):
     """One device for each process, through PJRT."""
@@ -41,12 +44,16 @@ class Xla(Device):
                 f"{launched.launcher} started {launched.size} processes, and XLA on {runtime.device_type()} joins "
                 f"{size}; start one, or use the machine's TPU"
             )
+        if size == 1:
+            return launched  # though the machine may have more chips
         local_size = runtime.local_process_count() * runtime.addressable_device_count()
         rank, local_rank = runtime.global_ordinal(), runtime.local_ordinal()
         return World(rank, size, local_rank, local_size, rank // local_size, launched.launcher)
 
     def of_rank(self, local_rank: int) -> torch.device:
         device: torch.device = torch_xla.device()
+        if xla_model.get_rng_state() == UNSEEDED:
+            xla_model.set_rng_state(torch.initial_seed())
         return device
 
     def synchronize(self) -> None:
@@ -59,7 +66,7 @@ class Xla(Device):
         return parameters_kept()
 
     def feed(self, device: torch.device, non_blocking: bool) -> Feed:
-        return Feed(device, non_blocking, before_batch=self._begin_batch)
+        return Feed(device, non_blocking, pins=False, before_batch=self._begin_batch)
 
     def follow(self, optimizer: Optimizer) -> None:
         optimizer.register_step_post_hook(self._end_step)

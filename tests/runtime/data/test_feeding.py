@@ -1,9 +1,13 @@
 """Batches on their way to the device: when they are copied, when the next one is, and where a checkpoint stands then."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 from accel_runtime import Accelerator, resolve
 from accel_runtime.data.feeding import Feed
+from accel_runtime.devices.streams import TorchStream
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.runtime.test_devices import Meta
@@ -83,6 +87,26 @@ def test_copies_do_not_block_where_the_script_asked_for_it(monkeypatch, asked, p
     )
     list(Feed(CPU, asked)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
     assert seen == [expected]
+    list(Feed(CPU, asked, pins=False)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
+    assert seen[1:] == [asked]
+
+
+def test_the_computation_waits_for_the_copies_and_their_memory_is_kept_for_it(monkeypatch):
+    told = []
+    side = object()
+    computing = SimpleNamespace(wait_stream=lambda stream: told.append(("waits for", stream)))
+    module = SimpleNamespace(
+        Stream=lambda device: side,
+        stream=lambda stream: nullcontext(told.append(("queues on", stream))),
+        current_stream=lambda device: computing,
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: told.append((self.item(), stream)))
+    stream = TorchStream(torch.device("cuda", 0))
+    with stream:
+        told.append("copies")
+    stream.hand_over({"inputs": torch.tensor(1), "more": [torch.tensor(2), "text"]})
+    assert told == [("queues on", side), "copies", ("waits for", side), (1, computing), (2, computing)]
 
 
 class Ahead(Meta):
