@@ -76,7 +76,12 @@ def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) 
     first, second, found = (
         [event for event in trace.of("printed") if event.facts["evaluation"]] for trace in (original, again, main)
     )
-    return figures.compare(first, second, found, processes, False)
+    check = figures.compare(first, second, found, processes, False)
+    at = check.difference.before if check.difference else None
+    if at is not None and at.facts["random"]:
+        why = "random numbers are drawn in the evaluation, by each process its own"
+        return replace(check, result=Result.DROPPED, note=why)
+    return check
 
 
 def _losses_on_many(original: Trace, ranks: Sequence[Trace]) -> list[Check]:
