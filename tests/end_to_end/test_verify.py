@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from accel_migrate.proof.blame import Texts
 from accel_migrate.proof.check import Quantity, Result
 from accel_migrate.proof.prove import Proof, Subject
 from accel_migrate.proof.runs import Laboratory, Target

@@ -125,7 +125,7 @@ def _in_file(text: Texts, check: Check, before: Sequence[Clue], after: Sequence[
         yield Suspect(text.outcome.name, finding.line, finding.code, finding.message, score)
     spoken = {finding.joined_line or finding.line for finding in text.outcome.decided(Decision.APPLIED)}
     for row, line in lines:
-        if line not in spoken and not _is_import(text, row):
+        if line not in spoken and not _trains_nothing(text, row):
             score = UNTOLD_CHANGE + _nearness(row, line, clues)
             yield Suspect(text.outcome.name, line, "", _shown(text, row), score)
 
@@ -156,10 +156,11 @@ def _first_lines(program: str) -> dict[int, int]:
     return {line: each.lineno for each in simple for line in range(each.lineno, (each.end_lineno or each.lineno) + 1)}
 
 
-def _is_import(text: Texts, row: Row) -> bool:
-    """Or an empty line: neither trains anything."""
-    new = text.after.splitlines()[row.right - 1].strip() if row.right is not None else "gone"
-    return not new or new.startswith(("import ", "from "))
+def _trains_nothing(text: Texts, row: Row) -> bool:
+    """An import, a comment or an empty line."""
+    sides = ((text.before, row.left), (text.after, row.right))
+    lines = [whole.splitlines()[number - 1].strip() for whole, number in sides if number is not None]
+    return all(not line or line.startswith(("import ", "from ", "#")) for line in lines)
 
 
 def _nearness(row: Row, line: int, clues: tuple[Sequence[Clue], Sequence[Clue]]) -> float:

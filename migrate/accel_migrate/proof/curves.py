@@ -53,7 +53,8 @@ def _gaps(expected: Sequence[float], found: Sequence[float], compared: int, mark
     largest = max(gaps, default=0.0)
     frame = _Frame(max(len(expected), len(found)), 0.0, largest or 1.0, GAPS, bare=not largest)
     bars = "".join(
-        f'<line class="{_gap_kind(number, compared, mark)}" x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(gap):.1f}">'
+        f'<line class="{_gap_kind(number, compared, mark)}" '
+        f'x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(gap):.1f}">'
         f"<title>loss {number}: {gap:.3g} apart</title></line>"
         for number, gap in enumerate(gaps, 1)
         if gap and (x := frame.x(number))
