@@ -77,9 +77,9 @@ class Break:
 
 
 BREAKS = (
-    Break("prepare left out", "    {line:accelerator.prepare(}\n", "", "scheduler ="),
-    Break("loader left out of prepare", "train_loader, test_loader", "test_loader", "scheduler ="),
-    Break("model left out of prepare", "model, optimizer, t", "optimizer, t", "scheduler ="),
+    Break("prepare left out", "    {line:accelerator.prepare(}\n", "", "criterion ="),
+    Break("loader left out of prepare", "train_loader, test_loader", "test_loader", "criterion ="),
+    Break("model left out of prepare", "model, optimizer, scheduler", "optimizer, scheduler", "criterion ="),
     Break(
         "backward doubled",
         BACKWARD,

@@ -6,14 +6,17 @@ weigh more than kinds: a changed line at which an event came, went or differed; 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from accel_migrate.outcome import Decision, Finding, Outcome
+from accel_migrate.outcome import Decision, Outcome
 from accel_migrate.proof.check import Check, Quantity
 from accel_migrate.proof.record import Event, Trace
+from accel_migrate.report.side_by_side import Row, rows
 
+PREPARE = "AM102"
 MOST = 5  # suspects that are named
 # What a rule of these codes may do to a quantity, the likeliest first.
 KINDS: Mapping[Quantity, tuple[str, ...]] = {
@@ -49,14 +52,6 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
-    """Lines `before` of the original, from 1 and without the last, became lines `after`; either may be none."""
-
-    before: range
-    after: range
-
-
-@dataclass(frozen=True, slots=True)
 class Texts:
     """A file of the project, as its program was and is."""
 
@@ -65,97 +60,130 @@ class Texts:
     before: str
     after: str
 
-    def hunks(self) -> list[Hunk]:
-        pairs = SequenceMatcher(None, self.before.splitlines(), self.after.splitlines(), autojunk=False).get_opcodes()
-        return [Hunk(range(a + 1, b + 1), range(c + 1, d + 1)) for kind, a, b, c, d in pairs if kind != "equal"]
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """An event that one side had alone, or that came out otherwise; `weight` is how much that tells."""
+
+    event: Event
+    weight: float
 
 
-def suspects(check: Check, original: Trace, migrated: Trace, texts: Sequence[Texts]) -> list[Suspect]:
-    """The changes that could explain why a check does not hold."""
+STRAY, OUTCOME, FIGURE = 6.0, 3.0, 1.0  # weights; where a figure is printed says little about how it came about
+UNTOLD_CHANGE, UNSEEN_CHANGE = 4.0, 2.0  # a change without a rule; a rule whose change the text does not show
+
+
+def suspects(check: Check, original: Trace, migrated: Sequence[Trace], texts: Sequence[Texts]) -> list[Suspect]:
+    """The changes that could explain why a check does not hold. `migrated` has the main process first."""
+    before, after = next((strays for trace in migrated if any(strays := _strays(check, original, trace))), ([], []))
     difference = check.difference
-    before, after = _strays(check, original, migrated)
     if difference is not None:
-        before += [(event, 3.0) for event in [difference.before] if event]
-        after += [(event, 3.0) for event in [difference.after] if event]
-    found = [suspect for text in texts for suspect in _in_file(text, check.quantity, before, after)]
+        weight = FIGURE if check.quantity is Quantity.PRINTED else OUTCOME
+        before = [*before, *(Clue(event, weight) for event in [difference.before] if event)]
+        after = [*after, *(Clue(event, weight) for event in [difference.after] if event)]
+    found = [suspect for text in texts for suspect in _in_file(text, check, before, after)]
     return sorted(found, key=lambda suspect: -suspect.score)[:MOST]
 
 
-Weighed = list[tuple[Event, float]]
-
-
-def _strays(check: Check, original: Trace, migrated: Trace) -> tuple[Weighed, Weighed]:
-    """The first events that only one side had, or that are not alike, up to the difference."""
+def _strays(check: Check, original: Trace, migrated: Trace) -> tuple[list[Clue], list[Clue]]:
+    """The first events, up to the difference, that only one side had or that are not alike."""
     difference = check.difference
-    ends = [
-        next((i for i, each in enumerate(trace.events) if each is event), len(trace.events))
-        for trace, event in (
-            (original, difference.before if difference else None),
-            (migrated, difference.after if difference else None),
-        )
-    ]
-    known, seen = (
-        [e for e in trace.events[: end + 1] if e.kind not in UNTOLD] for trace, end in zip((original, migrated), ends)
-    )
-    known, seen = known[:FARTHEST], seen[:FARTHEST]
+    known = _until(original, difference.before if difference else None)
+    seen = _until(migrated, difference.after if difference else None)
     matcher = SequenceMatcher(None, [_sign(e) for e in known], [_sign(e) for e in seen], autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind != "equal" and b < len(known) + 1:
-            return [(event, 6.0) for event in known[a:b][:2]], [(event, 6.0) for event in seen[c:d][:2]]
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        # What one side did after the other had stopped says nothing.
+        if kind != "equal" and (end < len(known) or new_end < len(seen) or kind == "replace"):
+            sides = known[start:end][:2], seen[new_start:new_end][:2]
+            return [Clue(event, STRAY) for event in sides[0]], [Clue(event, STRAY) for event in sides[1]]
     return [], []
+
+
+def _until(trace: Trace, last: Event | None) -> list[Event]:
+    events = trace.events
+    end = next((index for index, event in enumerate(events) if event is last), len(events) - 1)
+    return [event for event in events[: end + 1] if event.kind not in UNTOLD][:FARTHEST]
 
 
 def _sign(event: Event) -> tuple[object, ...]:
     return event.kind, *(str(event.facts.get(name)) for name in TELLING.get(event.kind, ()))
 
 
-def _in_file(text: Texts, quantity: Quantity, before: Weighed, after: Weighed) -> Iterator[Suspect]:
-    hunks = text.hunks()
-    findings = text.outcome.decided(Decision.APPLIED)
-    here_before = [(event.line, weight) for event, weight in before if event.file == text.file]
-    here_after = [(event.line, weight) for event, weight in after if event.file == text.file]
-    explained: set[Hunk] = set()
-    for finding in findings:
-        own = [hunk for hunk in hunks if _speaks_of(finding, hunk)]
-        explained.update(own)
-        near = max((_nearness(hunk, here_before, here_after) for hunk in own), default=0.0)
-        untouched = 2.0 if not own else 0.0  # it is said to be done, and the text does not show it
-        score = near + untouched + _kind(finding.code, quantity)
+def _in_file(text: Texts, check: Check, before: Sequence[Clue], after: Sequence[Clue]) -> Iterator[Suspect]:
+    """Each change that a rule speaks about, and each changed line that none does."""
+    clues = (
+        [clue for clue in before if clue.event.file == text.file],
+        [clue for clue in after if clue.event.file == text.file],
+    )
+    every = list(rows(text.before.splitlines(), text.after.splitlines()))
+    lines = _lines_of_changes(text, every)
+    for finding in text.outcome.decided(Decision.APPLIED):
+        line = finding.joined_line or finding.line
+        own = [row for row, named in lines if named == line]
+        near = max((_nearness(row, line, clues) for row in own), default=UNSEEN_CHANGE)
+        score = near + _kind(finding.code, check)
         yield Suspect(text.outcome.name, finding.line, finding.code, finding.message, score)
-    for hunk in hunks:
-        if hunk not in explained:
-            line = hunk.before.start if hunk.before else max(hunk.before.start - 1, 1)
-            score = 4.0 + _nearness(hunk, here_before, here_after)
-            yield Suspect(text.outcome.name, line, "", _shown(text, hunk), score)
+    spoken = {finding.joined_line or finding.line for finding in text.outcome.decided(Decision.APPLIED)}
+    for row, line in lines:
+        if line not in spoken and not _trains_nothing(text, row):
+            score = UNTOLD_CHANGE + _nearness(row, line, clues)
+            yield Suspect(text.outcome.name, line, "", _shown(text, row), score)
 
 
-def _speaks_of(finding: Finding, hunk: Hunk) -> bool:
-    line = finding.joined_line or finding.line
-    return line in hunk.before or (not hunk.before and line in (hunk.before.start, hunk.before.start - 1))
+def _lines_of_changes(text: Texts, every: Sequence[Row]) -> list[tuple[Row, int]]:
+    """Every changed row with the line of the original that it belongs to: its statement's first, or its neighbour's."""
+    firsts = _first_lines(text.before)
+    found, above = [], 1
+    for index, row in enumerate(every):
+        if row.changed:
+            below = next((each.left for each in every[index:] if each.left is not None), above)
+            line = row.left if row.left is not None else _neighbour(text, row, above, below)
+            found.append((row, firsts.get(line, line)))
+        above = row.left or above
+    return found
 
 
-def _nearness(hunk: Hunk, before: Sequence[tuple[int, float]], after: Sequence[tuple[int, float]]) -> float:
-    """The weight of the events that came from its lines, less the farther they are."""
-    gaps = [(_gap(line, hunk.before), weight) for line, weight in before]
-    gaps += [(_gap(line, hunk.after), weight) for line, weight in after]
-    return max((weight / (1 + gap) for gap, weight in gaps), default=0.0)
+def _neighbour(text: Texts, row: Row, above: int, below: int) -> int:
+    """Of a new line: the line that it repeats, if one beside it is the same, or the line above."""
+    assert row.right is not None
+    new, old = text.after.splitlines()[row.right - 1].strip(), text.before.splitlines()
+    return below if below <= len(old) and old[below - 1].strip() == new else above
 
 
-def _gap(line: int, lines: range) -> int:
+def _first_lines(program: str) -> dict[int, int]:
+    """The first line of the simple statement that a line belongs to."""
+    simple = [s for s in ast.walk(ast.parse(program)) if isinstance(s, ast.stmt) and not hasattr(s, "body")]
+    return {line: each.lineno for each in simple for line in range(each.lineno, (each.end_lineno or each.lineno) + 1)}
+
+
+def _trains_nothing(text: Texts, row: Row) -> bool:
+    """An import, a comment or an empty line."""
+    sides = ((text.before, row.left), (text.after, row.right))
+    lines = [whole.splitlines()[number - 1].strip() for whole, number in sides if number is not None]
+    return all(not line or line.startswith(("import ", "from ", "#")) for line in lines)
+
+
+def _nearness(row: Row, line: int, clues: tuple[Sequence[Clue], Sequence[Clue]]) -> float:
+    """The weight of the clues from its lines, less the farther they are."""
+    old = [clue.weight / (1 + _gap(clue.event.line, line)) for clue in clues[0]]
+    new = [clue.weight / (1 + _gap(clue.event.line, row.right)) for clue in clues[1] if row.right is not None]
+    return max([*old, *new], default=0.0)
+
+
+def _gap(event: int, line: int) -> int:
     """How many lines lie between; what comes before an event may explain it, what comes after hardly."""
-    if line in lines:
-        return 0
-    return line - lines.stop + 1 if line >= lines.stop else 2 * (lines.start - line)
+    return event - line if event >= line else 2 * (line - event)
 
 
-def _kind(code: str, quantity: Quantity) -> float:
-    codes = KINDS[quantity]
+def _kind(code: str, check: Check) -> float:
+    codes = KINDS[check.quantity]
+    if check.processes > 1 and code == PREPARE and code in codes:
+        return 5.0  # it is right on one process, and this is what makes several of them one training
     return 3.0 - 2.0 * codes.index(code) / len(codes) if code in codes else 0.0
 
 
-def _shown(text: Texts, hunk: Hunk) -> str:
-    lines = text.after.splitlines()[hunk.after.start - 1 : hunk.after.stop - 1]
-    gone = text.before.splitlines()[hunk.before.start - 1 : hunk.before.stop - 1]
-    if lines:
-        return f"no rule speaks about this line: {lines[0].strip()}"
-    return f"no rule speaks about the line that is gone: {gone[0].strip()}"
+def _shown(text: Texts, row: Row) -> str:
+    if row.right is not None:
+        return f"no rule speaks about this line: {text.after.splitlines()[row.right - 1].strip()}"
+    assert row.left is not None
+    return f"no rule speaks about the line that is gone: {text.before.splitlines()[row.left - 1].strip()}"

@@ -76,7 +76,12 @@ def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) 
     first, second, found = (
         [event for event in trace.of("printed") if event.facts["evaluation"]] for trace in (original, again, main)
     )
-    return figures.compare(first, second, found, processes, False)
+    check = figures.compare(first, second, found, processes, False)
+    at = check.difference.before if check.difference else None
+    if at is not None and at.facts["random"]:
+        why = "random numbers are drawn in the evaluation, by each process its own"
+        return replace(check, result=Result.DROPPED, note=why)
+    return check
 
 
 def _losses_on_many(original: Trace, ranks: Sequence[Trace]) -> list[Check]:
@@ -191,8 +196,13 @@ def _rates_on_many(original: Trace, main: Trace, count: int) -> Check:
         return Check(Quantity.RATES, count, Result.DROPPED, note=note)
     groups = len(original.rates[0]) if original.rates else 1
     before, after = ([event for event in trace.of("step") for _ in range(groups)] for trace in (original, main))
+    note = ""
+    if main.was_cut and len(expected) != len(found):
+        # A script may gather fewer batches for each step when it has more processes: the run was cut by its losses.
+        note = f"{len(main.rates)} steps in as many losses as the original has {len(original.rates)}"
+        expected, found = (rates[: min(len(expected), len(found))] for rates in (expected, found))
     tolerances = [RATE_TOLERANCE * abs(rate) for rate in expected]
-    return near(Quantity.RATES, count, expected, found, tolerances, before, after)
+    return near(Quantity.RATES, count, expected, found, tolerances, before, after, note)
 
 
 def _weights(processes: int, expected: str, others: Sequence[Trace]) -> Check:

@@ -9,12 +9,12 @@ from html import escape
 from accel_migrate.proof.verdict import Curve
 
 WIDTH, LOSSES, GAPS = 720, 220, 90  # of the drawing's own units
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 22
+LEFT, RIGHT, TOP, BOTTOM = 74, 12, 18, 22
 MOST_DOTS = 60  # losses that are shown one by one; more are a line
 
 
-def figure(title: str, curves: Sequence[Curve], mark: int | None = None) -> str:
-    """The first curve is the original's; `mark` is the number of the loss where another one leaves it."""
+def figure(title: str, curves: Sequence[Curve], compared: int, mark: int | None = None) -> str:
+    """The first curve is the original's. `compared` losses count; `mark` is the number of the first that differs."""
     original, *others = curves
     mean = _mean(others)
     drawn = [original, *others, mean] if len(others) > 1 else [original, *others]
@@ -23,7 +23,7 @@ def figure(title: str, curves: Sequence[Curve], mark: int | None = None) -> str:
     )
     return (
         f'<figure class="curves"><figcaption><b>{escape(title)}</b><ul class="keys">{legend}</ul></figcaption>'
-        f"{_losses(drawn, mark)}{_gaps(original.values, mean.values, mark)}</figure>"
+        f"{_losses(drawn, mark)}{_gaps(original.values, mean.values, compared, mark)}</figure>"
     )
 
 
@@ -47,20 +47,29 @@ def _losses(curves: Sequence[Curve], mark: int | None) -> str:
     return _svg("Losses", LOSSES, f"{frame.axes()}{_mark(frame, mark)}{lines}{dots}")
 
 
-def _gaps(expected: Sequence[float], found: Sequence[float], mark: int | None) -> str:
-    """How far the migrated script is from the original, loss by loss."""
+def _gaps(expected: Sequence[float], found: Sequence[float], compared: int, mark: int | None) -> str:
+    """How far the migrated script is from the original, loss by loss; what is not compared is drawn faint."""
     gaps = [abs(b - a) if math.isfinite(a) and math.isfinite(b) else 0.0 for a, b in zip(expected, found)]
     largest = max(gaps, default=0.0)
     frame = _Frame(max(len(expected), len(found)), 0.0, largest or 1.0, GAPS, bare=not largest)
     bars = "".join(
-        f'<line class="gap" x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(gap):.1f}">'
+        f'<line class="{_gap_kind(number, compared, mark)}" '
+        f'x1="{x:.1f}" x2="{x:.1f}" y1="{frame.y(0):.1f}" y2="{frame.y(gap):.1f}">'
         f"<title>loss {number}: {gap:.3g} apart</title></line>"
         for number, gap in enumerate(gaps, 1)
         if gap and (x := frame.x(number))
     )
-    words = "no difference" if not largest else f"difference, at most {largest:.2g}"
-    label = f'<text x="{LEFT + 6}" y="{TOP + 8}" class="words">{words}</text>'
+    counted = max(gaps[:compared], default=0.0)
+    words = f"difference, at most {counted:.2g}" if counted else "no difference" if compared else "not compared"
+    rest = f"; not compared from loss {compared + 1} on" if 0 < compared < len(gaps) else ""
+    label = f'<text x="{LEFT}" y="{TOP - 6}">{words}{rest}</text>'
     return _svg("Difference", GAPS, f"{frame.axes()}{_mark(frame, mark)}{bars}{label}")
+
+
+def _gap_kind(number: int, compared: int, mark: int | None) -> str:
+    if mark is not None and number >= mark:
+        return "gap far"
+    return "gap" if number <= compared else "gap aside"
 
 
 class _Frame:

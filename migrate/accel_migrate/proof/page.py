@@ -6,7 +6,7 @@ from html import escape
 
 from accel_migrate.proof.check import Quantity
 from accel_migrate.proof.curves import figure
-from accel_migrate.proof.verdict import Verdict, table
+from accel_migrate.proof.verdict import Verdict, item, table
 
 
 def render(verdict: Verdict) -> str:
@@ -25,13 +25,18 @@ def _figures(verdict: Verdict) -> str:
     for processes, title in ((1, "One process"), (verdict.processes, f"{verdict.processes} processes")):
         others = [c for c in verdict.curves if c.processes == processes and c.name != "original" and c.values]
         if others:
-            drawn.append(figure(title, [*original, *others], _mark(verdict, processes)))
+            drawn.append(figure(title, [*original, *others], *_compared(verdict, processes)))
     return "".join(drawn)
 
 
-def _mark(verdict: Verdict, processes: int) -> int | None:
+def _compared(verdict: Verdict, processes: int) -> tuple[int, int | None]:
+    """How many losses count, and which is the first that differs."""
     check = verdict.check(Quantity.LOSSES, processes)
-    return check.difference.number if check and check.difference and not check.holds else None
+    if check is None:
+        return 0, None
+    if check.holds or check.difference is None:
+        return check.agreed, None
+    return check.total, check.difference.number
 
 
 def _difference(verdict: Verdict) -> str:
@@ -52,7 +57,7 @@ def _difference(verdict: Verdict) -> str:
         for each in verdict.suspects
     )
     named = f"<p>Changes that could explain it, the most likely first:</p><ol>{suspects}</ol>" if suspects else ""
-    title = f"First difference: {verdict.broken.quantity} {difference.number}"
+    title = f"First difference: {item(verdict.broken)}"
     return f'<div class="difference"><h3>{title}</h3><table>{rows}</table>{named}</div>'
 
 

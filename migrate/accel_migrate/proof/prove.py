@@ -53,7 +53,7 @@ class Proof:
         if processes > 1 and all(check.holds for check in checks):
             more, ranks = self._on_many(original, again)
             checks, curves = [*checks, *more], [*curves, *ranks]
-            blamed = blamed if not ranks else self.ranks[0]
+            blamed = self.ranks or blamed
         broken = _earliest(checks, original)
         return Verdict(
             name,
@@ -82,17 +82,17 @@ class Proof:
             raise CannotRun(f"the original starts {len(trained)} processes of its own; run it with one")
         return trained[0]
 
-    def _on_one(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve], Trace]:
+    def _on_one(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve], Sequence[Trace]]:
         run = self._run("migrated script")
         migrated = next(iter(run.traces), Trace(0, ()))
         curves = [Curve("original", 1, _values(original)), Curve("migrated", 1, _values(migrated))]
         if run.failed:
-            return [_failure(run, 1, "migrated-script")], curves, migrated
-        return on_one(original, again, migrated), curves, migrated
+            return [_failure(run, 1, "migrated-script")], curves, [migrated]
+        return on_one(original, again, migrated), curves, [migrated]
 
     def _on_many(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve]]:
         count = self.processes
-        self.ranks: Sequence[Trace] = (Trace(0, ()),)
+        self.ranks: Sequence[Trace] = ()
         on_card, cards = _cards(original)
         if on_card and cards < count:
             why = f"the original trained on a GPU, and there are {cards} for {count} processes"

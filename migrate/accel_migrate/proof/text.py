@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check
-from accel_migrate.proof.verdict import Outcome, Verdict, answer, table
+from accel_migrate.proof.verdict import Outcome, Verdict, answer, item, table
 
 COLORS = {Outcome.PROVEN: "32", Outcome.DIFFERS: "31", Outcome.NOT_RUN: "33"}
 
@@ -33,7 +33,7 @@ def _lines(verdict: Verdict, color: bool) -> Iterator[str]:
 def _first_difference(check: Check) -> Iterator[str]:
     difference = check.difference
     assert difference is not None
-    yield f"First difference: {check.quantity} {difference.number}"
+    yield f"First difference: {item(check)}"
     for name, value, event in (
         ("original", difference.expected, difference.before),
         ("migrated", difference.found, difference.after),

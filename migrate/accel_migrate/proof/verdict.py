@@ -66,18 +66,22 @@ def _difference(check: Check) -> str:
     assert difference is not None
     if check.quantity is Quantity.ENDING:
         return f"{difference.found}{where}"
-    item = {
-        Quantity.LOSSES: "loss",
-        Quantity.GRADIENTS: "the gradient at step",
-        Quantity.RATES: "the learning rate at step",
-        Quantity.SAMPLES: "the samples of loss",
-        Quantity.PRINTED: "printed line",
-    }.get(check.quantity)
-    if item is None and check.processes > 1:
-        return f"the processes end with different weights{where}"
-    if item is None:
-        return "the weights after the last step are other ones"
-    return f"{item} {difference.number}{where} is {difference.found} and was {difference.expected}"
+    if check.quantity is Quantity.WEIGHTS:
+        return f"the weights at the end are {_told(check)}{where}"
+    return f"{item(check)}{where} is {difference.found} and was {difference.expected}"
+
+
+def item(check: Check) -> str:
+    """What differs first, and which one it is."""
+    assert check.difference is not None
+    number = check.difference.number
+    return {
+        Quantity.LOSSES: f"loss {number}",
+        Quantity.GRADIENTS: f"the gradient at step {number}",
+        Quantity.RATES: f"the learning rate at step {number}",
+        Quantity.SAMPLES: f"the samples of loss {number}",
+        Quantity.PRINTED: f"printed line {number}",
+    }.get(check.quantity, str(check.quantity))
 
 
 def _parts(verdict: Verdict) -> Iterator[str]:
@@ -116,6 +120,8 @@ def _told(check: Check) -> str:
     if check.quantity is Quantity.ENDING:
         return check.note or "runs to the end"
     if check.quantity is Quantity.WEIGHTS:
+        if not check.holds:
+            return "not the same on every process" if check.processes > 1 else "other ones"
         return "the same on every process" if check.processes > 1 else "the same to the bit"
     measured = check.tolerance and check.result is not Result.EQUAL
     within = f", largest difference {check.largest:.2g} of {check.tolerance:.2g} allowed" if measured else ""

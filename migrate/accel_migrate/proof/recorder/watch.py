@@ -93,6 +93,7 @@ class Watch:
         self.counted = 0
         self.mark: int | None = None  # the state of chance when the latest batch came, or the latest loss
         self.evaluated = False  # a batch came without gradients since the latest loss
+        self.evaluation_draws = False  # random numbers, beside those of the loader
         self.stepped: dict[int, Any] = {}
         self.setting_mode = False
         self.told: set[str] = set()
@@ -106,7 +107,7 @@ class Watch:
                 self._loss(loss)
             self.counted += 1
             done = plain(tensors, *args, **kwargs)
-            self.mark, self.evaluated = state(self.torch), False
+            self.mark, self.evaluated, self.evaluation_draws = state(self.torch), False, False
             return done
 
         _wrapped(self.torch.autograd, "backward", backward)
@@ -141,6 +142,7 @@ class Watch:
         def batch(plain: Any, batches: Any) -> Any:
             number = batches.__dict__.setdefault("_number", len(passes) + 1)
             passes.add(number)
+            self.evaluation_draws |= self.evaluated and state(self.torch) != self.mark
             try:
                 given = plain(batches)
             except StopIteration:
@@ -261,7 +263,8 @@ class Watch:
         if "Warning:" in line:
             return  # of a library, about how it is called
         place = str(self.journal.copy)
-        self.journal.note("printed", text=line.replace(place, "."), evaluation=self.evaluated)
+        facts = {"evaluation": self.evaluated, "random": self.evaluation_draws}
+        self.journal.note("printed", text=line.replace(place, "."), **facts)
 
     def ended(self) -> None:
         self.journal.close(cut=False, parameters=self._parameters())
