@@ -138,7 +138,7 @@ def test_only_the_command_line_and_the_package_itself_import_the_accelerator() -
 
 def test_libcst_is_known_to_the_applier_alone() -> None:
     users = {m for m in modules("accel_migrate") if "libcst" in {i.split(".")[0] for i in imported("accel_migrate", m)}}
-    assert users == {"apply"}
+    assert {user.split(".")[0] for user in users} == {"apply"}
 
 
 def test_codemod_needs_no_torch() -> None:

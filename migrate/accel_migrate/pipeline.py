@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from accel_migrate.analysis.scopes import Module
@@ -53,6 +55,25 @@ def migrate(
     """
     if len(sources) + len(siblings or {}) > LARGEST_PIECE:
         return [migrate([source], settings, accept=accept)[0] for source in sources]
+    with _without_collection():
+        return _migrate(sources, settings, siblings or {}, accept)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Trees are large and live until their file is done: the collector would go through them again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _migrate(
+    sources: Sequence[Source], settings: Settings, siblings: Mapping[Path, Source], accept: Accept
+) -> list[FileResult]:
     results: dict[Path, FileResult] = {}
     modules: list[Module] = []
     for source in sources:
@@ -69,7 +90,7 @@ def migrate(
     if any(b"backward" in module.source.data or b"scaler(" in module.source.data for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
-        around = [*silent, *(siblings or {}).values()]
+        around = [*silent, *siblings.values()]
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
         results |= _migrate_modules(modules, others, settings, accept)
     else:
@@ -91,7 +112,7 @@ def _framework(source: Source) -> str | None:
     if not _MENTIONED.search(source.data):
         source.tree  # noqa: B018  a syntax error is told all the same
         return None
-    for node in ast.walk(source.tree):
+    for node in _statements(source.tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -104,6 +125,17 @@ def _framework(source: Source) -> str | None:
             if name.split(".")[0] in _FRAMEWORKS:
                 return _FRAMEWORKS[name.split(".")[0]]
     return None
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements, without the expressions in them."""
+    pending = [tree]
+    for node in pending:
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                pending += inner
+        yield node
 
 
 def _readable(source: Source) -> Module | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.by_hand import with_shared_by_hand
 from accel_migrate.analysis.constructions import is_foreign_loader
-from accel_migrate.analysis.devices import moves_in
+from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_optimizers
+from accel_migrate.analysis.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
@@ -35,6 +36,7 @@ class Cast:
     chains: tuple[list[Variable], ...]
     distribution: Distribution
     methods: tuple[ForwardMethod, ...]
+    entries: tuple[Entry, ...]  # loaders to share out that are kept in dictionaries
 
     @property
     def aliases(self) -> frozenset[Variable]:
@@ -67,10 +69,19 @@ class _Casting:
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
         evaluations += [Whole(e.loop, "one loop trains and evaluates", e.call.lineno, (e.call,)) for e in evaluating]
-        used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders]
+        evaluations += [
+            Whole(loop, "one loop trains and evaluates", loop.statement.lineno)
+            for loop in loops
+            if is_chosen(self.roles, loop)
+        ]
+        entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
+        kept_together = [entry.variable for entry in entries]
+        used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
         chains = [[link for link in self._chain(variable) if link not in whole] for variable in dict.fromkeys(used)]
         shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
-        return Cast(tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods)
+        return Cast(
+            tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods, entries
+        )
 
     def _chain(self, variable: Variable) -> list[Variable]:
         return chain(self.roles, self.graph, variable)
@@ -143,13 +154,7 @@ class _Casting:
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Gather | Whole]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
-        judged = [
-            judge(self.roles, loop, moves[loop.module])
-            if sum(other.statement is loop.statement for other in loops) == 1
-            else Whole(loop, "several loaders are read side by side", loop.statement.lineno)
-            for loop in loops
-            if not loop.trains
-        ]
+        judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
         whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
         trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
         kept: list[Gather | Whole] = []
@@ -160,6 +165,13 @@ class _Casting:
                 evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
             kept.append(evaluation)
         return kept
+
+    def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Gather | Whole:
+        if sum(other.statement is loop.statement for other in loops) > 1:
+            return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
+        if is_entry(self.roles, loop.module, loop.loader):
+            return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)
+        return judge(self.roles, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
         variable = loop.module.variable(loop.loader)

@@ -56,12 +56,18 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
         function = functions.pop(0)
         module = backward.module if function is None else module_of(roles, function)
         node: ast.AST = function if function is not None else module.tree
+        plain: set[Variable] = set()
         for variable, expression in variables_in(module, node):
+            if variable in plain:
+                continue
             role = roles.of(variable) & (Role.MODEL | Role.OPTIMIZER)
             if role and _is_trained(roles, module, variable, expression, function):
                 found[variable] = role
-            elif not role and (inner := wrapped_optimizer(roles, module, variable)) is not None:
-                found[inner] = Role.OPTIMIZER
+            elif not role:
+                plain.add(variable)
+                inner = wrapped_optimizer(roles, module, variable)
+                if inner is not None:
+                    found[inner] = Role.OPTIMIZER
         if any(role & Role.OPTIMIZER for role in found.values()):
             break
         for caller, call in graph.sites.get(function, ()) if function is not None else ():

@@ -18,14 +18,12 @@ class Built:
 
     role: Role
     variable: Variable
+    key: str | None = None  # of a loader that is kept in a dictionary, as it is written
 
     @property
     def text(self) -> str:
         """How it is written at home."""
-        name = self.variable.name
-        if name.startswith("self.") and self.variable.scope.is_class:
-            return name
-        return name
+        return self.variable.name if self.key is None else f"{self.variable.name}[{self.key}]"
 
 
 class NoHome(Exception):

@@ -65,7 +65,7 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
     name = parent.targets[0]
     scope = module.scope(name)
     loaded = False
-    for node in ast.walk(scope.node):
+    for node in module.walk(scope.node):
         if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
             around = module.parents[node]
             if isinstance(around, ast.Call) and node in around.args:

@@ -45,8 +45,10 @@ def check(modules: list[Module]) -> None:
 def hidden_backwards(module: Module) -> Iterator[tuple[ast.Call, str]]:
     """`loss_scaler(loss, optimizer, ...)`: a helper that runs the backward pass and steps."""
     for call in module.calls:
-        name = ast.unparse(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
-        if len(call.args) > 1 and HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
+        if len(call.args) < 2 or not isinstance(call.func, ast.Name | ast.Attribute):
+            continue
+        name = ast.unparse(call.func)
+        if HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
             yield (
                 call,
                 (

@@ -33,7 +33,7 @@ def evaluating_calls(
     found: list[EvaluatingCall] = []
     for loop in loops:
         function, parameter = loop.function, loop.module.variable(loop.loader)
-        tests = [test for b in backwards for test in _conditions(loop, b)]
+        tests = [test for b in backwards for test in conditions(loop, b)]
         if not loop.trains or not tests or function is None or parameter is None:
             continue
         own = Definition(loop.module, function)
@@ -64,7 +64,7 @@ def kept_whole(roles: Roles, graph: CallGraph, calls: list[EvaluatingCall]) -> f
     return frozenset(link for call in calls for link in chain(roles, graph, call.loader))
 
 
-def _conditions(loop: LoaderLoop, backward: Backward) -> list[ast.expr]:
+def conditions(loop: LoaderLoop, backward: Backward) -> list[ast.expr]:
     """What is asked between the loop and its backward pass."""
     if backward.module is not loop.module or loop.function is not backward.function:
         return []

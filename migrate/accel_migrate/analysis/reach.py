@@ -69,7 +69,11 @@ def _sees_guarded(module: Module, node: ast.AST) -> bool:
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:
     """Whether a node stands under `if __name__ == "__main__":`, itself or with the function it is in."""
-    return any(isinstance(p, ast.If) and "__name__" in ast.unparse(p.test) for p in module.ancestors(node))
+    return any(isinstance(p, ast.If) and _asks_for_name(module, p.test) for p in module.ancestors(node))
+
+
+def _asks_for_name(module: Module, test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in module.walk(test))
 
 
 def find_reach(

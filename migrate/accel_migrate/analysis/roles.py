@@ -25,6 +25,7 @@ class Role(Flag):
     OUTPUT = auto()  # what a model returns
     AUTOCAST = auto()
     ITERATOR = auto()  # iter(loader)
+    LOADERS = auto()  # a dictionary of loaders
 
 
 @dataclass(frozen=True)
@@ -311,13 +312,19 @@ class Roles:
             return value
         if isinstance(node, ast.Subscript):
             base = self._evaluate(module, node.value, depth + 1)
+            if base.role & Role.LOADERS:
+                return Value(Role.LOADER)
             return Value(base.role & (Role.BATCH | Role.OUTPUT))
         if isinstance(node, ast.NamedExpr | ast.Await):
             return self._evaluate(module, node.value, depth + 1)
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
             return Value(self._evaluate(module, node.elt, depth + 1).role & Role.BATCH)
         if isinstance(node, ast.DictComp):
-            return Value(self._evaluate(module, node.value, depth + 1).role & Role.BATCH)
+            made = self._evaluate(module, node.value, depth + 1).role
+            return Value(Role.LOADERS if made & Role.LOADER else made & Role.BATCH)
+        if isinstance(node, ast.Dict) and node.values:
+            held = [self._evaluate(module, value, depth + 1).role for value in node.values]
+            return Value(Role.LOADERS) if all(role & Role.LOADER for role in held) else UNKNOWN
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)

@@ -41,17 +41,21 @@ class _Staging:
         if home is None:
             line = self.group.backwards[0].call.lineno
             raise NoHome("model, optimizer and data are built in different places", line)
-        prepared = self._prepared(home, cast.chains)
+        prepared = self._prepared(home, cast)
         self._check_caller(home, prepared)
         uses = self._uses(home, cast.loops, cast.loaders)
         place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
         self._check_iterators(place, cast.loaders)
         return Stage(home, prepared, tuple(uses), place)
 
-    def _prepared(self, home: Scope, chains: tuple[list[Variable], ...]) -> tuple[Built, ...]:
+    def _prepared(self, home: Scope, cast: Cast) -> tuple[Built, ...]:
         order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
         found: dict[Variable, Built] = {}
-        for links in chains:
+        for entry in cast.entries:
+            for variable in chain(self.roles, self.graph, entry.variable):
+                if variable.scope is home:
+                    found[variable] = Built(Role.LOADER, variable, entry.key)
+        for links in cast.chains:
             for variable in links:
                 if variable.scope is home and variable not in found:
                     role = next(role for role in order if self.roles.of(variable) & role)

@@ -62,8 +62,9 @@ def find_start(
     index = block.index(anchor)
     first = _first_piece(roles, graph, module, block, distribution)
     earliest = top = 0
+    wished = names_in(cpu)
     for position, statement in enumerate(block[: min(index, first) + 1]):
-        if _binds(statement, names_in(cpu)) or (_parses_arguments(statement) and position < first):
+        if _binds(module, statement, wished) or (_parses_arguments(statement) and position < first):
             earliest = position + 1
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             top = position + 1
@@ -166,7 +167,7 @@ def after_names(start: Start, expression: str | None) -> Start:
     """The start, moved down behind what its arguments are made of; never past its own anchor."""
     names = names_in(expression)
     index = start.block.index(start.statement)
-    bound = [i for i, s in enumerate(start.block) if _binds(s, names)]
+    bound = [i for i, s in enumerate(start.block) if _binds(start.module, s, names)]
     if not bound or any(i < index for i in bound) or start.at_prepare:
         return start
     raise NoHome("the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module)
@@ -284,10 +285,10 @@ def _is_print(module: Module, call: ast.Call) -> bool:
     return module.resolve("print", module.scope(call)) is None and isinstance(module.parents[call], ast.Expr)
 
 
-def _binds(statement: ast.stmt, names: set[str]) -> bool:
+def _binds(module: Module, statement: ast.stmt, names: set[str]) -> bool:
     return bool(names) and any(
         isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(statement)
+        for node in module.walk(statement)
     )
 
 

@@ -88,7 +88,10 @@ class Training:
     def shares(self, loop: LoaderLoop) -> bool:
         """Whether every loader that a loop reads is shared out, so that this process sees a part of its data."""
         whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
-        return not whole and self.holds(loop.module.variable(loop.loader))
+        loader = loop.loader
+        if isinstance(loader, ast.Subscript) and self.holds(loop.module.variable(loader.value)):
+            return loop.module.source.code(loader.slice) in {built.key for built in self.prepared}
+        return not whole and self.holds(loop.module.variable(loader))
 
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.entries import is_entry
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -20,7 +22,11 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     first = training.backwards[0]
     shared = any(built.role is Role.LOADER for built in training.prepared) or _reads_by_hand(context)
-    if first.module is not module or shared or any(loop.trains for loop in training.loops):
+    trained = [loop for loop in training.loops if loop.trains]
+    if first.module is not module or shared:
+        return
+    if trained:
+        yield from _chosen(context, trained)
         return
     seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
     plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
@@ -36,6 +42,18 @@ def find(context: Context) -> Iterator[Change]:
     )
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
+
+
+def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
+    """Of loaders in a dictionary, the one that is trained on could not be told."""
+    for loop in loops:
+        if is_entry(context.script.roles, loop.module, loop.loader):
+            kept = ast.unparse(loop.loader.value)  # type: ignore[attr-defined]
+            message = (
+                f"which loader of `{kept}` is trained on is not in sight, so none is shared out and every process trains on "
+                f'all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), with its own key'
+            )
+            yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _reads_by_hand(context: Context) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from accel_migrate.analysis.entries import is_chosen
 from accel_migrate.analysis.evaluation import Whole
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -22,6 +23,8 @@ def find(context: Context) -> Iterator[Change]:
                 if shared
                 else "every process evaluates all of the data"
             )
+            if is_chosen(context.script.roles, evaluation.loop):
+                what = "in the phases that evaluate, every process goes through all of the data"
             message = f"{what}, because {evaluation.reason} (line {evaluation.line})"
             if evaluation.by_hand is not None:
                 message = (

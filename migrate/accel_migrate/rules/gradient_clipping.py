@@ -23,8 +23,8 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     for call in module.calls:
         method = _CLIPPING.get(module.qualified(call.func) or "")
-        spelled = training.accelerator(module, call)
-        if method is None or spelled is None or not _clips_prepared(context, call):
+        spelled = training.accelerator(module, call) if method is not None else None
+        if spelled is None or not _clips_prepared(context, call):
             continue
         edit = replace_callee(module.source, call, f"{spelled}.{method}")
         yield change(

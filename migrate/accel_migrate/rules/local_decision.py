@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.running import running_figures
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -18,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
     names = {figure.name for figure in running_figures(training.loops, training.backwards) if figure.module is module}
     names |= _loss_names(context)
     for node in module.walk(module.tree):
-        if isinstance(node, ast.If) and _ends(node) and training.timing.after_prepare(module, node):
+        if isinstance(node, ast.If) and _ends(module, node) and training.timing.after_prepare(module, node):
             read = [
                 n for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) in names
             ]
@@ -43,13 +44,19 @@ def _loss_names(context: Context) -> set[str]:
     return found
 
 
-def _ends(node: ast.If) -> bool:
+def _ends(module: Module, node: ast.If) -> bool:
     return any(
-        isinstance(inner, ast.Break)
-        or (isinstance(inner, ast.Call) and ast.unparse(inner.func) in ("sys.exit", "exit", "quit"))
+        isinstance(inner, ast.Break) or (isinstance(inner, ast.Call) and _exits(inner.func))
         for statement in node.body
-        for inner in ast.walk(statement)
+        for inner in module.walk(statement)
     )
+
+
+def _exits(function: ast.expr) -> bool:
+    """`exit`, `quit` or `sys.exit`."""
+    if isinstance(function, ast.Attribute) and function.attr == "exit":
+        return isinstance(function.value, ast.Name) and function.value.id == "sys"
+    return isinstance(function, ast.Name) and function.id in ("exit", "quit")
 
 
 RULE = Rule(

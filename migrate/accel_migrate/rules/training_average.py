@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.entries import is_chosen
 from accel_migrate.analysis.loops import LoaderLoop
-from accel_migrate.analysis.running import running_figures
+from accel_migrate.analysis.running import Running, running_figures
 from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change, Edit
+from accel_migrate.plan import Change, Edit, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM605"
@@ -35,6 +36,25 @@ def find(context: Context) -> Iterator[Change]:
                         CODE, right, "divides by this process's part", [_part(context, node, right, spelled)], loop=training.index
                     )  # fmt: skip
                     break
+    yield from _by_phase(context, [f for f in figures if is_chosen(context.script.roles, f.loop)])
+
+
+def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
+    """`running_loss / dataset_sizes[phase]`: right in the phases that evaluate, and too small in the one that trains."""
+    training, module = context.training, context.module
+    told: set[str] = set()
+    for node in module.walk(module.tree):
+        divided = _division(node)
+        for figure in figures if divided is not None else ():
+            assert divided is not None
+            chosen = figure.name not in told and _mentions(divided[0], figure.name) and _after(node, figure.loop)
+            if chosen and _same_function(context, node, figure.loop):
+                told.add(figure.name)
+                message = (
+                    f"while training, `{figure.name}` is over this process's share; where it is divided by the number of all "
+                    "samples, times accelerator.num_processes is about the figure of all"
+                )
+                yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:

@@ -1,0 +1,62 @@
+"""Comments and blank lines above statements: who keeps them when statements come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+KEPT_COMMENT = "# %%accel:"  # marks the cells of a notebook; never lost
+BLANK = cst.EmptyLine(indent=False)
+
+
+def leading(node: cst.BaseStatement) -> list[cst.EmptyLine]:
+    return list(getattr(node, "leading_lines", ()))
+
+
+def with_leading(node: cst.BaseStatement, lines: Sequence[cst.EmptyLine]) -> cst.BaseStatement:
+    return node.with_changes(leading_lines=lines)
+
+
+def leading_blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    blank = []
+    for line in lines:
+        if line.comment is not None:
+            break
+        blank.append(line)
+    return blank
+
+
+def under_one_guard(first: cst.BaseStatement, second: cst.BaseStatement) -> cst.BaseStatement:
+    """The body of the second `if` joins that of the first; its comments and blank lines go with it."""
+    assert isinstance(first, cst.If) and isinstance(second, cst.If)
+    opening, added = list(second.body.body), leading(second)
+    opening[0] = with_leading(opening[0], added)  # type: ignore[arg-type]
+    return first.with_changes(body=first.body.with_changes(body=[*first.body.body, *opening]))
+
+
+def up_to_mark(lines: Sequence[cst.EmptyLine]) -> int:
+    """How many lines there are up to the last mark of a notebook's cell, with it; what is inserted belongs behind it."""
+    marks = [i for i, line in enumerate(lines) if line.comment and line.comment.value.startswith(KEPT_COMMENT)]
+    return marks[-1] + 1 if marks else 0
+
+
+def without_last_comment(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """Without the comment block that touches the statement; a notebook's cell marks stay."""
+    kept = list(lines)
+    while kept and kept[-1].comment is not None and not kept[-1].comment.value.startswith(KEPT_COMMENT):
+        kept.pop()
+    return kept
+
+
+def merged(earlier: list[cst.EmptyLine], later: list[cst.EmptyLine], first: bool) -> list[cst.EmptyLine]:
+    """What stands between two statements when the one between them went: comments of both, blank lines not doubled."""
+    blank_before = len(leading_blank(earlier))
+    comments = earlier[blank_before:]
+    blank_after = len(leading_blank(later))
+    rest = later[blank_after:]
+    if comments:
+        return [*earlier, *later] if not first else [*comments, *later]
+    if first:
+        return [*earlier, *rest]
+    return [*(earlier if blank_before >= blank_after else later[:blank_after]), *rest]

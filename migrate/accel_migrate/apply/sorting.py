@@ -1,0 +1,123 @@
+"""Edits by the statement that each belongs to, and the text with those that stay inside of one made."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from accel_migrate.layout import edited, header
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Uncomment, Unwrap
+from accel_migrate.source import Source
+
+
+class Sorted:
+    """What becomes of each statement of a file. `touched` are those that change as a whole, or hold one that does."""
+
+    def __init__(self, source: Source, edits: Iterable[Edit]) -> None:
+        self.source = source
+        self.removed: dict[ast.stmt, Remove] = {}
+        self.substituted: dict[ast.stmt, Substitute] = {}
+        self.unwrapped: set[ast.stmt] = set()
+        self.guarded: dict[ast.stmt, str] = {}
+        self.uncommented: set[ast.stmt] = set()
+        self.before: dict[ast.stmt, list[Insert]] = {}
+        self.after: dict[ast.stmt, list[Insert]] = {}
+        self.touched: set[ast.stmt] = set()
+        self._replaced: dict[ast.stmt, list[Replace]] = {}
+        self._parents: dict[ast.stmt, ast.stmt] = {}
+        self._starts: dict[ast.stmt | None, list[int]] = {}
+        self._note_parents(source.tree.body, None)
+        for edit in dict.fromkeys(edits):
+            if isinstance(edit, Replace):
+                self._replaced.setdefault(self._owner(edit), []).append(edit)
+            else:
+                self._sort(edit)
+
+    def text(self) -> str:
+        """The file with its replacements made: statement by statement it is the same file."""
+        text, pieces, position = self.source.text, [], 0
+        for statement in sorted(self._replaced, key=self.source.start):
+            if self._goes(statement):
+                continue
+            start, code = self.source.start(statement), self.source.code(statement)
+            if hasattr(statement, "body"):
+                code = header(code)
+            new = edited(code, start, self._replaced[statement], statement.col_offset)
+            pieces += [text[position:start], new]
+            position = start + len(code)
+        return "".join([*pieces, text[position:]])
+
+    def written(self) -> list[str]:
+        """The text of each new statement."""
+        inserted = [insert for found in (*self.before.values(), *self.after.values()) for insert in found]
+        edits: list[Insert | Substitute] = [*inserted, *self.substituted.values()]
+        return [*[text for edit in edits for text in edit.statements], *map(guard_of, self.guarded.values())]
+
+    def _goes(self, statement: ast.stmt | None) -> bool:
+        """Whether a statement gives way, with what holds it: nothing of it is left to edit."""
+        while statement is not None:
+            if statement in self.removed or statement in self.substituted:
+                return True
+            statement = self._parents.get(statement)
+        return False
+
+    def _note_parents(self, statements: Iterable[ast.stmt], parent: ast.stmt | None) -> None:
+        for statement in statements:
+            if parent is not None:
+                self._parents[statement] = parent
+            inner = inner_statements(statement)
+            if inner:
+                self._note_parents(inner, statement)
+
+    def _owner(self, edit: Replace) -> ast.stmt:
+        """The statement whose own expressions, not those of its block, hold the edit."""
+        statements: Sequence[ast.stmt] = self.source.tree.body
+        found: ast.stmt | None = None
+        while statements:
+            if found not in self._starts:
+                self._starts[found] = [self.source.start(statement) for statement in statements]
+            index = bisect_right(self._starts[found], edit.start) - 1
+            if index < 0 or edit.end > self.source.end(statements[index]):
+                break
+            found = statements[index]
+            statements = inner_statements(found)
+        if found is None:
+            raise AssertionError(f"no statement holds the edit at offset {edit.start}")
+        return found
+
+    def _sort(self, edit: Insert | Remove | Uncomment | Substitute | Unwrap | Guard) -> None:
+        statement = edit.anchor if isinstance(edit, Insert) else edit.statement
+        if isinstance(edit, Insert):
+            (self.before if edit.where == "before" else self.after).setdefault(statement, []).append(edit)
+        elif isinstance(edit, Remove):
+            self.removed[statement] = edit
+        elif isinstance(edit, Substitute):
+            self.substituted[statement] = edit
+        elif isinstance(edit, Unwrap):
+            self.unwrapped.add(statement)
+        elif isinstance(edit, Guard):
+            self.guarded[statement] = edit.test
+        else:
+            self.uncommented.add(statement)
+        holder: ast.stmt | None = statement
+        while holder is not None and holder not in self.touched:
+            self.touched.add(holder)
+            holder = self._parents.get(holder)
+
+
+def guard_of(test: str) -> str:
+    """A condition with an empty block."""
+    return f"if {test}:\n    pass"
+
+
+def inner_statements(statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of all blocks of a compound statement, in reading order; none for a simple one."""
+    if not hasattr(statement, "body") and not isinstance(statement, ast.Match):
+        return []
+    return [
+        child
+        for name in ("body", "handlers", "orelse", "finalbody", "cases")
+        for part in getattr(statement, name, ())
+        for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
+    ]

@@ -1,0 +1,65 @@
+"""Loaders in a dictionary: the one that is trained on is prepared in its place, the others stay whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import migrated, noted
+
+SCRIPT = """
+    import torch
+    from torch.utils.data import DataLoader
+
+    {loaders}
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for phase in ["train", "val"]:
+            running = 0.0
+            for x, y in loaders[{index}]:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                if {test}:
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                running += loss.item()
+            print(running / sizes[phase])
+    """
+BUILT = 'loaders = {k: DataLoader(data[k], batch_size=4) for k in ("train", "val")}'
+PHASED = {"loaders": BUILT, "index": "phase", "test": 'phase == "train"'}
+
+
+def script(**parts: str) -> str:
+    return SCRIPT.format(**PHASED | parts)
+
+
+@pytest.mark.parametrize(
+    "loaders",
+    [
+        BUILT,
+        'loaders = {"train": DataLoader(a, batch_size=4), "val": DataLoader(b, batch_size=4)}',
+        'first = DataLoader(a)\n    second = DataLoader(b)\n    loaders = {"train": first, "val": second}',
+        'def make():\n        return {"train": DataLoader(a), "val": DataLoader(b)}\n    loaders = make()',
+    ],
+)
+def test_prepares_the_entry_that_is_trained_on(loaders: str):
+    assert 'loaders["train"] = accelerator.prepare(' in migrated(script(loaders=loaders))
+
+
+def test_an_index_that_is_written_out_is_the_entry():
+    assert "loaders['fit'] = accelerator.prepare(" in migrated(script(index="'fit'"))
+
+
+def test_says_that_the_other_phases_see_all_of_the_data():
+    assert noted(script(), "AM402").startswith("in the phases that evaluate, every process goes through all")
+    assert "`running` is over this process's share" in noted(script(), "AM605")
+
+
+@pytest.mark.parametrize("test", ["trains", 'phase != "val"', 'phase in ("train",)'])
+def test_says_so_when_the_entry_cannot_be_told(test: str):
+    assert "accelerator.prepare(loaders" not in migrated(script(test=test)).replace("model, optimizer", "")
+    assert "which loader of `loaders` is trained on is not in sight" in noted(script(test=test), "AM805")
+
+
+def test_a_dictionary_of_other_things_is_none_of_loaders():
+    assert "no DataLoader is shared out" in noted(script(loaders="loaders = {'train': [(a, b)], 'val': []}"), "AM805")
