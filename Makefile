@@ -39,4 +39,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # What needs more than this machine or more than minutes: test-launchers, test-xla, chaos.
-include launchers.mk xla.mk chaos.mk
+include deepspeed.mk launchers.mk xla.mk chaos.mk
