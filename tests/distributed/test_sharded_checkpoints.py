@@ -3,6 +3,8 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,8 +105,13 @@ def test_any_number_of_processes_and_any_strategy_loads_what_another_saved(tmp_p
     assert any(name.startswith("exp_avg_sq of blocks") for name in first) and first["seen"] == [3.0] * 3
     for (size, arguments), found in zip(chain, states):
         assert all(state == first for state in found), (size, arguments)
-    portable = load_file(tmp_path / "e" / "model.safetensors")
-    assert {name: value.tolist() for name, value in portable.items()} == {name: first[name] for name in portable}
+    merge = [sys.executable, "-m", "accel_runtime", "merge-weights", str(tmp_path / "c"), str(tmp_path / "merged")]
+    told = subprocess.run(merge, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert told.splitlines() == [str(tmp_path / "merged" / "model.safetensors")]
+    for portable in (tmp_path / "e" / "model.safetensors", tmp_path / "merged" / "model.safetensors"):
+        weights = load_file(portable)
+        assert weights.keys() == {*small_transformer().state_dict(), "seen"}
+        assert {name: value.tolist() for name, value in weights.items()} == {name: first[name] for name in weights}
 
 
 def test_damage_and_other_models_are_refused_before_anything_changes(tmp_path):

@@ -25,14 +25,14 @@ def loaded_from(saved: Saved, world: World, likeness: Likeness) -> Loaded:
         processes=manifest.processes,
         models=[
             Kept(saved.path(part), saved.weights(part, likeness.of_model(index)))
-            for index, part in enumerate(_parts(saved, "model"))
+            for index, part in enumerate(parts_of(saved, "model"))
         ],
         optimizers=[
             kept_kind(_kept(saved, part, likeness.of_optimizer(index)))
-            for index, part in enumerate(_parts(saved, "optimizer"))
+            for index, part in enumerate(parts_of(saved, "optimizer"))
         ],
-        schedulers=[kept_kind(_kept(saved, part)) for part in _parts(saved, "scheduler")],
-        objects=[_kept(saved, part) for part in _parts(saved, "custom", first="custom_0")],
+        schedulers=[kept_kind(_kept(saved, part)) for part in parts_of(saved, "scheduler")],
+        objects=[_kept(saved, part) for part in parts_of(saved, "custom", first="custom_0")],
         scaler=_kept(saved, "scaler") if saved.has("scaler") else None,
         trackers=_kept(saved, "trackers") if saved.has("trackers") else None,
         random=None if mine is None else mine["random"],
@@ -44,7 +44,8 @@ def loaded_from(saved: Saved, world: World, likeness: Likeness) -> Loaded:
     )
 
 
-def _parts(saved: Saved, kind: str, first: str | None = None) -> list[str]:
+def parts_of(saved: Saved, kind: str, first: str | None = None) -> list[str]:
+    """The names of all things of a kind."""
     found: list[str] = []
     while saved.has(part := first if first and not found else numbered(kind, len(found))):
         found.append(part)

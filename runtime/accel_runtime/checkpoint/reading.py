@@ -72,9 +72,9 @@ class Saved:
         tensors = read_tensors(self.folder / name)
         if not like:
             return tensors
-        from accel_runtime.checkpoint.shard_reading import shard_of
+        from accel_runtime.shards import shard_like
 
-        return {name: shard_of(tensor, like.get(name)) for name, tensor in tensors.items()}
+        return {name: shard_like(tensor, like.get(name)) for name, tensor in tensors.items()}
 
     def _shards(self, part: str, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not (index := self._index(part)):

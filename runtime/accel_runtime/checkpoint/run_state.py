@@ -158,9 +158,9 @@ class RunState:
 
     def _as_held(self, gradient: Tensor, weight: Tensor) -> Tensor:
         if self.session.strategy.shards:
-            from accel_runtime.checkpoint.shard_reading import shard_of
+            from accel_runtime.shards import shard_like
 
-            gradient = shard_of(gradient, weight)
+            gradient = shard_like(gradient, weight)
         return gradient.to(weight.device, copy=True)
 
     def _blocks(self) -> Iterator[dict[str, State]]:

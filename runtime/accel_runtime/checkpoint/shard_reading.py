@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.storage import StorageReader
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from accel_runtime.checkpoint.shard_index import Index, Sharded, piece_name
@@ -49,13 +49,6 @@ def read_shards(folder: Path, index: Index, part: str, like: Likeness) -> dict[s
             reason = next(iter(error.failures.values()))[0]
             raise CheckpointError(f"the shards of {part} in {folder} cannot be read ({reason})") from error
     return targets
-
-
-def shard_of(tensor: Tensor, like: Tensor | None) -> Tensor:
-    """A whole tensor as this run holds it."""
-    if not isinstance(like, DTensor) or isinstance(tensor, DTensor) or tensor.shape != like.shape:
-        return tensor
-    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
 class Reading(StorageReader):

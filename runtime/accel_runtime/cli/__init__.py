@@ -15,6 +15,7 @@ COMMANDS = {
     "launch": "Start a training script on one or many processes and machines.",
     "test": "Check this set-up by starting it.",
     "env": "Print versions, devices and configuration for a bug report.",
+    "merge-weights": "Write the models of a checkpoint as whole files.",
 }
 
 
@@ -28,7 +29,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         try:
-            module = importlib.import_module(f"accel_runtime.cli.{cmd_name}")
+            module = importlib.import_module(f"accel_runtime.cli.{cmd_name.replace('-', '_')}")
         except ModuleNotFoundError as error:
             # The codemod alone installs this command too, without what it needs to start anything.
             needs = f"accel {cmd_name} needs {error.name}, which is not installed"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
@@ -19,13 +19,14 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
 
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
+from accel_runtime.shards import shard_like
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
@@ -170,10 +171,7 @@ def _refuse_copy(kind: str, memo: object) -> NoReturn:
 
 
 def _take_own_shards(model: Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Lets `load_state_dict` take whole tensors: each process keeps its part, and nothing is sent."""
+    """Lets `load_state_dict` take whole tensors: each process keeps its part."""
     for name, weight in model.state_dict().items():
-        value = state.get(prefix + name)
-        if isinstance(weight, DTensor) and isinstance(value, Tensor) and not isinstance(value, DTensor):
-            if value.shape == weight.shape:
-                mesh: DeviceMesh = weight.device_mesh
-                state[prefix + name] = distribute_tensor(value, mesh, weight.placements, src_data_rank=None)
+        if prefix + name in state:
+            state[prefix + name] = shard_like(state[prefix + name], weight)

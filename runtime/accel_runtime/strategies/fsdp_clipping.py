@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from accel_runtime.shards import local
+
 
 def clip_norm(weights: list[Tensor], max_norm: float, norm_type: float) -> Tensor:
     """Scales the gradients down to a norm; returns the norm they had, the same plain tensor on every process."""
@@ -25,11 +27,6 @@ def clip_value(weights: list[Tensor], clip_value: float) -> None:
     for weight in weights:
         if weight.grad is not None:
             local(weight.grad).clamp_(-clip_value, clip_value)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of the tensor that this process holds."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _norm(gradients: list[Tensor], kind: float) -> Tensor:

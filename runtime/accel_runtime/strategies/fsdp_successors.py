@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from accel_runtime.errors import UsageError
+from accel_runtime.shards import shard_like
 
 
 class Successors:
@@ -43,7 +44,8 @@ class Successors:
                     if sharded is not weight:
                         group["params"][index] = sharded
                         if weight in optimizer.state:
-                            optimizer.state[sharded] = _sharded_state(optimizer.state.pop(weight), sharded)
+                            state = optimizer.state.pop(weight)
+                            optimizer.state[sharded] = {key: shard_like(value, sharded) for key, value in state.items()}
         self.strays = [optimizer for optimizer in self._optimizers if _has_strays(optimizer)]
 
     def refuse_strays(self) -> None:
@@ -55,17 +57,6 @@ class Successors:
     def _successor(self, weight: Tensor) -> Tensor:
         old, new = self._after.get(id(weight), (None, weight))
         return weight if old is None or old() is not weight else new
-
-
-def _sharded_state(state: dict[str, object], weight: Tensor) -> dict[str, object]:
-    """What has the shape of the weight is sharded as the weight is; counters stay."""
-    assert isinstance(weight, DTensor)
-    return {
-        key: distribute_tensor(value, weight.device_mesh, weight.placements, src_data_rank=None)
-        if isinstance(value, Tensor) and value.shape == weight.shape
-        else value
-        for key, value in state.items()
-    }
 
 
 def _has_strays(optimizer: Optimizer) -> bool:
