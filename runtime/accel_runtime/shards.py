@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -23,3 +23,10 @@ def shard_like(value: Value, like: object) -> Value | Tensor:
 def local(tensor: Tensor) -> Tensor:
     """The part of the tensor that this process holds, in the same memory."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def whole(tensor: DTensor) -> Tensor:
+    """The whole tensor on every process, all of which must come here."""
+    # Shards that wait in the CPU's memory travel by the device. Any: torch's types forget there what kind it is.
+    here: Any = tensor.to(tensor.device_mesh.device_type)
+    return here.full_tensor().to(tensor.device)  # type: ignore[no-any-return]

@@ -1,7 +1,9 @@
 """FSDP on real processes: it trains as one process does, and each process holds its part of everything."""
 
 import copy
+import gc
 import os
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -198,6 +200,59 @@ def test_optimizers_and_lists_follow_the_weights():
         return seen
 
     assert in_world(2, work) == [[True] * 3] * 2
+
+
+def test_a_forward_without_backward_leaves_nothing_stale():
+    def work():
+        accelerator = sharded()
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+        other = copy.deepcopy(model)
+        optimizer, reference = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, other))
+        model, optimizer = accelerator.prepare(model, optimizer)
+        accelerator.unwrap_model(model).load_state_dict(other.state_dict())
+        losses = []
+        for one, stepper, backward in (
+            (model, optimizer, accelerator.backward),
+            (other, reference, torch.Tensor.backward),
+        ):
+            for evaluating in (torch.no_grad, nullcontext) * 2:
+                backward(one(torch.ones(1, 3)).sum())
+                with evaluating():
+                    losses.append(one(torch.ones(1, 3)).item())
+                assert evaluating is nullcontext or all(isinstance(w, DTensor) for w in model.parameters())
+                clip = accelerator.clip_grad_norm_ if one is model else nn.utils.clip_grad_norm_
+                clip(one.parameters(), 1.0)
+                stepper.step()
+                stepper.zero_grad()
+        return losses
+
+    for losses in in_world(1, work):
+        assert losses[:4] == pytest.approx(losses[4:]) and losses[0] > losses[1] > losses[2] > losses[3]
+
+
+def test_two_models_with_an_optimizer_each_and_memory_that_goes():
+    def work():
+        accelerator = sharded(mixed_precision="bf16")
+        models = [nn.Linear(2, 3), nn.Linear(3, 1)]
+        optimizers = [torch.optim.Adam(model.parameters(), lr=0.1) for model in models]
+        first, second, *steppers = accelerator.prepare(*models, *optimizers)
+        before = [accelerator.get_state_dict(model) for model in models]
+        accelerator.backward(second(first(torch.ones(1, 2))).sum())
+        steppers[0].step()
+        steppers[1].step()
+        after = [accelerator.get_state_dict(model) for model in models]
+        moved = [not torch.equal(old["weight"], new["weight"]) for old, new in zip(before, after)]
+        plain = accelerator.unwrap_model(first, keep_fp32_wrapper=False)
+        assert isinstance(plain, FSDPModule) and type(plain).__name__ == "FSDPLinear"
+        shard = weakref.ref(first.weight)
+        models.clear()
+        optimizers.clear()
+        del plain
+        first, second, *steppers = accelerator.free_memory(first, second, *steppers)
+        gc.collect()
+        return moved, shard() is None
+
+    assert in_world(2, work) == [([True, True], True)] * 2
 
 
 def test_clipping_measures_over_all_shards_also_empty_ones():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from accel_runtime import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs, LocalSGD
 from accel_runtime.errors import UsageError
+from accel_runtime.utils import TorchDynamoPlugin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -313,6 +314,25 @@ def test_an_exchange_can_be_asked_for_after_the_forward():
         return next(model.parameters()).grad.item()
 
     assert in_world(2, work) == [3.0, 3.0]
+
+
+def test_a_compiled_model_is_compiled_around_ddp_and_keeps_its_names():
+    def work():
+        plugin = TorchDynamoPlugin(backend="aot_eager")
+        accelerator = Accelerator(dynamo_plugin=plugin, gradient_accumulation_steps=2)
+        model = small_model()
+        prepared, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        assert isinstance(prepared._orig_mod, nn.parallel.DistributedDataParallel)
+        for _ in range(2):
+            with accelerator.accumulate(prepared):
+                accelerator.backward(prepared(torch.full((2, 8), 1.0 + accelerator.process_index)).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+        state = accelerator.get_state_dict(prepared)
+        same = accelerator.gather_object([state["0.weight"].sum().item()])
+        return accelerator.unwrap_model(prepared) is model, list(state) == list(model.state_dict()), same[0] == same[1]
+
+    assert in_world(2, work) == [(True, True, True)] * 2
 
 
 def test_only_the_main_process_writes(tmp_path):

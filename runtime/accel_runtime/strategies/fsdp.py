@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
-from accel_runtime.shards import shard_like
+from accel_runtime.shards import shard_like, whole
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
@@ -48,7 +48,8 @@ class Fsdp(Strategy):
     def __init__(self, sharding: Sharding) -> None:
         self.sharding = sharding
         self.successors = Successors()
-        self.blocks: weakref.WeakKeyDictionary[Module, list[Module]] = weakref.WeakKeyDictionary()
+        self.blocks: dict[Module, list[Module]] = {}
+        self.units: list[FSDPModule] = []  # what is gathered at once, of all models
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -61,11 +62,17 @@ class Fsdp(Strategy):
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         for model in bundle.models:
+            inner = bare(model)
             if evaluation:
                 model.to(bundle.device)
-            elif trains(model) and not isinstance(bare(model), FSDPModule):
-                self._shard(bare(model), bundle.device)
+            elif trains(inner):
+                if not isinstance(inner, FSDPModule):
+                    self._shard(inner, bundle.device)
+                self.units += [one for one in inner.modules() if isinstance(one, FSDPModule)]
         self.successors.follow(bundle.optimizers)
+        for optimizer in bundle.optimizers:
+            if hasattr(optimizer, "register_step_pre_hook"):
+                optimizer.register_step_pre_hook(self._let_go)
         return bundle
 
     def _shard(self, model: Module, device: torch.device) -> None:
@@ -85,12 +92,28 @@ class Fsdp(Strategy):
                 mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )
+        model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
             for block in blocks or [model]:
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
         vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
         self.successors.learn(before, dict(model.named_parameters()))
+
+    def _let_go(self, *_: Any) -> None:
+        """Lets go of gathered weights: after a step they would be those of before, and the next forward would run them."""
+        for unit in self.units:
+            unit.reshard()
+
+    def _let_go_after_evaluation(self, *_: Any) -> None:
+        # No backward pass will do it, and until then `parameters()` would yield the gathered ones.
+        if not torch.is_grad_enabled():
+            self._let_go()
+
+    def forget(self) -> None:
+        self.successors = Successors()
+        self.blocks.clear()
+        self.units.clear()
 
     def _offload(self, device: torch.device) -> OffloadPolicy:
         # On the CPU everything is where offloading would put it.
@@ -134,9 +157,11 @@ class Fsdp(Strategy):
         register_fsdp_forward_method(bare(model), name)
 
     def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
+        self._let_go()
         return clip_norm(self.successors.of(parameters), max_norm, norm_type)
 
     def clip_value(self, parameters: Parameters, value: float) -> None:
+        self._let_go()
         clip_value(self.successors.of(parameters), value)
 
     def state_dict(self, model: Module) -> dict[str, Any]:
@@ -159,7 +184,7 @@ def _whole(value: Any, gathered: dict[int, Tensor]) -> Any:
         return value
     place = value.to_local().data_ptr() or id(value)
     if place not in gathered:
-        gathered[place] = value.full_tensor()
+        gathered[place] = whole(value)
     return gathered[place]
 
 

@@ -36,10 +36,11 @@ def _norm(gradients: list[Tensor], kind: float) -> Tensor:
     if not sharded:
         return torch.nn.utils.get_total_norm(whole, kind)
     ours = torch.nn.utils.get_total_norm([shard for one in sharded if (shard := one.to_local()).numel()], kind)
-    group = sharded[0].device_mesh.get_group()
+    mesh = sharded[0].device_mesh
+    group = mesh.get_group()
     if dist.get_world_size(group) == 1 and not whole:
         return ours
-    ours = ours.to(sharded[0].to_local().device, torch.float32)
+    ours = ours.to(mesh.device_type, torch.float32)
     if kind == math.inf:
         dist.all_reduce(ours, dist.ReduceOp.MAX, group)
         return torch.maximum(ours, torch.nn.utils.get_total_norm(whole, kind)) if whole else ours

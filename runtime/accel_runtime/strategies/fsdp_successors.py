@@ -19,15 +19,15 @@ class Successors:
     """Optimizers may come with their model, before it or after it."""
 
     def __init__(self) -> None:
-        # By identity, and weakly: the whole weights go when nobody else wants them.
-        self._after: dict[int, tuple[weakref.ref[Parameter], Tensor]] = {}
+        # By identity, and weakly: weights go when nobody else wants them.
+        self._after: dict[int, tuple[weakref.ref[Parameter], weakref.ref[Tensor]]] = {}
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.strays: list[Optimizer] = []  # those that step a weight of no prepared model
 
     def learn(self, before: Mapping[str, weakref.ref[Parameter]], after: Mapping[str, Tensor]) -> None:
         for name, weight in before.items():
             if (old := weight()) is not None and old is not after[name]:
-                self._after[id(old)] = (weight, after[name])
+                self._after[id(old)] = (weight, weakref.ref(after[name]))
         self.follow(list(self._optimizers))
 
     def of(self, weights: Iterable[Tensor] | Tensor) -> list[Tensor]:
@@ -55,8 +55,11 @@ class Successors:
         )
 
     def _successor(self, weight: Tensor) -> Tensor:
-        old, new = self._after.get(id(weight), (None, weight))
-        return weight if old is None or old() is not weight else new
+        if id(weight) not in self._after:
+            return weight
+        old, new = self._after[id(weight)]
+        successor = new()
+        return weight if old() is not weight or successor is None else successor
 
 
 def _has_strays(optimizer: Optimizer) -> bool:
