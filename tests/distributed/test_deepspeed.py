@@ -135,11 +135,9 @@ def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_s
     def plain() -> Accelerator:
         return Accelerator(cpu=True)
 
-    def begin() -> None:
+    def work() -> dict[tuple[str, str], tuple[list[float], float]]:
         for name, plugin in stages.items():
             go_on(accelerator(steps=1, **plugin), tmp_path / name, None, 0)
-
-    def resume() -> dict[tuple[str, str], tuple[list[float], float]]:
         pairs = {
             ("ZeRO 1", "ZeRO 1"),
             ("ZeRO 2", "ZeRO 3"),
@@ -152,21 +150,35 @@ def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_s
             for saved, other in sorted(pairs)
         }
 
-    def resume_alone() -> list[tuple[list[float], float]]:
-        engine = accelerator(steps=1, **stages["ZeRO 2"])
-        return [go_on(engine, tmp_path / "again", tmp_path / "ZeRO 3", 6)]
+    def resume_alone() -> tuple[list[float], float]:
+        return go_on(accelerator(steps=1, **stages["ZeRO 2"]), tmp_path / "again", tmp_path / "ZeRO 3", 6)
 
     go_on(plain(), tmp_path / "one", None, 0)
     control, _ = go_on(plain(), tmp_path / "again", tmp_path / "one", 6)
-    in_world(2, begin, PATIENCE)
-    for pair, (losses, rate) in in_world(2, resume, PATIENCE)[0].items():
+    for pair, (losses, rate) in in_world(2, work, PATIENCE)[0].items():
         assert losses == pytest.approx(control, rel=1e-5), pair
         assert rate == pytest.approx(1e-2 * 0.99**12), pair
     for saved in stages:
         losses, _ = go_on(plain(), tmp_path / "again", tmp_path / saved, 6)
         assert losses == pytest.approx(control, rel=1e-5), saved
-    ((losses, _),) = in_world(1, resume_alone, PATIENCE)[0]
+    ((losses, _),) = in_world(1, resume_alone, PATIENCE)
     assert losses == pytest.approx(control, rel=1e-5)
+
+
+def test_the_engine_s_own_bf16_goes_on_to_the_bit(tmp_path: Path) -> None:
+    def work() -> dict[int, tuple[list[float], list[float]]]:
+        told = {}
+        for stage in (1, 2, 3):
+            plugin = {"zero_stage": stage, "hf_ds_config": {**SHARDED, **IN_ENGINE}}
+            whole, _ = go_on(accelerator("bf16", 1, **plugin), tmp_path / "whole", None, 0, steps=6)
+            go_on(accelerator("bf16", 1, **plugin), tmp_path / "half", None, 0, steps=3)
+            rest, _ = go_on(accelerator("bf16", 1, **plugin), tmp_path / "again", tmp_path / "half", 3, steps=3)
+            told[stage] = (whole[3:], rest)
+        return told
+
+    for told in in_world(2, work, PATIENCE):
+        for stage, (whole, rest) in told.items():
+            assert rest == whole, stage
 
 
 SCRIPT = """
