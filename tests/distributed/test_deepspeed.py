@@ -216,6 +216,7 @@ inner = accelerator.unwrap_model(model)
 if accelerator.is_main_process:
     told = {
         "kind": str(accelerator.distributed_type),
+        "file": accelerator.state.deepspeed_plugin and accelerator.state.deepspeed_plugin.deepspeed_config,
         "losses": losses,
         "norms": norms,
         "sums": {name: weight.double().sum().item() for name, weight in weights.items()},
@@ -245,7 +246,8 @@ def test_the_same_script_runs_under_deepspeed_by_flags_alone(tmp_path: Path) -> 
     config.write_text(json.dumps({"train_batch_size": "auto", "zero_optimization": zero}))
     plain = launched(script)
     ours = launched(script, "--strategy", "deepspeed", "--zero-stage", "3", "--deepspeed-config-file", str(config))
-    assert (plain["kind"], ours["kind"]) == ("MULTI_CPU", "DEEPSPEED")
+    assert (plain["kind"], plain["file"]) == ("MULTI_CPU", None)
+    assert (ours["kind"], ours["file"]) == ("DEEPSPEED", json.loads(config.read_text()))
     assert ours["losses"] == pytest.approx(plain["losses"], rel=1e-4)
     assert ours["norms"] == pytest.approx(plain["norms"], rel=1e-4)
     assert ours["sums"] == pytest.approx(plain["sums"], rel=1e-4, abs=1e-5)
