@@ -191,6 +191,7 @@ from torch.utils.data import DataLoader, TensorDataset
 accelerator = Accelerator(gradient_accumulation_steps=2)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(6, 33), nn.Tanh(), nn.Linear(33, 1))
+model.config = {"width": 33}
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=40)
 inputs = torch.randn(160, 6)
@@ -220,7 +221,7 @@ if accelerator.is_main_process:
         "losses": losses,
         "norms": norms,
         "sums": {name: weight.double().sum().item() for name, weight in weights.items()},
-        "inner": type(inner).__name__,
+        "inner": [type(inner).__name__, model.config],
         "rate": scheduler.get_last_lr(),
     }
     sys.stdout.write(json.dumps(told) + "\\n")
