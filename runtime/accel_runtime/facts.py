@@ -11,6 +11,7 @@ from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration
 from accel_runtime.resolve import Session
+from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 
 
 class Facts:
@@ -43,6 +44,11 @@ class Facts:
     def scaler(self) -> torch.amp.GradScaler | None:
         """The loss scaler of fp16."""
         return getattr(self._session.precision, "scaler", None)
+
+    @property
+    def deepspeed_plugin(self) -> DeepSpeedPlugin | None:
+        """What DeepSpeed was chosen with; None under any other strategy."""
+        return getattr(self._session.strategy, "deepspeed_plugin", None)
 
     @property
     def multi_device(self) -> bool:

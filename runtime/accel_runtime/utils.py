@@ -50,7 +50,7 @@ from accel_runtime.processes import DistributedType
 from accel_runtime.profiling import ProfileKwargs
 from accel_runtime.progress import tqdm
 from accel_runtime.seeding import set_seed
-from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
+from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin, DummyOptim, DummyScheduler
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import LoggerType
 
@@ -62,6 +62,8 @@ __all__ = [
     "DeepSpeedPlugin",
     "DistributedDataParallelKwargs",
     "DistributedType",
+    "DummyOptim",
+    "DummyScheduler",
     "FullyShardedDataParallelPlugin",
     "GradScalerKwargs",
     "GradientAccumulationPlugin",

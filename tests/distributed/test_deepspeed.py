@@ -135,11 +135,9 @@ def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_s
     def plain() -> Accelerator:
         return Accelerator(cpu=True)
 
-    def begin() -> None:
+    def work() -> dict[tuple[str, str], tuple[list[float], float]]:
         for name, plugin in stages.items():
             go_on(accelerator(steps=1, **plugin), tmp_path / name, None, 0)
-
-    def resume() -> dict[tuple[str, str], tuple[list[float], float]]:
         pairs = {
             ("ZeRO 1", "ZeRO 1"),
             ("ZeRO 2", "ZeRO 3"),
@@ -152,21 +150,35 @@ def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_s
             for saved, other in sorted(pairs)
         }
 
-    def resume_alone() -> list[tuple[list[float], float]]:
-        engine = accelerator(steps=1, **stages["ZeRO 2"])
-        return [go_on(engine, tmp_path / "again", tmp_path / "ZeRO 3", 6)]
+    def resume_alone() -> tuple[list[float], float]:
+        return go_on(accelerator(steps=1, **stages["ZeRO 2"]), tmp_path / "again", tmp_path / "ZeRO 3", 6)
 
     go_on(plain(), tmp_path / "one", None, 0)
     control, _ = go_on(plain(), tmp_path / "again", tmp_path / "one", 6)
-    in_world(2, begin, PATIENCE)
-    for pair, (losses, rate) in in_world(2, resume, PATIENCE)[0].items():
+    for pair, (losses, rate) in in_world(2, work, PATIENCE)[0].items():
         assert losses == pytest.approx(control, rel=1e-5), pair
         assert rate == pytest.approx(1e-2 * 0.99**12), pair
     for saved in stages:
         losses, _ = go_on(plain(), tmp_path / "again", tmp_path / saved, 6)
         assert losses == pytest.approx(control, rel=1e-5), saved
-    ((losses, _),) = in_world(1, resume_alone, PATIENCE)[0]
+    ((losses, _),) = in_world(1, resume_alone, PATIENCE)
     assert losses == pytest.approx(control, rel=1e-5)
+
+
+def test_the_engine_s_own_bf16_goes_on_to_the_bit(tmp_path: Path) -> None:
+    def work() -> dict[int, tuple[list[float], list[float]]]:
+        told = {}
+        for stage in (1, 2, 3):
+            plugin = {"zero_stage": stage, "hf_ds_config": {**SHARDED, **IN_ENGINE}}
+            whole, _ = go_on(accelerator("bf16", 1, **plugin), tmp_path / "whole", None, 0, steps=6)
+            go_on(accelerator("bf16", 1, **plugin), tmp_path / "half", None, 0, steps=3)
+            rest, _ = go_on(accelerator("bf16", 1, **plugin), tmp_path / "again", tmp_path / "half", 3, steps=3)
+            told[stage] = (whole[3:], rest)
+        return told
+
+    for told in in_world(2, work, PATIENCE):
+        for stage, (whole, rest) in told.items():
+            assert rest == whole, stage
 
 
 SCRIPT = """
@@ -179,6 +191,7 @@ from torch.utils.data import DataLoader, TensorDataset
 accelerator = Accelerator(gradient_accumulation_steps=2)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(6, 33), nn.Tanh(), nn.Linear(33, 1))
+model.config = {"width": 33}
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=40)
 inputs = torch.randn(160, 6)
@@ -204,10 +217,11 @@ inner = accelerator.unwrap_model(model)
 if accelerator.is_main_process:
     told = {
         "kind": str(accelerator.distributed_type),
+        "file": accelerator.state.deepspeed_plugin and accelerator.state.deepspeed_plugin.deepspeed_config,
         "losses": losses,
         "norms": norms,
         "sums": {name: weight.double().sum().item() for name, weight in weights.items()},
-        "inner": type(inner).__name__,
+        "inner": [type(inner).__name__, model.config],
         "rate": scheduler.get_last_lr(),
     }
     sys.stdout.write(json.dumps(told) + "\\n")
@@ -233,7 +247,8 @@ def test_the_same_script_runs_under_deepspeed_by_flags_alone(tmp_path: Path) -> 
     config.write_text(json.dumps({"train_batch_size": "auto", "zero_optimization": zero}))
     plain = launched(script)
     ours = launched(script, "--strategy", "deepspeed", "--zero-stage", "3", "--deepspeed-config-file", str(config))
-    assert (plain["kind"], ours["kind"]) == ("MULTI_CPU", "DEEPSPEED")
+    assert (plain["kind"], plain["file"]) == ("MULTI_CPU", None)
+    assert (ours["kind"], ours["file"]) == ("DEEPSPEED", json.loads(config.read_text()))
     assert ours["losses"] == pytest.approx(plain["losses"], rel=1e-4)
     assert ours["norms"] == pytest.approx(plain["norms"], rel=1e-4)
     assert ours["sums"] == pytest.approx(plain["sums"], rel=1e-4, abs=1e-5)

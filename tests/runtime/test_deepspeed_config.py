@@ -10,6 +10,7 @@ import pytest
 from accel_runtime import DeepSpeedPlugin
 from accel_runtime.errors import ConfigError
 from accel_runtime.strategies.deepspeed_config import Config, Run, Written, engine_config, written_in
+from accel_runtime.utils import DummyScheduler
 
 RUN = Run(processes=2, accumulation=4, precision="no", micro_batch=8)
 
@@ -139,6 +140,19 @@ def test_a_plugin_speaks_in_the_keys_of_a_config_file() -> None:
         "gradient_accumulation_steps": 2,
         "gradient_clipping": None,
     }
+
+
+def test_a_script_can_look_into_the_file_of_a_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps({"gradient_clipping": 1.0}))
+    plugin = DeepSpeedPlugin(hf_ds_config=path)
+    plugin.deepspeed_config["gradient_clipping"] = 2.0
+    assert plugin.deepspeed_config == {"gradient_clipping": 1.0}
+
+
+def test_a_stand_in_for_an_optimizer_of_the_file_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="DummyScheduler stands for a section of DeepSpeed's file"):
+        DummyScheduler(None, total_num_steps=4)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Self
 
 import torch.distributed as dist
@@ -15,7 +16,7 @@ from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, Strategy, bare
-from accel_runtime.strategies.deepspeed_config import Config, Run, Written, engine_config, written_in
+from accel_runtime.strategies.deepspeed_config import Config, Run, engine_config, written_in
 from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.deepspeed_state import load_weights, whole_weights
@@ -34,10 +35,10 @@ class DeepSpeed(Strategy):
         "fp8-emulated": "accel_runtime.precision.engine:EngineEmulatedFp8",
     }
 
-    def __init__(self, options: Options, written: Written, offload: Mapping[str, Config]) -> None:
+    def __init__(self, options: Options, plugin: DeepSpeedPlugin) -> None:
         self.options = options
-        self.written = written
-        self.offload = offload
+        self.deepspeed_plugin = plugin
+        self.written = written_in(plugin.hf_ds_config)
         self.optimizer: EngineOptimizer | None = None  # the one in training, which knows its engine
 
     @classmethod
@@ -48,8 +49,7 @@ class DeepSpeed(Strategy):
                 f"the script passes DeepSpeedPlugin(hf_ds_config=...) and deepspeed_config is {options.deepspeed_config}; "
                 "keep one of them"
             )
-        source = plugin.hf_ds_config if plugin.hf_ds_config is not None else options.deepspeed_config
-        return cls(options, written_in(source), _offload(plugin))
+        return cls(options, replace(plugin, hf_ds_config=plugin.hf_ds_config or options.deepspeed_config))
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         if evaluation or not bundle.optimizers:
@@ -83,7 +83,7 @@ class DeepSpeed(Strategy):
             micro_batch=batches[0] // share if batches else None,
             stage=options.zero_stage,
             clipping=options.gradient_clipping,
-            offload=self.offload,
+            offload=_offload(self.deepspeed_plugin),
             cpu_offload=options.cpu_offload,
         )
 

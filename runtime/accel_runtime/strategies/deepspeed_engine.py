@@ -35,6 +35,9 @@ def start_engine(model: Module, optimizer: Optimizer, config: Config) -> Engine:
         raise ConfigError(f"DeepSpeed does not train in fp16 on this {device}; use mixed_precision bf16 or no")
     with _quiet():
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
+    if hasattr(model, "config"):
+        # Attributes of the model are reached through the engine, but for this one, which the engine has and needs no more.
+        engine.config = model.config
     keep_groups()
     engine.set_gradient_accumulation_boundary(True)
     return engine

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.strategies.deepspeed_config import written_in
 
 Place = Literal["none", "cpu", "nvme"]
 
@@ -17,7 +19,8 @@ class DeepSpeedPlugin:
     """For DeepSpeed's engine; None leaves a choice to flags, config files and `hf_ds_config`, a JSON file or a dict.
 
     `offload_optimizer_device` and `offload_param_device` say where the optimizer's state and the parameters rest; disks
-    need a path. `zero3_save_16bit_model` is accepted for scripts that pass it: weights are always gathered for a file.
+    need a path. Accepted for scripts that pass them: `zero3_save_16bit_model`, for weights are always gathered for a
+    file, and `is_train_batch_min`, for the first loader prepared tells the batch size.
     """
 
     hf_ds_config: str | Path | Mapping[str, Any] | None = None
@@ -30,6 +33,7 @@ class DeepSpeedPlugin:
     offload_param_nvme_path: str | None = None
     zero3_save_16bit_model: bool | None = None
     zero3_init_flag: bool | None = None
+    is_train_batch_min: bool = True
 
     def __post_init__(self) -> None:
         for name in ("offload_optimizer", "offload_param"):
@@ -44,6 +48,11 @@ class DeepSpeedPlugin:
                 "`deepspeed.zero.Init()` yourself, or leave it out"
             )
 
+    @property
+    def deepspeed_config(self) -> dict[str, Any]:
+        """What `hf_ds_config` says, for scripts that look into it; changing it changes nothing."""
+        return copy.deepcopy(dict(written_in(self.hf_ds_config).config))
+
     def options(self) -> dict[str, Any]:
         """What it says in the keys of a config file, as the script's own word; None where it says nothing."""
         said = {
@@ -53,3 +62,17 @@ class DeepSpeedPlugin:
             "gradient_clipping": self.gradient_clipping,
         }
         return {key: None if value == "auto" else value for key, value in said.items()}
+
+
+class DummyOptim:
+    """Accelerate's stand-in for an optimizer that DeepSpeed's file describes."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise ConfigError(
+            f"{type(self).__name__} stands for a section of DeepSpeed's file that builds what the script builds here; take "
+            "the section out, and build the script's own"
+        )
+
+
+class DummyScheduler(DummyOptim):
+    """The same for a scheduler."""
