@@ -149,8 +149,9 @@ def test_the_generator_of_a_device_is_kept_and_not_given_to_another_kind(machine
     states = random_states(native.Native())
     restore_random(states, native.Native())
     assert [state.tolist() for state in asked.states] == [[7]]
-    machine_with("xpu", 1)
+    other = machine_with("xpu", 1)
     restore_random(states, native.Native())
+    assert other.states == []
     restore_random(states, resolve.device_for(Options(cpu=True), {}))
     assert "device" not in random_states(resolve.device_for(Options(cpu=True), {}))
 

@@ -20,6 +20,7 @@ from accel_runtime.parting import keep_groups
 from accel_runtime.proxy import Proxy
 from accel_runtime.strategies.deepspeed_config import Config
 from accel_runtime.strategies.deepspeed_state import load_optimizer, whole_optimizer
+from accel_runtime.world import world_from
 
 # Any: the engine ships no types.
 Engine = Any
@@ -51,6 +52,8 @@ def _deepspeed(device: str, environ: MutableMapping[str, str]) -> Any:
     if device == "cpu":
         # Else it takes the GPU of a machine that has one, though the run is for the CPU.
         environ.setdefault("DS_ACCELERATOR", "cpu")
+    # The engine reads it, and neither srun nor a plain `python` sets it.
+    environ.setdefault("LOCAL_RANK", str(world_from(environ).local_rank))
     import deepspeed
 
     # Compiled at the first start, for a faster all-reduce in inference on CPUs; training goes through torch.

@@ -45,6 +45,13 @@ def test_without_the_runtime_extra_it_answers_and_the_others_say_what_to_install
     assert "msgspec, which is not installed; pip install 'accel-migrate[runtime]'" in refused.stderr
 
 
+def test_it_says_what_goes_together() -> None:
+    support = report({})["support"]
+    assert support["ddp on cpu"].startswith("no, bf16, fp16")
+    assert "tested here" in support["ddp on cpu"]
+    assert "refused because" in support["ddp on mps"]
+
+
 def test_a_broken_config_is_part_of_the_report(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("num_processes: two\n")

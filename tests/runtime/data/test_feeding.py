@@ -116,7 +116,9 @@ class Ahead(Meta):
         return CPU
 
     def feed(self, device, non_blocking):
-        return Feed(device, non_blocking, side_stream=Tolerant)
+        feed = Feed(device, non_blocking, side_stream=Tolerant)
+        # As for a loader with workers, of which no test needs any.
+        return lambda pairs, loader: feed(pairs, loader_like(pin_memory=True, num_workers=1))
 
 
 class Tolerant(Stream):
@@ -131,9 +133,7 @@ def test_a_checkpoint_stands_where_the_script_is_and_not_where_the_copies_are(mo
 
     def prepared():
         data = TensorDataset(torch.arange(12))
-        loader = DataLoader(
-            data, 2, shuffle=True, num_workers=1, pin_memory=True, generator=torch.Generator().manual_seed(3)
-        )
+        loader = DataLoader(data, 2, shuffle=True, generator=torch.Generator().manual_seed(3))
         accelerator = Accelerator()
         return accelerator, accelerator.prepare(loader)
 
