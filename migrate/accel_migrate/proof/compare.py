@@ -197,9 +197,9 @@ def _rates_on_many(original: Trace, main: Trace, count: int) -> Check:
     groups = len(original.rates[0]) if original.rates else 1
     before, after = ([event for event in trace.of("step") for _ in range(groups)] for trace in (original, main))
     note = ""
-    if main.was_cut and len(expected) != len(found):
+    if (original.was_cut or main.was_cut) and len(expected) != len(found):
         # A script may gather fewer batches for each step when it has more processes: the run was cut by its losses.
-        note = f"{len(main.rates)} steps in as many losses as the original has {len(original.rates)}"
+        note = f"{len(main.rates)} steps where the original came to {len(original.rates)}"
         expected, found = (rates[: min(len(expected), len(found))] for rates in (expected, found))
     tolerances = [RATE_TOLERANCE * abs(rate) for rate in expected]
     return near(Quantity.RATES, count, expected, found, tolerances, before, after, note)

@@ -141,7 +141,7 @@ class Proof:
         if not check.holds and original.has_fact("batch norm"):
             why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
             return [replace(check, result=Result.DROPPED, note=why, difference=None)]
-        return [replace(check, note="of evaluations, with the weights held still")]
+        return [replace(check, note=check.note or "of evaluations, with the weights held still")]
 
 
 def _values(trace: Trace) -> tuple[float, ...]:
