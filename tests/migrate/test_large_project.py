@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from accel_migrate import pipeline
+from accel_migrate import project as project_of_files
+from accel_migrate.discover import Found
 from accel_migrate.plan import Status
 from accel_migrate.source import Source
 
@@ -43,3 +45,16 @@ def test_files_of_a_library_are_looked_at_alone(monkeypatch):
     main, engine = pipeline.migrate(project())
     assert main.status is engine.status is Status.UNCHANGED
     assert "caller of train()" in engine.reason
+
+
+def test_files_of_a_library_are_tasks_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(project_of_files, "LARGEST_PIECE", 2)
+    for number in range(4):
+        (tmp_path / f"part{number}.py").write_text(f"import torch\nimport part{(number + 1) % 4}\n")
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / f"{name}.py").write_text(f"import torch\nimport {other}\n")
+    files = [Found(path, tmp_path, named=False) for path in sorted(tmp_path.glob("*.py"))]
+    tasks = project_of_files.tasks(files, lambda paths: map(project_of_files.scan, paths))
+    assert [[path.stem for path in task.sources] for task in tasks] == [
+        ["one", "two"], ["part0"], ["part1"], ["part2"], ["part3"],
+    ]  # fmt: skip
