@@ -58,3 +58,13 @@ def test_files_of_a_library_are_tasks_of_their_own(tmp_path, monkeypatch):
     assert [[path.stem for path in task.sources] for task in tasks] == [
         ["one", "two"], ["part0"], ["part1"], ["part2"], ["part3"],
     ]  # fmt: skip
+
+
+def test_a_loader_may_be_built_in_another_file():
+    data = b"import torch\n\n\ndef load(points):\n    return torch.utils.data.DataLoader(points, batch_size=4)\n"
+    built = b"loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 2), torch.ones(8, 1)))"
+    main = MAIN.replace(built, b"loader = load(points())").replace(
+        b"import train\n", b"import train\nfrom data import load\n"
+    )
+    sources = [Source.from_bytes(Path("data.py"), data), Source.from_bytes(Path("main.py"), main), project()[1]]
+    assert [result.status for result in pipeline.migrate(sources)][1:] == [Status.MIGRATED, Status.MIGRATED]

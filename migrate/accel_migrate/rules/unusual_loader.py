@@ -22,8 +22,8 @@ def find(context: Context) -> Iterator[Change]:
     for built in training.prepared:
         if built.role is Role.LOADER:
             for owner, call in constructions(roles, built.variable, Role.LOADER):
-                message = _message(context, call)
-                if owner is module and message and call not in shared:
+                message = _message(context, call) if owner is module and call not in shared else ""
+                if message:
                     yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
     for loop in training.loops:
         variable = loop.module.variable(loop.loader)
