@@ -1,4 +1,4 @@
-"""Limits for one file, so that a strange one cannot stop a run."""
+"""Limits for one file and for one piece of files, so that a strange one cannot stop a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from types import FrameType
 LARGEST_FILE = 4 * 2**20  # bytes; the largest hand-written scripts are a hundredth of it
 LARGEST_NOTEBOOK = 256 * 2**20  # bytes; outputs are kept inside
 SECONDS_PER_FILE = 60.0
+# More files than this that import each other are a library, not a script and its helpers: each is looked at alone.
+LARGEST_PIECE = 300
 
 
 class TimeLimitReached(BaseException):

@@ -13,6 +13,7 @@ from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.script import read
 from accel_migrate.analysis.training import Script, Training
 from accel_migrate.errors import MigrateError, SourceError
+from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
 from accel_migrate.rule import Context
 from accel_migrate.rules import RULES, loop_left
@@ -36,8 +37,6 @@ _FRAMEWORKS = {
     "torch_xla": "torch_xla",
 }
 _MENTIONED = re.compile("|".join([*_FRAMEWORKS, "Trainer"]).encode())
-# More files than this that import each other are a library, not a script and its helpers: each is looked at alone.
-LARGEST_PIECE = 300
 Accept = Callable[[Source, Change], bool]
 
 

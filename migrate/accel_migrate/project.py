@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accel_migrate.discover import Found
 from accel_migrate.document import document
+from accel_migrate.limits import LARGEST_PIECE
 
 MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
 
@@ -76,6 +77,9 @@ def tasks(files: Sequence[Found], scan_all: ScanAll) -> list[Task]:
     for path in sorted(torch_files):
         if path not in pieces:
             piece = graph.connected(path)
+            if piece is None:
+                pieces[path] = Task((path,))
+                continue
             task = Task(
                 sources=tuple(sorted(each for each in piece if each in roots)),
                 siblings=tuple(sorted(each for each in piece if each not in roots)),
@@ -110,22 +114,33 @@ class _Graph:
     scans: dict[Path, Scan]
     on_disk: dict[Path, bool] = field(default_factory=dict)
     importers: dict[Path, set[Path]] = field(default_factory=dict)
+    imports: dict[Path, set[Path]] = field(default_factory=dict)
+    crowded: set[Path] = field(default_factory=set)  # files of pieces that are too large
 
     def __post_init__(self) -> None:
         for path in list(self.scans):
             for imported in self._imported(path):
                 self.importers.setdefault(imported, set()).add(path)
 
-    def connected(self, start: Path) -> set[Path]:
+    def connected(self, start: Path) -> set[Path] | None:
+        """The piece that a file belongs to; None for one that is too large, which is not followed to its end."""
         piece, waiting = {start}, [start]
         while waiting:
             path = waiting.pop()
             linked = self._imported(path) | self.importers.get(path, set())
             waiting.extend(linked - piece)
             piece |= linked
+            if len(piece) > LARGEST_PIECE or not linked.isdisjoint(self.crowded):
+                self.crowded |= piece
+                return None
         return piece
 
     def _imported(self, path: Path) -> set[Path]:
+        if path not in self.imports:
+            self.imports[path] = self._find_imported(path)
+        return self.imports[path]
+
+    def _find_imported(self, path: Path) -> set[Path]:
         if path not in self.scans:
             self.scans[path] = scan(path)
         root = self.roots.get(path) or _package_root(path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from accel_migrate import pipeline
+from accel_migrate import project as project_of_files
+from accel_migrate.discover import Found
 from accel_migrate.plan import Status
 from accel_migrate.source import Source
 
@@ -43,3 +45,26 @@ def test_files_of_a_library_are_looked_at_alone(monkeypatch):
     main, engine = pipeline.migrate(project())
     assert main.status is engine.status is Status.UNCHANGED
     assert "caller of train()" in engine.reason
+
+
+def test_files_of_a_library_are_tasks_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(project_of_files, "LARGEST_PIECE", 2)
+    for number in range(4):
+        (tmp_path / f"part{number}.py").write_text(f"import torch\nimport part{(number + 1) % 4}\n")
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / f"{name}.py").write_text(f"import torch\nimport {other}\n")
+    files = [Found(path, tmp_path, named=False) for path in sorted(tmp_path.glob("*.py"))]
+    tasks = project_of_files.tasks(files, lambda paths: map(project_of_files.scan, paths))
+    assert [[path.stem for path in task.sources] for task in tasks] == [
+        ["one", "two"], ["part0"], ["part1"], ["part2"], ["part3"],
+    ]  # fmt: skip
+
+
+def test_a_loader_may_be_built_in_another_file():
+    data = b"import torch\n\n\ndef load(points):\n    return torch.utils.data.DataLoader(points, batch_size=4)\n"
+    built = b"loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 2), torch.ones(8, 1)))"
+    main = MAIN.replace(built, b"loader = load(points())").replace(
+        b"import train\n", b"import train\nfrom data import load\n"
+    )
+    sources = [Source.from_bytes(Path("data.py"), data), Source.from_bytes(Path("main.py"), main), project()[1]]
+    assert [result.status for result in pipeline.migrate(sources)][1:] == [Status.MIGRATED, Status.MIGRATED]

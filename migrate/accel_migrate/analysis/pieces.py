@@ -116,11 +116,15 @@ class Distribution:
         return nodes
 
     def guard_of(self, module: Module, node: ast.AST) -> ast.If | None:
-        """The main-process guard, with no other condition, that a node's statement stands in directly."""
+        """The main-process guard, alone or with other conditions, that a node's statement stands in directly."""
         guard = module.parents[module.statement(node)]
-        if isinstance(guard, ast.If) and guard in self.main_only and not isinstance(guard.test, ast.BoolOp):
-            return guard
-        return None
+        if not isinstance(guard, ast.If) or guard not in self.main_only or module.statement(node) not in guard.body:
+            return None
+        return guard if not isinstance(guard.test, ast.BoolOp) or isinstance(guard.test.op, ast.And) else None
+
+    def asks_for_main(self, test: ast.expr) -> bool:
+        """Whether a condition becomes one for the main process, and says nothing else."""
+        return any(piece.node is test and piece.code == "AM704" for piece in self.pieces)
 
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""

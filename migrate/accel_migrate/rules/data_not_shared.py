@@ -17,6 +17,24 @@ CODE = "AM805"
 _SEEDS = {"torch.manual_seed", "torch.random.manual_seed", "numpy.random.seed"}
 _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 
+_PART = "give each its own part, by accelerator.process_index and accelerator.num_processes"
+_TOLD = {  # by whether it plays, and whether it is seeded
+    (
+        True,
+        True,
+    ): "plays the same games, since all are seeded alike, so N processes learn no more than one; seed each by "
+    "accelerator.process_index, or give it environments of its own",
+    (
+        True,
+        False,
+    ): "plays games of its own, so N processes gather N times the experience, and each step averages over all",
+    (
+        False,
+        True,
+    ): f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
+    (False, False): f"makes its batches from all of the data, so N processes go through it N times; {_PART}",
+}
+
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
@@ -30,16 +48,7 @@ def find(context: Context) -> Iterator[Change]:
         return
     seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
     plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
-    what = "plays in environments of its own" if plays else "makes its own batches"
-    same = (
-        "the same ones on all processes, since all are seeded alike"
-        if seeded
-        else "with nothing to keep processes apart or in step"
-    )
-    message = (
-        f"no DataLoader is shared out: every process {what}, {same}, so N processes do N times the work and are no faster; "
-        "take each process's part by accelerator.process_index and accelerator.num_processes"
-    )
+    message = f"no DataLoader is shared out: every process {_TOLD[plays, seeded]}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
 

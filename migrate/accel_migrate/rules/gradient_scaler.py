@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.carried import default_of
 from accel_migrate.edits import change, replace_node, without, without_item
-from accel_migrate.plan import Change, Edit, Unwrap
+from accel_migrate.plan import Change, Edit, Safety, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM304"
@@ -34,6 +34,20 @@ def find(context: Context) -> Iterator[Change]:
         if owner is module and choice.orelse:
             yield _change(context, choice, "both branches are the same with the Accelerator", Unwrap(choice))
     yield from _parameters(context)
+    yield from _on_the_cpu(context)
+
+
+def _on_the_cpu(context: Context) -> Iterator[Change]:
+    """A scaler for CUDA beside an autocast for whatever device there is."""
+    precision, module = context.training.precision, context.module
+    anywhere = any(r.device is not None and r.dtype is not None and r.disabled is None for r in precision.regions)
+    for owner, call in precision.scaling.definitions if anywhere else ():
+        if owner is module and not any(keyword.arg == "device" for keyword in call.keywords):
+            message = (
+                "on the CPU this scaler does nothing; the Accelerator's scales there as well, so that losses are the same "
+                "and small gradients are kept"
+            )
+            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _change(context: Context, node: ast.AST, message: str, *edits: Edit) -> Change:

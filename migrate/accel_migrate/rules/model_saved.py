@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.files import Save
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.storage import StateTaken
 from accel_migrate.edits import change, replace_callee, replace_node
+from accel_migrate.effects import only_reads
 from accel_migrate.plan import Change, Edit, Guard, Insert
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM501"
+_SAVES = re.compile(r"(^|_)(save|saves|checkpoint|dump)(_|$)", re.I)
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -21,11 +24,12 @@ def find(context: Context) -> Iterator[Change]:
     for save in storage.saves:
         if save.module is module:
             yield _saved(context, save, ahead)
+    yield from _handed_to_helpers(context)
     for taken in storage.taken:
         if taken.module is not module or taken in ahead or taken.call in context.training.gone:
             continue
         guard = context.training.distribution.guard_of(module, taken.call)
-        if guard is not None:
+        if guard is not None and _is_asked_by_all(context, guard):
             edits = _taken_ahead(context, guard, taken)
             yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
         else:
@@ -33,6 +37,25 @@ def find(context: Context) -> Iterator[Change]:
             state = f"{spelled}.get_state_dict({module.source.code(taken.owner)})"
             edit = replace_node(module.source, taken.call, state)
             yield change(CODE, taken.call, "weights without a wrapper's prefix", [edit], loop=context.training.index)
+
+
+def _handed_to_helpers(context: Context) -> Iterator[Change]:
+    """`save_checkpoint({"net": net, ...})`: what a helper takes the state of must be the model itself."""
+    module, training = context.module, context.training
+    for call in module.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if not _SAVES.search(name) or module.qualified(call.func) is not None:
+            continue
+        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+            for value in argument.values if isinstance(argument, ast.Dict) else ():
+                spelled = training.ready(module, value)
+                variable = module.variable(value)
+                if spelled is None or not training.holds(variable) or not training.timing.after_prepare(module, value):
+                    continue
+                if context.script.roles.of(variable) & Role.MODEL:
+                    text = f"{spelled}.unwrap_model({module.source.code(value)})"
+                    edit = replace_node(module.source, value, text)
+                    yield change(CODE, value, "the model itself is saved", [edit], loop=training.index)
 
 
 def _saved(context: Context, save: Save, ahead: set[StateTaken]) -> Change:
@@ -63,7 +86,32 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
     collected = f"{name} = {spelled}.get_state_dict({module.source.code(taken.owner)})"
+    asked = _beside_main(context, statement)
+    if asked:
+        collected = f"if {asked}:\n    {collected}"
     return [Insert(statement, (collected,), "before"), replace_node(module.source, taken.call, name)]
+
+
+def _is_asked_by_all(context: Context, guard: ast.If) -> bool:
+    """Whether all processes can ask what a guard asks beside the main process: none of it is known to that one alone."""
+    module, distribution = context.module, context.training.distribution
+    if not isinstance(guard.test, ast.BoolOp):
+        return True
+    others = [part for part in guard.test.values if not distribution.asks_for_main(part)]
+    for node in (node for part in others for node in module.walk(part)):
+        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        bindings = module.bindings(variable) if variable is not None else []
+        if any(distribution.runs_on_main_only(module, binding.statement) for binding in bindings):
+            return False
+    return len(others) < len(guard.test.values) and all(only_reads(part) for part in others)
+
+
+def _beside_main(context: Context, statement: ast.stmt) -> str:
+    """What a main-process guard asks besides: `epoch % 5 == 0` in `rank == 0 and epoch % 5 == 0`."""
+    if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.BoolOp):
+        return ""
+    parts = [p for p in statement.test.values if not context.training.distribution.asks_for_main(p)]
+    return " and ".join(context.module.source.code(part) for part in parts)
 
 
 def _whole_models(context: Context, save: Save) -> Iterator[ast.expr]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.constructions import constructions, is_foreign_loader
+from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -21,8 +22,8 @@ def find(context: Context) -> Iterator[Change]:
     for built in training.prepared:
         if built.role is Role.LOADER:
             for owner, call in constructions(roles, built.variable, Role.LOADER):
-                message = _message(context, call)
-                if owner is module and message and call not in shared:
+                message = _message(context, call) if owner is module and call not in shared else ""
+                if message:
                     yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
     for loop in training.loops:
         variable = loop.module.variable(loop.loader)
@@ -36,6 +37,11 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _message(context: Context, call: ast.Call) -> str:
+    if call.args and _is_stream(context, call.args[0]):
+        return (
+            "the data is a stream: every process reads all of it and keeps its turn of the batches, so it must give the same "
+            "samples in the same order on all; seed it alike, and leave the sharing out to `prepare`"
+        )
     own = next((k for k in call.keywords if k.arg in _OWN and not _is_known(context, k.value)), None)
     if own is not None:
         return (
@@ -43,6 +49,15 @@ def _message(context: Context, call: ast.Call) -> str:
             "only if all draw the same order; seed it alike on all processes"
         )
     return ""
+
+
+def _is_stream(context: Context, data: ast.expr) -> bool:
+    """Whether a data set is an IterableDataset of the project."""
+    owner = context.script.roles.value(context.module, data)
+    if owner.owner is None or owner.module is None:
+        return False
+    bases = context.script.project.base_names(Definition(owner.module, owner.owner))
+    return any(base.endswith("IterableDataset") for base in bases)
 
 
 def _is_known(context: Context, node: ast.expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 SCRIPT = """
     import torch
@@ -103,3 +103,13 @@ def test_a_scaler_of_unknown_make_leaves_the_loop():
     assert "scales the loss" in unchanged(
         SCRIPT.format(body=STEP).replace("torch.cuda.amp.GradScaler()", "make_scaler()")
     )
+
+
+def test_says_that_the_accelerator_scales_on_the_cpu_too():
+    forward = "        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+    region = "        with torch.autocast({device}, dtype=torch.float16):\n    " + forward
+    anywhere = SCRIPT.replace(forward, region.replace("{device}", "x.device.type")).format(body=STEP)
+    assert "scales there as well" in noted(anywhere, "AM304")
+    on_cuda = SCRIPT.replace(forward, region.replace("{device}", "'cuda'")).format(body=STEP)
+    with pytest.raises(AssertionError, match="no AM304"):
+        noted(on_cuda, "AM304")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from textwrap import indent
 
+import pytest
+
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import unchanged
+from tests.migrate.rules.verbs import migrated, unchanged
 
 
 def test_saves_weights_through_the_accelerator():
@@ -81,3 +83,54 @@ def test_keeps_a_script_that_only_saves():
 
 def test_says_nothing_without_a_save():
     assert "AM501" not in codes(training())
+
+
+GUARDED = """
+    import os
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    dist.init_process_group("nccl")
+    rank = int(os.environ["RANK"])
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = DDP(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    best = 0
+    for epoch in range(4):
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if {test}:
+            {line}
+            torch.save({{"model": model.module.state_dict()}}, "m.pt")
+    """
+
+
+def test_all_collect_weights_when_a_guard_asks_for_more_than_the_main_process():
+    becomes(
+        GUARDED.format(test="rank == 0 and epoch % 2 == 0", line="print(epoch)"),
+        "if epoch % 2 == 0:\n    model_state = accelerator.get_state_dict(model)\n"
+        "if accelerator.is_main_process and epoch % 2 == 0:",
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "line"),
+    [
+        ("rank == 0 and score > best", "best = score"),  # what is best, the main process alone knows
+        ("rank == 0 and ask()", "pass"),
+        ("rank == 0 or epoch % 2 == 0", "pass"),
+    ],
+)
+def test_what_only_the_main_process_can_ask_is_not_asked_of_all(test: str, line: str):
+    assert "model_state" not in migrated(GUARDED.format(test=test, line=line))
+
+
+def test_a_helper_that_saves_gets_the_model_itself():
+    helper = "def save_all(objects, path):\n    torch.save({k: v.state_dict() for k, v in objects.items()}, path)\n"
+    source = training(functions=helper, after='save_all({"net": model, "optimizer": optimizer}, "m.pt")')
+    becomes(source, 'save_all({"net": accelerator.unwrap_model(model), "optimizer": optimizer}, "m.pt")')
+    stays(training(functions=helper.replace("save_all", "run"), after='run({"net": model}, "m.pt")'), '{"net": model}')

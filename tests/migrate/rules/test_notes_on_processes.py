@@ -90,3 +90,17 @@ def test_does_not_share_out_the_loader_of_a_graph_library():
     source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", "GraphLoader(data)")
     source = source.replace("import wandb", "from torch_geometric.loader import DataLoader as GraphLoader")
     assert "not shared out" in noted(source, "AM807")
+
+
+STREAM = """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from {samples}
+"""
+
+
+def test_tells_that_a_stream_is_read_by_all():
+    source = training(functions=STREAM.format(samples="numbers()")).replace(
+        "loader = DataLoader(data, batch_size=4, shuffle=True)", "loader = DataLoader(Stream(), batch_size=4)"
+    )
+    assert "a stream" in noted(source, "AM807")
