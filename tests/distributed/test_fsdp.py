@@ -15,7 +15,15 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from tests.distributed.transformer import ACCUMULATION, STEPS, alone, relative_distance, small_transformer, train
+from tests.distributed.transformer import (
+    ACCUMULATION,
+    STEPS,
+    Transformer,
+    alone,
+    relative_distance,
+    small_transformer,
+    train,
+)
 from tests.distributed.worlds import in_world
 
 # What accelerators gather by default; on the CPU it is asked for.
@@ -377,6 +385,19 @@ def test_a_model_on_the_meta_device_is_made_block_by_block():
         def reset_parameters(self):
             pass
 
+    class Masked(Scaled):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
+
+        def reset_parameters(self):
+            nn.init.ones_(self.scale)
+
+    class Authored(Transformer):
+        def _init_weights(self, module):
+            if isinstance(module, nn.Embedding):
+                nn.init.constant_(module.weight, 0.5)
+
     def work():
         given, taken = made(everywhere=False)
         assert all(torch.equal(value, taken[key]) for key, value in given.items())
@@ -384,13 +405,21 @@ def test_a_model_on_the_meta_device_is_made_block_by_block():
         assert (
             torch.equal(fresh["norm.weight"], torch.ones(32)) and fresh["blocks.0.attention.out_proj.bias"].sum() == 0
         )
-        for kind, match in ((Scaled, "no reset_parameters"), (Forgetful, "scale of Forgetful .* still not a number")):
+        refusals = (
+            (Scaled, "no reset_param"),
+            (Forgetful, "scale of Forgetful"),
+            (Masked, "mask of Masked .* does not set"),
+        )
+        for kind, match in refusals:
             with torch.device("meta"):
                 model = kind()
             with pytest.raises(UsageError, match=match):
                 sharded().prepare(model)
         with torch.device("meta"):
-            model = Scaled()
+            model, authored = Scaled(), Authored()
+        accelerator = sharded()
+        state = accelerator.get_state_dict(accelerator.prepare(authored))
+        assert state["words.weight"].unique().tolist() == [0.5] and state["head.weight"].std() > 0.05
         accelerator = sharded(plugin={"param_init_fn": lambda module: nn.init.constant_(module.scale, 7)})
         seven = accelerator.get_state_dict(accelerator.prepare(model))["scale"]
         return fresh["words.weight"].std().item(), fresh["blocks.1.widen.weight"].tolist(), seven.tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -15,31 +15,48 @@ from torch.nn import Module, Parameter
 from accel_runtime.errors import UsageError
 
 
+class Held(NamedTuple):
+    """A tensor of a module, and where it is there."""
+
+    module: Module
+    kind: str
+    name: str
+    tensor: Tensor
+
+    def check_initialised(self, version: int) -> None:
+        """Numbers show it in their values; of others only the count of changes is known."""
+        tensor = self.tensor
+        untouched = tensor.isnan().any() if tensor.is_floating_point() else tensor._version == version
+        if untouched and vars(self.module)[self.kind][self.name] is tensor:
+            raise UsageError(
+                f"{self.name} of {type(self.module).__name__} was built on the meta device, and its initialisation does "
+                "not set it; set it in reset_parameters(), or in the plugin's param_init_fn"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Filling:
     """Fills one module after another, so that no process ever holds more than one of them whole beyond its shards."""
 
     device: torch.device
     root: Module
-    unmade: frozenset[str]  # weights and buffers that process 0 has on the meta device
-    names: dict[int, str]
+    unmade: set[Module]  # those of which process 0 has a weight or buffer on the meta device, until they are filled
     initialise: Callable[[Module], Any] | None
 
     def fill(self, block: Module) -> None:
-        fresh = [module for module in _children_first(block) if self._is_unmade(module)]
+        fresh = [module for module in _children_first(block) if module in self.unmade]
         copies: dict[int, Tensor] = {}
-        for module, kind, name, tensor in _own_tensors(block):
-            if tensor.is_meta:
-                vars(module)[kind][name] = self._made(tensor, copies)
+        for held in _held(block):
+            if held.tensor.is_meta:
+                vars(held.module)[held.kind][held.name] = self._made(held.tensor, copies)
+        made = [(held, held.tensor._version) for held in _held(block) if held.module in fresh]
         for module in fresh:
             self._initialise(module)
-        _check_initialised(fresh)
-        for _, _, _, tensor in _own_tensors(block):
-            _take_from_main(tensor, self.device)
-
-    def _is_unmade(self, module: Module) -> bool:
-        tensors = (tensor for owner, _, _, tensor in _own_tensors(module) if owner is module)
-        return any(self.names.get(id(tensor)) in self.unmade for tensor in tensors)
+        for held, version in made:
+            held.check_initialised(version)
+        self.unmade.difference_update(fresh)
+        for held in _held(block):
+            _take_from_main(held.tensor, self.device)
 
     def _made(self, tensor: Tensor, copies: dict[int, Tensor]) -> Tensor:
         """Memory for the tensor, the same for all that share it; not a number until it is initialised."""
@@ -52,40 +69,39 @@ class Filling:
         return copies[id(tensor)]
 
     def _initialise(self, module: Module) -> None:
-        initialise = self._initialiser(module)
-        if initialise is None:
+        """By the plugin's function; else as the module does it, and then as its model does, if it is of transformers."""
+        own = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        of_model = getattr(self.root, "_init_weights", None)
+        if not (self.initialise or own or of_model):
             raise UsageError(
                 f"{type(module).__name__} was built on the meta device and has no reset_parameters() to initialise it; "
                 "pass FullyShardedDataParallelPlugin(param_init_fn=...), or build the model on the CPU of process 0"
             )
         with torch.no_grad():
-            initialise()
-
-    def _initialiser(self, module: Module) -> Callable[[], Any] | None:
-        if self.initialise is not None:
-            chosen = self.initialise
-            return lambda: chosen(module)
-        # Models of transformers initialise any of their modules.
-        of_model = getattr(self.root, "_init_weights", None)
-        own = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-        return (lambda: of_model(module)) if own is None and of_model is not None else own
+            if self.initialise:
+                self.initialise(module)
+                return
+            if own:
+                own()
+            if of_model:
+                of_model(module)
 
 
 def filling_for(model: Module, device: torch.device, initialise: Callable[[Module], Any] | None) -> Filling:
     """Every process must come here: process 0 says what it has."""
-    named = [(name, tensor) for named in (model.named_parameters, model.named_buffers) for name, tensor in named()]
+    named = (pair for tensors in (model.named_parameters(), model.named_buffers()) for pair in tensors)
     unmade = [sorted(name for name, tensor in named if tensor.is_meta)]
     dist.broadcast_object_list(unmade, src=0)
-    return Filling(device, model, frozenset(unmade[0]), {id(tensor): name for name, tensor in named}, initialise)
+    return Filling(device, model, {model.get_submodule(name.rpartition(".")[0]) for name in unmade[0]}, initialise)
 
 
-def _own_tensors(block: Module) -> Iterator[tuple[Module, str, str, Tensor]]:
-    """The weights and buffers that are not sharded yet, each with its module and its place there."""
+def _held(block: Module) -> Iterator[Held]:
+    """The weights and buffers that are not sharded yet."""
     for module in block.modules():
         for kind in ("_parameters", "_buffers"):
             for name, tensor in list(vars(module)[kind].items()):
                 if tensor is not None and not isinstance(tensor, DTensor):
-                    yield module, kind, name, tensor
+                    yield Held(module, kind, name, tensor)
 
 
 def _children_first(block: Module) -> Iterator[Module]:
@@ -93,16 +109,6 @@ def _children_first(block: Module) -> Iterator[Module]:
     for child in block.children():
         yield from _children_first(child)
     yield block
-
-
-def _check_initialised(modules: list[Module]) -> None:
-    for module in modules:
-        for owner, _, name, tensor in _own_tensors(module):
-            if owner is module and tensor.is_floating_point() and tensor.isnan().any():
-                raise UsageError(
-                    f"{name} of {type(module).__name__} was built on the meta device and is still not a number after "
-                    "its initialisation; set it in reset_parameters(), or in the plugin's param_init_fn"
-                )
 
 
 def _take_from_main(tensor: Tensor, device: torch.device) -> None:
