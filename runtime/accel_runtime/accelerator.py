@@ -269,7 +269,7 @@ class Accelerator(Processes, Facts, Recording):
 
     def _unscaled(self, parameters: Parameters) -> list[Tensor]:
         """The parameters, with their optimizers' gradients at true size; other optimizers may not be due yet."""
-        weights = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+        weights = self._session.strategy.weights(parameters)
         self._session.precision.unscale(self._prepared.owners(weights))
         return weights
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn import Module
 
 Value = TypeVar("Value")
 
@@ -25,8 +26,21 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def whole(tensor: DTensor) -> Tensor:
-    """The whole tensor on every process, all of which must come here."""
+def whole_state(model: Module) -> dict[str, Any]:
+    """The state with every tensor whole, on every process: all of them must come here."""
+    state = model.state_dict()
+    # By names, on which the processes agree: a tensor with two of them is gathered once, and stays one.
+    first: dict[int, str] = {}
+    owners = {name: first.setdefault(id(one), name) for name, one in model.named_parameters(remove_duplicate=False)}
+    gathered: dict[str, Any] = {}
+    for name, value in state.items():
+        owner = owners.get(name, name)
+        if owner not in gathered:
+            gathered[owner] = _whole(value) if isinstance(value, DTensor) else value
+    return {name: gathered[owners.get(name, name)] for name in state}
+
+
+def _whole(tensor: DTensor) -> Tensor:
     # Shards that wait in the CPU's memory travel by the device. Any: torch's types forget there what kind it is.
     here: Any = tensor.to(tensor.device_mesh.device_type)
     return here.full_tensor().to(tensor.device)  # type: ignore[no-any-return]

@@ -140,6 +140,18 @@ def test_a_model_keeps_its_face(tmp_path):
     assert torch.equal(saved["norm.weight"], small_transformer().norm.weight + 1) and "head.weight" not in saved
 
 
+def test_a_weight_with_two_names_is_gathered_once_though_a_process_holds_nothing_of_it():
+    def work():
+        accelerator = sharded()
+        model = nn.Sequential(nn.Linear(3, 1, bias=False), nn.Linear(3, 1, bias=False), nn.Linear(1, 2))
+        model[1].weight = model[0].weight
+        state = accelerator.get_state_dict(accelerator.prepare(model))
+        return list(state), state["0.weight"] is state["1.weight"], state["2.bias"].shape
+
+    names = ["0.weight", "1.weight", "2.weight", "2.bias"]
+    assert in_world(2, work) == [(names, True, (2,))] * 2
+
+
 def test_frozen_and_evaluation_models_stay_whole_and_an_average_is_kept():
     def work():
         accelerator = sharded()
@@ -181,7 +193,7 @@ def test_optimizers_and_lists_follow_the_weights():
     def work():
         seen = []
         for order in ("together", "model first", "optimizer first"):
-            accelerator = sharded()
+            accelerator = sharded(mixed_precision="fp16", autocast_forward=False)
             torch.manual_seed(0)
             model, other = nn.Linear(3, 5), None
             other = copy.deepcopy(model)
@@ -198,7 +210,7 @@ def test_optimizers_and_lists_follow_the_weights():
                 optimizer = accelerator.prepare(optimizer)
                 model = accelerator.prepare(model)
             accelerator.backward(model(torch.ones(1, 3)).sum())
-            # The list is older than the shards; 15 ones of the weight and 5 of the bias.
+            # The list is older than the shards, and is unscaled all the same: 15 ones of the weight, 5 of the bias.
             norm = accelerator.clip_grad_norm_(weights, 100.0)
             assert type(norm) is torch.Tensor and norm.item() == pytest.approx(20**0.5)
             optimizer.step()

@@ -78,6 +78,10 @@ class Strategy(ABC):
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:  # noqa: B027 nothing to turn off where nothing is exchanged
         """Turns the exchange of gradients off, or on again."""
 
+    def weights(self, parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+        """The parameters as they are now: a strategy may have put others in the place of what the script holds."""
+        return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
 

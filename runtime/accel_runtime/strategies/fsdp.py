@@ -19,14 +19,13 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor
 from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
 
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
-from accel_runtime.shards import shard_like, whole
+from accel_runtime.shards import shard_like, whole_state
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
@@ -49,7 +48,7 @@ class Fsdp(Strategy):
         self.sharding = sharding
         self.successors = Successors()
         self.blocks: dict[Module, list[Module]] = {}
-        self.units: list[FSDPModule] = []  # what is gathered at once, of all models
+        self.units: dict[Module, list[FSDPModule]] = {}  # of each model, what is gathered at once
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -68,7 +67,7 @@ class Fsdp(Strategy):
             elif trains(inner):
                 if not isinstance(inner, FSDPModule):
                     self._shard(inner, bundle.device)
-                self.units += [one for one in inner.modules() if isinstance(one, FSDPModule)]
+                self.units[inner] = [one for one in inner.modules() if isinstance(one, FSDPModule)]
         self.successors.follow(bundle.optimizers)
         for optimizer in bundle.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
@@ -102,13 +101,17 @@ class Fsdp(Strategy):
 
     def _let_go(self, *_: Any) -> None:
         """Lets go of gathered weights: after a step they would be those of before, and the next forward would run them."""
-        for unit in self.units:
-            unit.reshard()
+        for model in self.units:
+            self._let_go_of(model)
 
-    def _let_go_after_evaluation(self, *_: Any) -> None:
+    def _let_go_after_evaluation(self, model: Module, *_: Any) -> None:
         # No backward pass will do it, and until then `parameters()` would yield the gathered ones.
         if not torch.is_grad_enabled():
-            self._let_go()
+            self._let_go_of(model)
+
+    def _let_go_of(self, model: Module) -> None:
+        for unit in self.units.get(model, ()):
+            unit.reshard()
 
     def forget(self) -> None:
         self.successors = Successors()
@@ -156,17 +159,18 @@ class Fsdp(Strategy):
     def register_forward_method(self, model: Module, name: str) -> None:
         register_fsdp_forward_method(bare(model), name)
 
-    def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
+    def weights(self, parameters: Parameters) -> list[Tensor]:
         self._let_go()
-        return clip_norm(self.successors.of(parameters), max_norm, norm_type)
+        return [self.successors.of(weight) for weight in super().weights(parameters)]
+
+    def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
+        return clip_norm(self.weights(parameters), max_norm, norm_type)
 
     def clip_value(self, parameters: Parameters, value: float) -> None:
-        self._let_go()
-        clip_value(self.successors.of(parameters), value)
+        clip_value(self.weights(parameters), value)
 
     def state_dict(self, model: Module) -> dict[str, Any]:
-        gathered: dict[int, Tensor] = {}
-        return {key: _whole(value, gathered) for key, value in self.unwrap(model).state_dict().items()}
+        return whole_state(self.unwrap(model))
 
     def kept_state(self, model: Module) -> dict[str, Any]:
         return self.state_dict(model) if self.sharding.whole_checkpoints else self.unwrap(model).state_dict()
@@ -176,16 +180,6 @@ class Fsdp(Strategy):
             "join_uneven_inputs cannot work with strategy fsdp: a process without batches would still have to send its "
             "part of the weights; leave it out, and prepared loaders fill up the last round"
         )
-
-
-def _whole(value: Any, gathered: dict[int, Tensor]) -> Any:
-    """A collective for each sharded tensor; one that has two names is gathered once, and stays one."""
-    if not isinstance(value, DTensor):
-        return value
-    place = value.to_local().data_ptr() or id(value)
-    if place not in gathered:
-        gathered[place] = whole(value)
-    return gathered[place]
 
 
 def _refuse_copy(kind: str, memo: object) -> NoReturn:

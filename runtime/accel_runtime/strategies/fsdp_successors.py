@@ -30,9 +30,13 @@ class Successors:
                 self._after[id(old)] = (weight, weakref.ref(after[name]))
         self.follow(list(self._optimizers))
 
-    def of(self, weights: Iterable[Tensor] | Tensor) -> list[Tensor]:
-        """The weights as they are now: a list that was made before `prepare` still means the same ones."""
-        return [self._successor(weight) for weight in ([weights] if isinstance(weights, Tensor) else weights)]
+    def of(self, weight: Tensor) -> Tensor:
+        """The weight as it is now: a list that was made before `prepare` still means the same ones."""
+        if id(weight) not in self._after:
+            return weight
+        old, new = self._after[id(weight)]
+        successor = new()
+        return weight if old() is not weight or successor is None else successor
 
     def follow(self, optimizers: Iterable[Optimizer]) -> None:
         """Makes the optimizers step the sharded weights, with the state that they have."""
@@ -40,7 +44,7 @@ class Successors:
             self._optimizers.add(optimizer)
             for group in optimizer.param_groups:
                 for index, weight in enumerate(group["params"]):
-                    sharded = self._successor(weight)
+                    sharded = self.of(weight)
                     if sharded is not weight:
                         group["params"][index] = sharded
                         if weight in optimizer.state:
@@ -53,13 +57,6 @@ class Successors:
             f"{type(self.strays[0]).__name__} steps weights that are of no prepared model, so their gradients would "
             "stay apart on each process; pass their model to prepare() too"
         )
-
-    def _successor(self, weight: Tensor) -> Tensor:
-        if id(weight) not in self._after:
-            return weight
-        old, new = self._after[id(weight)]
-        successor = new()
-        return weight if old() is not weight or successor is None else successor
 
 
 def _has_strays(optimizer: Optimizer) -> bool:
