@@ -95,7 +95,7 @@ def test_any_number_of_processes_and_any_strategy_loads_what_another_saved(tmp_p
     chain = [
         (2, {"steps": 3, "save": tmp_path / "a"}),
         (1, {"folder": tmp_path / "a", "save": tmp_path / "b", "wait": False}),
-        (3, {"folder": tmp_path / "b", "save": tmp_path / "c"}),
+        (3, {"folder": tmp_path / "b", "save": tmp_path / "c", "wait": False}),
         (1, {"folder": tmp_path / "c", "save": tmp_path / "d", "strategy": "ddp"}),
         (2, {"folder": tmp_path / "d", "save": tmp_path / "e", "state_dict_type": "FULL_STATE_DICT"}),
         (2, {"folder": tmp_path / "e", "strategy": "ddp"}),
@@ -202,6 +202,35 @@ def _mend_manifest(folder):
 
 def _fields(manifest):
     return {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
+
+
+def test_hooks_take_models_out_on_the_main_process_and_put_them_back_on_all(tmp_path):
+    def work():
+        accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+        first, second = nn.Linear(2, 3), nn.Linear(3, 2)
+        accelerator.prepare(first, second)
+        kept = accelerator.get_state_dict(second)
+
+        def save(models, weights, folder):
+            if accelerator.is_main_process:
+                torch.save(kept, Path(folder) / "second.pt")
+                weights.pop()
+
+        def load(models, folder):
+            models.pop().load_state_dict(torch.load(Path(folder) / "second.pt"))
+
+        accelerator.register_save_state_pre_hook(save)
+        accelerator.register_load_state_pre_hook(load)
+        expected = [accelerator.get_state_dict(model) for model in (first, second)]
+        accelerator.save_state(tmp_path / "here")
+        with torch.no_grad():
+            for model in (first, second):
+                model.weight.zero_()
+        accelerator.load_state(tmp_path / "here")
+        found = [accelerator.get_state_dict(model) for model in (first, second)]
+        return [torch.equal(one["weight"], other["weight"]) for one, other in zip(found, expected)]
+
+    assert in_world(2, work) == [[True, True]] * 2
 
 
 def test_shards_are_not_saved_apart_on_each_machine(tmp_path):
