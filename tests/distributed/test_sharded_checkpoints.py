@@ -204,6 +204,42 @@ def _fields(manifest):
     return {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
 
 
+def test_an_average_of_sharded_weights_is_registered_and_comes_back_sharded(tmp_path):
+    class Average:
+        def __init__(self, model):
+            self.shadow = [weight.detach().clone() for weight in model.parameters()]
+            self.decay = 0.5
+
+        def update(self, model):
+            for average, weight in zip(self.shadow, model.parameters()):
+                average.lerp_(weight.detach(), self.decay)
+
+        def state_dict(self):
+            return {"shadow": self.shadow, "decay": self.decay}
+
+        def load_state_dict(self, state):
+            self.shadow, self.decay = state["shadow"], state["decay"]
+
+    def work():
+        accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())
+        model = accelerator.prepare(nn.Linear(3, 5))
+        average = Average(model)
+        accelerator.register_for_checkpointing(average)
+        with torch.no_grad():
+            model.weight.add_(1)
+        average.update(model)
+        before = [_whole(tensor) for tensor in average.shadow]
+        accelerator.save_state(tmp_path / "here")
+        average.shadow = [tensor * 0 for tensor in average.shadow]
+        accelerator.load_state(tmp_path / "here")
+        assert all(isinstance(tensor, DTensor) for tensor in average.shadow)
+        same = all(torch.equal(_whole(tensor), other) for tensor, other in zip(average.shadow, before))
+        average.update(model)
+        return same
+
+    assert in_world(2, work) == [True, True]
+
+
 def test_hooks_take_models_out_on_the_main_process_and_put_them_back_on_all(tmp_path):
     def work():
         accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 from torch.nn import Module
@@ -19,6 +20,7 @@ class Likeness:
 
     models: tuple[Module, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
+    objects: tuple[Any, ...] = ()  # registered by the script
 
     def of_model(self, index: int) -> Mapping[str, Tensor]:
         return self.models[index].state_dict() if index < len(self.models) else NOTHING
@@ -28,6 +30,12 @@ class Likeness:
             return None
         weights = [weight for group in self.optimizers[index].param_groups for weight in group["params"]]
         return lambda state: _pairs_of_optimizer(state["state"]["state"], weights)
+
+    def of_object(self, index: int) -> Pairs | None:
+        if index >= len(self.objects):
+            return None
+        own = self.objects[index].state_dict()
+        return lambda state: _pairs_of_trees(state, own)
 
     def of_gradients(self) -> Pairs | None:
         return (lambda states: _pairs_of_gradients(states, self.models)) if self.models else None
@@ -45,3 +53,15 @@ def _pairs_of_gradients(states: State, models: Iterable[Module]) -> Iterator[tup
     for gradients, model in zip(states, models):
         weights = dict(model.named_parameters())
         yield from ((gradient, weights[name]) for name, gradient in gradients.items() if name in weights)
+
+
+def _pairs_of_trees(state: State, own: State) -> Iterator[tuple[Tensor, Tensor]]:
+    """What stands at the same place in both; an average of the weights, for one, is sharded as they are."""
+    if isinstance(state, Tensor) and isinstance(own, Tensor):
+        yield state, own
+    elif isinstance(state, dict) and isinstance(own, dict):
+        for key in state.keys() & own.keys():
+            yield from _pairs_of_trees(state[key], own[key])
+    elif isinstance(state, (list, tuple)) and isinstance(own, (list, tuple)):
+        for one, other in zip(state, own):
+            yield from _pairs_of_trees(one, other)

@@ -32,7 +32,10 @@ def loaded_from(saved: Saved, world: World, likeness: Likeness) -> Loaded:
             for index, part in enumerate(parts_of(saved, "optimizer"))
         ],
         schedulers=[kept_kind(_kept(saved, part)) for part in parts_of(saved, "scheduler")],
-        objects=[_kept(saved, part) for part in parts_of(saved, "custom", first="custom_0")],
+        objects=[
+            _kept(saved, part, likeness.of_object(index))
+            for index, part in enumerate(parts_of(saved, "custom", first="custom_0"))
+        ],
         scaler=_kept(saved, "scaler") if saved.has("scaler") else None,
         trackers=_kept(saved, "trackers") if saved.has("trackers") else None,
         random=None if mine is None else mine["random"],

@@ -103,7 +103,8 @@ class RunState:
         if not self.session.strategy.shards:
             return Likeness()
         models = tuple(map(self.session.strategy.unwrap, self.prepared.models))
-        return Likeness(models, tuple(optimizer.optimizer for optimizer in self.own_optimizers))
+        optimizers = tuple(optimizer.optimizer for optimizer in self.own_optimizers)
+        return Likeness(models, optimizers, tuple(self.registry.objects))
 
     def restore(self, loaded: Loaded, models: list[Any]) -> None:
         """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over."""
