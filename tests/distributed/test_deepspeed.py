@@ -91,6 +91,9 @@ def test_zero_3_keeps_half_of_everything_on_each_of_two_processes() -> None:
         optimizer.step()
         moments = [value for state in optimizer.state.values() for value in state.values() if value.dim()]
         assert not sum(weight.numel() for weight in weights), "a whole weight was left on this process"
+        strategy = ours._session.strategy
+        kept = strategy.kept_state(model), strategy.optimizer_state(optimizer.optimizer)["state"]
+        assert [len(state) for state in kept] == ([len(weights)] * 2 if ours.is_main_process else [0, 0])
         return {
             "weights": sum(weight.ds_tensor.numel() for weight in weights) / whole,
             "weights in full precision": sum(safe_get_local_fp32_param(weight).numel() for weight in weights) / whole,
