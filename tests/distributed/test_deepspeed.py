@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,9 @@ def test_zero_3_keeps_half_of_everything_on_each_of_two_processes() -> None:
         optimizer.step()
         moments = [value for state in optimizer.state.values() for value in state.values() if value.dim()]
         assert not sum(weight.numel() for weight in weights), "a whole weight was left on this process"
+        strategy = ours._session.strategy
+        kept = strategy.kept_state(model), strategy.optimizer_state(optimizer.optimizer)["state"]
+        assert [len(state) for state in kept] == ([len(weights)] * 2 if ours.is_main_process else [0, 0])
         return {
             "weights": sum(weight.ds_tensor.numel() for weight in weights) / whole,
             "weights in full precision": sum(safe_get_local_fp32_param(weight).numel() for weight in weights) / whole,
@@ -151,6 +155,8 @@ def test_a_state_goes_on_under_any_stage_any_number_of_processes_and_any_other_s
         }
 
     def resume_alone() -> tuple[list[float], float]:
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+            del os.environ[name]  # as under plain python, without a launcher
         return go_on(accelerator(steps=1, **stages["ZeRO 2"]), tmp_path / "again", tmp_path / "ZeRO 3", 6)
 
     go_on(plain(), tmp_path / "one", None, 0)

@@ -66,7 +66,7 @@ class RunState:
 
     def optimizer_states(self) -> list[dict[str, Any]]:
         """The state of every optimizer; a collective where optimizers are sharded."""
-        return [optimizer.optimizer.state_dict() for optimizer in self.own_optimizers]
+        return [self.session.strategy.optimizer_state(optimizer.optimizer) for optimizer in self.own_optimizers]
 
     def shared_parts(self, optimizers: list[dict[str, Any]], allow_pickle: bool) -> Iterator[Part]:
         """What is the same on every process, and so is written by one; all but the models."""

@@ -96,6 +96,10 @@ class Strategy(ABC):
         """What a checkpoint keeps of the model: whole, or sharded as `DTensor`s."""
         return self.state_dict(model)
 
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        """What a checkpoint keeps of the optimizer; a collective where it is sharded, whole on those that write."""
+        return optimizer.state_dict()
+
     def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
         """Takes over what `kept_state` gave, after it was checked to fit."""
         self.unwrap(model).load_state_dict(state)

@@ -19,7 +19,7 @@ from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.deepspeed_config import Config, Run, engine_config, written_in
 from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
-from accel_runtime.strategies.deepspeed_state import load_weights, whole_weights
+from accel_runtime.strategies.deepspeed_state import load_weights, whole_optimizer, whole_weights
 
 
 class DeepSpeed(Strategy):
@@ -169,7 +169,11 @@ class DeepSpeed(Strategy):
                 "save_state() came in the middle of an accumulation window, whose gradients are inside DeepSpeed's engine; "
                 "save after optimizer.step(), where accelerator.sync_gradients is true"
             )
-        return self.state_dict(model)
+        return whole_weights(self.unwrap(model), keep=_writes())
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        training = self._training("save_state()")
+        return whole_optimizer(training.engine, training.behind, training.weights, keep=_writes())
 
     def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
         if self._is_engine(bare(model)):
@@ -187,6 +191,11 @@ class DeepSpeed(Strategy):
 
     def _is_engine(self, model: Module) -> bool:
         return self.optimizer is not None and model is self.optimizer.engine
+
+
+def _writes() -> bool:
+    """Whether this process may write a checkpoint: one on each machine, so that only it has all in its memory."""
+    return dist.get_node_local_rank(dist.get_rank()) == 0
 
 
 def _offload(plugin: DeepSpeedPlugin) -> dict[str, Config]:

@@ -20,9 +20,10 @@ Engine = Any
 MASTER = "master_weight"  # beside the state of an optimizer, where the weights themselves are narrow
 
 
-def whole_weights(module: Module) -> dict[str, Any]:
-    """The state of the model on every process; under ZeRO-3 on the CPU, for it may not fit elsewhere."""
-    return {key: _whole(value) for key, value in module.state_dict(keep_vars=True).items()}
+def whole_weights(module: Module, keep: bool = True) -> dict[str, Any]:
+    """The state of the model, under ZeRO 3 on the CPU; every process must ask, but not each needs to keep it."""
+    gathered = ((key, _whole(value, keep)) for key, value in module.state_dict(keep_vars=True).items())
+    return {key: value for key, value in gathered if keep}
 
 
 def load_weights(engine: Engine, state: dict[str, Any]) -> None:
@@ -38,16 +39,18 @@ def load_weights(engine: Engine, state: dict[str, Any]) -> None:
             _share_out(value, state[key], None)
 
 
-def whole_optimizer(engine: Engine, optimizer: Any, groups: Groups) -> dict[str, Any]:
-    """The state of the optimizer in the form of torch: by the number of the weight."""
+def whole_optimizer(engine: Engine, optimizer: Any, groups: Groups, keep: bool = True) -> dict[str, Any]:
+    """The state of the optimizer in the form of torch, by the number of the weight; who keeps it is as above."""
     states: dict[int, dict[str, Any]] = {}
     for number, (weight, flat) in enumerate(_shards(engine, groups)):
         kept = optimizer.state.get(flat, {}) if weight.requires_grad else {}
         if kept:
             _link(weight, flat, optimizer.state)
-            states[number] = {key: _gathered(weight, flat, key, value) for key, value in kept.items()}
+            whole = {key: _gathered(weight, flat, key, value) for key, value in kept.items()}
             if weight.dtype != torch.float32:
-                states[number][MASTER] = _api().safe_get_full_fp32_param(weight).cpu()
+                whole[MASTER] = _api().safe_get_full_fp32_param(weight).cpu()
+            if keep:
+                states[number] = whole
     return {"state": states, "param_groups": list(_numbered(optimizer, groups))}
 
 
@@ -137,11 +140,11 @@ def _own_share(weight: Any, value: Tensor) -> Tensor:
     return pad(share, (0, size - share.numel()))
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: Any, keep: bool) -> Any:
     if not hasattr(value, "ds_id"):
         return value.detach() if isinstance(value, Tensor) else value
     with _zero().GatheredParameters([value]):
-        return value.detach().to("cpu", copy=True)
+        return value.detach().to("cpu", copy=True) if keep else None
 
 
 def _put(value: Any, saved: Any) -> None:
