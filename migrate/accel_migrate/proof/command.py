@@ -13,6 +13,7 @@ from pathlib import Path
 
 from accel_migrate import project
 from accel_migrate.discover import discover
+from accel_migrate.errors import MigrateError
 from accel_migrate.options import Options
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Status
@@ -31,6 +32,8 @@ from accel_migrate.write import write_whole
 
 def verify(options: Options, starting: Start = start) -> int:
     """Prove what was asked for, and exit with what came of it: 0 proven, 1 differs, 2 could not run."""
+    if options.target == "accelerate" and options.processes > 1:
+        raise MigrateError("several processes are run by accel_runtime; with --target accelerate add --processes 1")
     terms = terms_of(options)
     wanted = Wanted(options.paths, options.arguments, terms.current, options.module)
     outcomes = migrated(options.paths, options, terms)

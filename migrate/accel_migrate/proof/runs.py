@@ -134,7 +134,7 @@ class Laboratory:
         asked = folder / "network"
         run = Run(tuple(traces(folder)), ended, self.timeout, asked.read_text() if asked.exists() else "")
         shutil.rmtree(copy, ignore_errors=True)
-        if run.failed and not run.traces and not job.alone_in_group and LAUNCHED.search(ended.errors):
+        if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):
             return self.run(name, target, rewrites, still=still, **{**how, "alone_in_group": True})
         return run
 
