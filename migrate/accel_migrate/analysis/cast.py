@@ -15,7 +15,7 @@ from accel_migrate.analysis.entries import Entry, is_chosen, is_entry, trained_e
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
-from accel_migrate.analysis.loops import CallGraph, LoaderLoop, variables_in
+from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
@@ -191,18 +191,11 @@ class _Casting:
     def _read_by_hand(self) -> list[Variable]:
         """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
         batches = Batches(self.roles, self.graph)
-        functions = {b.function for b in self.group.backwards if b.function is not None}
-        calls = {b.call for b in self.group.backwards}
         found: list[Variable] = []
         for module in self.roles.project.modules:
             for call in module.calls:
                 if isinstance(call.func, ast.Name) and call.func.id == "next":
-                    around = [p for p in module.ancestors(call) if isinstance(p, ast.For | ast.While)]
-                    if any(
-                        any(child in calls for child in module.walk(loop))
-                        or self.graph.reached_from(loop, self.roles, module) & functions
-                        for loop in around
-                    ):
+                    if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call):
                         found += batches.loaders(module, call) or ()
         return found
 

@@ -215,6 +215,19 @@ def _passes_through(call: ast.Call) -> bool:
     return name in _PASSES_THROUGH and bool(call.args)
 
 
+def is_read_in_training(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, node: ast.AST
+) -> bool:
+    """Whether a node stands in a loop that trains, by itself or in what it calls."""
+    functions = {b.function for b in backwards if b.function is not None}
+    calls = {b.call for b in backwards}
+    return any(
+        any(child in calls for child in module.walk(loop)) or graph.reached_from(loop, roles, module) & functions
+        for loop in module.ancestors(node)
+        if isinstance(loop, ast.For | ast.While)
+    )
+
+
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
     """Each variable that a piece of code mentions, with the widest expression that names it."""
     for child in module.walk(node):

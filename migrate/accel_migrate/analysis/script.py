@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast
+from accel_migrate.analysis.cpu_only import cpu_only
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
@@ -243,6 +244,9 @@ class _Reader:
             start = later
             carrier = Carrier(self.graph, start.module, start.statement, pieces, own.statement if own else None)
             precision = with_argument(found.precision, carrier, own, start.cpu)
+        if device is None and given is None and not (dropped or kept or precision.regions or start.cpu):
+            tied = cpu_only(modules, found.timing, stage.prepared)
+            start = replace(start, cpu="True" if tied else None, tied=tied)
         return after_names(start, precision.argument), precision, carrier, given
 
     def _forward_methods(self, cast: Cast, stage: Stage) -> tuple[tuple[Built, str], ...]:

@@ -9,7 +9,7 @@ from accel_migrate.analysis.cast import Cast
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.groups import Group
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
-from accel_migrate.analysis.loops import CallGraph, LoaderLoop
+from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
@@ -99,13 +99,24 @@ class _Staging:
         return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
 
     def _starts_reading(self, module: Module, statement: ast.stmt, loaders: tuple[Variable, ...]) -> bool:
-        """`iterator = iter(loader)`: from here on the loader must be the prepared one."""
+        """`iterator = iter(loader)`, read while training: from here on the loader must be the prepared one."""
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             return False
         variable = module.variable(statement.value.args[0]) if statement.value.args else None
         if variable is None or not self.roles.role(module, statement.value) & Role.ITERATOR:
             return False
-        return any(variable in chain(self.roles, self.graph, loader) for loader in loaders)
+        shared = any(variable in chain(self.roles, self.graph, loader) for loader in loaders)
+        return shared and self._is_read(module, statement.targets[0])
+
+    def _is_read(self, module: Module, iterator: ast.expr) -> bool:
+        """Whether a training loop reads on from an iterator; one that is only looked into may stay as it is."""
+        variable = module.variable(iterator)
+        return variable is None or any(
+            module.variable(node) == variable
+            and is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
+            for node in module.walk(module.tree)
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        )
 
     def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:
         """A trainer that starts to read where it is built would go on reading from the loader as it was."""

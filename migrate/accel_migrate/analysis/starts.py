@@ -26,6 +26,7 @@ class Start:
     block: list[ast.stmt]
     cpu: str | None  # the script's own wish for the CPU, as an expression
     at_prepare: bool  # right before prepare, after `statement`
+    tied: int | None = None  # the line that ties a script without a device to the CPU
     joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
 
 

@@ -9,7 +9,7 @@ from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.starts import Start
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
-from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
+from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM101"
@@ -43,6 +43,12 @@ def find(context: Context) -> Iterator[Change]:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
     edits += [Remove(statement) for statement in (device.later if device is not None else ())]
     yield change(CODE, start.statement, message, edits, loop=training.index)
+    if start.tied is not None:
+        told = (
+            f"the script moves nothing to a device, and line {start.tied} needs the CPU, so cpu=True keeps the model there; to "
+            "use a GPU take it out, and put what the script makes itself on accelerator.device"
+        )
+        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
 
 
 def _texts(context: Context) -> Iterator[Change]:
@@ -95,7 +101,8 @@ RULE = Rule(
     name="accelerator_made",
     summary="import and make the Accelerator where the script chose its device",
     why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
-    "by hand puts every process on the same. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`.",
+    "by hand puts every process on the same. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`. So is a "
+    "script that knows of no device and makes tensors of its own.",
     example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     example_after="accelerator = Accelerator()",
     find=find,

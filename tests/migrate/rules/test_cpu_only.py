@@ -1,0 +1,71 @@
+"""AM101: a script that knows of no device stays on the CPU, where something of it would break elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import migrated, noted
+
+SCRIPT = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 1)
+            self.start = torch.zeros(1)
+        def forward(self, x):
+            {forward}
+            return self.fc(x)
+
+    {loader}
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        {inside}
+        loss = nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {after}
+    """
+PARTS = {
+    "forward": "",
+    "loader": "loader = torch.utils.data.DataLoader(data(), batch_size=4)",
+    "inside": "",
+    "after": "",
+}
+
+
+def script(**parts: str) -> str:
+    return SCRIPT.format(**PARTS | parts)
+
+
+def test_batches_of_a_loader_alone_may_go_anywhere():
+    assert "accelerator = Accelerator()\n" in migrated(script())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"inside": "noise = torch.randn(4, 2)"},
+        {"forward": "h = torch.zeros(len(x), 2)"},
+        {"after": "show(net(x).detach().numpy())"},
+        {"after": "net = Net()"},
+        {"loader": "loader = [(torch.ones(4, 2), torch.ones(4, 1))]"},
+    ],
+)
+def test_what_lies_on_the_cpu_keeps_the_model_there(parts: dict[str, str]):
+    assert "accelerator = Accelerator(cpu=True)\n" in migrated(script(**parts))
+    assert "cpu=True keeps the model there" in noted(script(**parts), "AM101")
+
+
+@pytest.mark.parametrize("inside", ["x = x.cuda()", "noise = torch.randn(4, 2, device=x.device)"])
+def test_a_script_that_speaks_of_devices_chooses_itself(inside: str):
+    assert "cpu=True" not in migrated(script(inside=inside))
+
+
+def test_a_look_into_the_loader_is_no_start_of_the_training():
+    early = "loader = torch.utils.data.DataLoader(data(), batch_size=4)\n    look = iter(loader)\n    show(next(look))"
+    assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in migrated(script(loader=early))
