@@ -348,6 +348,23 @@ def test_what_cannot_be_is_refused_by_name():
     assert in_world(2, work) == [True, True]
 
 
+def test_running_statistics_are_those_of_process_0():
+    def work():
+        accelerator = sharded()
+        model = accelerator.prepare(nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)))
+        mine = torch.full((4, 2), 1.0 + accelerator.process_index) + torch.eye(4, 2)
+        for _ in range(3):
+            accelerator.backward(model(mine).sum())
+        model.eval()
+        with torch.no_grad():
+            model(mine)
+        return model[0].running_mean.tolist(), model[0].num_batches_tracked.item()
+
+    first, second = in_world(2, work)
+    assert first == second
+    assert first == (pytest.approx([1.25 * (1 - 0.9**3)] * 2), 3)
+
+
 def test_layers_with_running_statistics_stay_wide_where_others_are_gathered_narrow():
     def work():
         accelerator = sharded(plugin={"mixed_precision_policy": NARROW}, mixed_precision="bf16")

@@ -91,7 +91,8 @@ def _plan(tensors: dict[str, Tensor], writer: Collecting, council: Council) -> N
             save(
                 tensors,
                 storage_writer=writer,
-                planner=DefaultSavePlanner(flatten_state_dict=False),
+                # What is not sharded is written by process 0, as with every other strategy.
+                planner=DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=True),
                 process_group=council.group,
                 no_dist=council.group is None,
             )

@@ -31,6 +31,7 @@ from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
+from accel_runtime.strategies.fsdp_statistics import share_statistics
 from accel_runtime.strategies.fsdp_successors import Successors
 from accel_runtime.strategies.fsdp_weights import filling_for
 
@@ -91,6 +92,7 @@ class Fsdp(Strategy):
                 mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )
+        share_statistics(model)
         model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
             for block in blocks or [model]:
