@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from accel_migrate.proof import figures
 from accel_migrate.proof.check import Check, Difference, Quantity, Result, distance, exact, near
-from accel_migrate.proof.reasons import draws, reason, rows_in, scaled_rates
+from accel_migrate.proof.reasons import draws, other_passes, reason, rows_in, scaled_rates
 from accel_migrate.proof.record import Event, Trace
 
 # Relative. Sums in another order are off in the last bits, and training carries that on from step to step.
@@ -64,9 +64,13 @@ def _within_spread(original: Trace, again: Trace, migrated: Trace) -> list[Check
 def on_many(original: Trace, again: Trace, ranks: Sequence[Trace]) -> list[Check]:
     """Several processes that share out each batch: together they see and compute what one did."""
     main, count = ranks[0], len(ranks)
-    checks = [_samples_on_many(original, ranks)]
-    checks += _losses_on_many(original, ranks) if repeats(original, again) else []
-    checks.append(_rates_on_many(original, main, count))
+    losses = _losses_on_many(original, ranks) if repeats(original, again) else []
+    if any(check.result is Result.DROPPED for check in losses):
+        # A script that trains otherwise may also end earlier or later; up to there it must do the same.
+        least = min(len(trace.losses) for trace in (original, *ranks))
+        original, ranks = original.until(least), [rank.until(least) for rank in ranks]
+        main = ranks[0]
+    checks = [_samples_on_many(original, ranks), *losses, _rates_on_many(original, main, count)]
     checks.append(_weights(count, main.parameters, ranks[1:]))
     return checks
 
@@ -155,10 +159,9 @@ def _samples_on_many(original: Trace, ranks: Sequence[Trace]) -> Check:
         parts = [rank.losses[step].samples or () for rank in ranks if step < len(rank.losses)]
         if _shared_out(loss.samples or (), parts, full):
             continue
-        if draws(original.losses[:step]) and _each_once(ranks, full):
-            note = (
-                "in another order from there on: the original draws random numbers in its steps, which move its shuffle"
-            )
+        moved = draws(original.losses[:step]) or other_passes(original, ranks[0], step)
+        if moved and parts and _each_once(ranks, full):
+            note = "in another order from there on: what the script draws, or passes over, moves its shuffle"
             return Check(Quantity.SAMPLES, count, Result.EQUAL, step, total, note=note)
         events = [next(iter(_first_batches(trace)[step : step + 1]), None) for trace in (original, ranks[0])]
         found = " | ".join(_few(part) for part in parts) or "nothing"

@@ -11,6 +11,7 @@ FORMS = {
     "weighted": "the loss is a weighted mean, and each process divides by the weights of its own samples",
     "ignored targets": "the loss is a mean over the targets that are not ignored, and each process has as many as its "
     "samples have (AM802)",
+    "within the batch": "the loss sets the samples of a batch against each other, and each process has fewer of them",
     "not a mean": "the loss is not a mean over samples, so that its parts do not average to the whole",
 }
 
@@ -36,6 +37,8 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
         yield "batch normalisation takes its statistics from the samples of each process (AM804)"
     if any(batch.facts["random"] for loss in losses for batch in loss.batches) or _rows_differ(losses, ranks):
         yield "samples are altered at random while they are loaded, by each process in its own way"
+    if other_passes(original, ranks[0], step):
+        yield "the script makes other passes over its loaders on several processes, and each moves the shuffle"
     if any(loss.samples is None for loss in losses):
         yield "the data is a stream, which every process reads for itself"
     for form, sentence in FORMS.items():
@@ -46,6 +49,15 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
 def draws(losses: Sequence[Loss]) -> bool:
     """Whether random numbers are drawn while these losses come about."""
     return any(loss.random or any(batch.facts["random"] for batch in loss.batches) for loss in losses)
+
+
+def other_passes(original: Trace, main: Trace, step: int) -> bool:
+    """Whether the batch of a loss, counted from 0, is of a pass with another number."""
+    passes = [
+        [batch.facts["number"] for loss in trace.losses[: step + 1] for batch in loss.batches][-1:]
+        for trace in (original, main)
+    ]
+    return passes[0] != passes[1]
 
 
 def scaled_rates(original: Trace, main: Trace, processes: int) -> float:

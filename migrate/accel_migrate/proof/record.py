@@ -72,6 +72,12 @@ class Trace:
         """The norm of all gradients at each step of an optimizer."""
         return tuple(event.facts["gradient"] for event in self.of("step"))
 
+    def until(self, losses: int) -> Trace:
+        """What it did before the loss that follows on so many."""
+        if losses >= len(self.losses):
+            return self
+        return Trace(self.rank, (*self.events[: self.losses[losses].index], *self.of("end")))
+
     @property
     def parameters(self) -> str:
         """A fingerprint of all parameters at the end; empty when no optimizer stepped or the process died."""

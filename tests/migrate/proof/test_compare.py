@@ -137,3 +137,12 @@ def test_figures_of_evaluations_agree_as_far_as_they_are_printed(printed: str, r
 def test_a_figure_that_is_not_printed_any_more_is_missed() -> None:
     original = trace(printed=["accuracy 0.8"])
     assert figures_on_many(original, original, trace(), 2).result is Result.DIFFERS
+
+
+def test_a_script_that_trains_otherwise_may_end_earlier() -> None:
+    stopped = [rank.until(2) for rank in ranks((2.0, 0.6, 0.2))]
+    checks = on_many(trace(random=True), trace(random=True), stopped)
+    assert found(checks, Quantity.LOSSES).result is Result.DROPPED
+    assert all(check.holds for check in checks)
+    plain = on_many(trace(), trace(), [rank.until(2) for rank in ranks()])
+    assert found(plain, Quantity.LOSSES).result is Result.DIFFERS, "without a reason it must not"

@@ -53,7 +53,14 @@ def _of_criterion(node: Any) -> list[str]:
         return ["weighted"]
     ignored = getattr(node, "_saved_ignore_index", None)
     target = getattr(node, "_saved_target", None)
-    return ["ignored targets"] if ignored is not None and target is not None and bool((target == ignored).any()) else []
+    if ignored is None or target is None:
+        return []
+    if bool((target == ignored).any()):
+        return ["ignored targets"]
+    scores = node._saved_self
+    if scores.dim() == 2 and scores.shape[0] == scores.shape[1] > 1 and target.tolist() == list(range(len(target))):
+        return ["within the batch"]
+    return []
 
 
 def _is_number(node: Any) -> bool:

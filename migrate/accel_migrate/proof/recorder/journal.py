@@ -36,7 +36,7 @@ class Journal:
 
     def place(self, direct: bool = False) -> tuple[str, int] | None:
         """The line of the project that is being run."""
-        for frame in _callers():
+        for frame in callers():
             name = frame.f_code.co_filename
             if name not in self.files:
                 self.files[name] = self._in_copy(name)
@@ -76,7 +76,7 @@ class Journal:
         os._exit(0)
 
 
-def _callers() -> Iterator[FrameType]:
+def callers() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         yield frame

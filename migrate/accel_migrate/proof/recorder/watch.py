@@ -16,7 +16,7 @@ from typing import Any
 
 from accel_migrate.proof.recorder.chance import seed_all, seed_python, state
 from accel_migrate.proof.recorder.forms import forms
-from accel_migrate.proof.recorder.journal import Journal
+from accel_migrate.proof.recorder.journal import Journal, callers
 from accel_migrate.proof.recorder.on_cpu import pretend
 from accel_migrate.proof.recorder.printed import Listened
 from accel_migrate.proof.recorder.samples import fingerprint, fingerprints
@@ -260,7 +260,7 @@ class Watch:
             _wrapped(sys.modules["numpy"].random, "seed", seeded)
 
     def heard(self, line: str) -> None:
-        if "Warning:" in line:
+        if any(frame.f_globals.get("__name__") == "warnings" for frame in callers()):
             return  # of a library, about how it is called
         place = str(self.journal.copy)
         facts = {"evaluation": self.evaluated, "random": self.evaluation_draws}
