@@ -68,3 +68,11 @@ def test_a_loader_may_be_built_in_another_file():
     )
     sources = [Source.from_bytes(Path("data.py"), data), Source.from_bytes(Path("main.py"), main), project()[1]]
     assert [result.status for result in pipeline.migrate(sources)][1:] == [Status.MIGRATED, Status.MIGRATED]
+
+
+def test_the_file_of_the_loop_says_why_it_is_left_wherever_the_trouble_is():
+    main = MAIN.replace(b"optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", b"from apex import amp\namp.init()")
+    main = main.replace(b"optimizer, device", b"torch.optim.SGD(model.parameters(), lr=0.1), device")
+    sources = [Source.from_bytes(Path("main.py"), main), project()[1]]
+    assert all(result.status is Status.UNCHANGED for result in pipeline.migrate(sources))
+    assert pipeline.migrate(sources)[1].reason not in ("", "no training loop")

@@ -46,6 +46,10 @@ def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) ->
             pieces.append(Piece(CODE, module, choice, text, _GOES))
             pieces += _set_epochs(module, variable)
             continue
+        if _feeds_batches(module, variable) and module.imports.get("torch") == "torch":
+            pieces.append(Piece(CODE, module, call, _plain(module, call), _GOES))
+            pieces += _set_epochs(module, variable)
+            continue
         pieces += _definitions(module, variable, statement)
         uses, loaders = _uses(module, variable, call)
         pieces += uses
@@ -65,6 +69,28 @@ def _choice(module: Module, statement: ast.Assign) -> ast.If | None:
     ]
     plain = all(isinstance(value, ast.Call) and len(ast.unparse(value).splitlines()) == 1 for value in made)
     return choice if plain and names[0] == names[1] else None
+
+
+def _feeds_batches(module: Module, variable: Variable) -> bool:
+    """Whether a sampler is handed to a BatchSampler, which needs one of its own kind in its place."""
+    return any(
+        (module.qualified(call.func) or "").startswith("torch.utils.data.")
+        and (module.qualified(call.func) or "").endswith("BatchSampler")
+        and bool(call.args)
+        and module.variable(call.args[0]) == variable
+        for call in module.calls
+    )
+
+
+def _plain(module: Module, sampler: ast.Call) -> str:
+    """The sampler of a single process that draws as a DistributedSampler does."""
+    said = {k.arg: k.value for k in sampler.keywords}
+    drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
+    data = sampler.args[0] if sampler.args else said.get("dataset")
+    if data is None or (drawn is not None and not isinstance(drawn, ast.Constant)):
+        raise NoHome("how a DistributedSampler draws is not in sight", sampler.lineno, module)
+    kind = "SequentialSampler" if isinstance(drawn, ast.Constant) and not drawn.value else "RandomSampler"
+    return f"torch.utils.data.{kind}({module.source.code(data)})"
 
 
 def _set_epochs(module: Module, variable: Variable) -> Iterator[Piece]:

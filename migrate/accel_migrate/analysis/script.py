@@ -59,6 +59,11 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
             ]
         except NoHome as trouble:
             refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
+            told = {refusals[-1].module}
+            for backward in group.backwards:
+                if backward.module not in told:
+                    told.add(backward.module)
+                    refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
     refusals += [
         Refusal(module, call.lineno, reason) for module in project.modules for call, reason in hidden_backwards(module)
     ]

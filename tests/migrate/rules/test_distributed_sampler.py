@@ -58,3 +58,19 @@ def test_a_choice_of_samplers_keeps_the_one_for_a_single_process():
     text = migrated(script().replace("sampler = DistributedSampler(data)", choice))
     assert "    sampler = Ordered(data)\n    loader = DataLoader(data, batch_size=4, sampler=sampler)" in text
     assert "if ddp" not in text
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "kind"),
+    [("", "RandomSampler"), (", shuffle=True", "RandomSampler"), (", shuffle=False", "SequentialSampler")],
+)
+def test_a_sampler_of_batches_gets_one_that_draws_alike(shuffle, kind):
+    batches = "batches = torch.utils.data.BatchSampler(sampler, 4, drop_last=True)"
+    source = script(sampler=shuffle, body="sampler.set_epoch(epoch)").replace(
+        "loader = DataLoader(data, batch_size=4, sampler=sampler)",
+        f"{batches}; loader = DataLoader(data, batch_sampler=batches)",
+    )
+    assert "batch_sampler=batches" in source, "the script is not the one that is meant"
+    text = migrated(source)
+    assert f"sampler = torch.utils.data.{kind}(data)" in text
+    assert "DistributedSampler" not in text and "set_epoch" not in text
