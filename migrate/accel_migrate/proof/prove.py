@@ -42,6 +42,7 @@ class Proof:
     laboratory: Laboratory
     processes: int
     tell: Tell
+    ranks: Sequence[Trace] = ()  # of the run on several processes
 
     def verdict(self) -> Verdict:
         name, processes = self.subject.name, self.processes
@@ -92,7 +93,6 @@ class Proof:
 
     def _on_many(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve]]:
         count = self.processes
-        self.ranks: Sequence[Trace] = ()
         on_card, cards = _cards(original)
         if on_card and cards < count:
             why = f"the original trained on a GPU, and there are {cards} for {count} processes"
@@ -132,7 +132,11 @@ class Proof:
         """What evaluations print does not hang on training when no weight moves."""
         if not any(event.facts["evaluation"] for event in original.of("printed")):
             return []
-        expected = self._original("original with its weights held still", still=True)
+        try:
+            expected = self._original("original with its weights held still", still=True)
+        except CannotRun as problem:
+            why = f"with its weights held still, {problem}"
+            return [Check(Quantity.PRINTED, self.processes, Result.DROPPED, note=why)]
         name = f"migrated script on {self.processes} processes, weights held still"
         run = self._run(name, still=True, processes=self.processes, on_cpu=not on_card)
         if run.failed or not run.traces:
