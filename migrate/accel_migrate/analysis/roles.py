@@ -302,7 +302,8 @@ class Roles:
                 return base
             return Value(base.role & (Role.BATCH | Role.OUTPUT))
         if isinstance(node, ast.Tuple | ast.List):
-            return Value(items=tuple(self._evaluate(module, item, depth + 1) for item in node.elts))
+            items = tuple(_flat(self._evaluate(module, item, depth + 1), 2) for item in node.elts)
+            return Value(items=items) if any(item != UNKNOWN for item in items) else UNKNOWN
         if isinstance(node, ast.IfExp):
             return self._evaluate(module, node.body, depth + 1).joined(self._evaluate(module, node.orelse, depth + 1))
         if isinstance(node, ast.BoolOp):
@@ -526,6 +527,14 @@ def _name_of(function: ast.expr) -> str:
     if isinstance(function, ast.Name):
         return function.id
     return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def _flat(value: Value, depth: int) -> Value:
+    """The value without parts of parts below a depth: `pair = (pair, pair)` would grow for ever."""
+    if value.items is None:
+        return value
+    items = tuple(_flat(item, depth - 1) for item in value.items) if depth else None
+    return Value(value.role, items, value.owner, value.module)
 
 
 def _without(value: Value, role: Role) -> Value:

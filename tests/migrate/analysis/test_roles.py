@@ -53,3 +53,9 @@ def test_is_recognised(text: str, name: str, expected: Role) -> None:
 )
 def test_is_nothing_to_training(text: str, name: str) -> None:
     assert role(text, name) == Role.NONE
+
+
+def test_a_tuple_that_is_made_of_itself_does_not_grow():
+    lines = ["import torch", "model = torch.nn.Linear(2, 1)", "pair = (model, 1)"]
+    lines += ["pair = (pair, pair, (pair, pair))"] * 4 + ["other = (other, other, (other, other))"] * 4
+    assert role("\n".join([*lines, "first, *_ = (model, pair)"]), "first") & Role.MODEL
