@@ -38,5 +38,5 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[runtime,test]"
 	touch $@
 
-# What needs more than this machine or more than minutes: test-launchers, test-xla, chaos.
-include deepspeed.mk launchers.mk xla.mk chaos.mk
+# What needs more than this machine or more than minutes: test-verify, test-launchers, test-xla, chaos.
+include deepspeed.mk verify.mk launchers.mk xla.mk chaos.mk
