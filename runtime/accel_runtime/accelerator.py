@@ -276,8 +276,11 @@ class Accelerator(Processes, Facts, Recording):
     def should_stop(self) -> bool:
         """Whether a scheduler has asked any process to end (SIGTERM, SIGUSR1): all hear it at the same step.
 
-        Every process must ask. A script that then ends normally exits with 143.
+        Every process must ask. A script that then ends normally exits with 143. Where a strategy cannot save gradients
+        that are being accumulated, the answer is no until their window is complete.
         """
+        if not (self._session.strategy.saves_in_windows or self._accumulation.sync):
+            return False
         return self._stopping.agreed(self._session.collectives.any)
 
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:

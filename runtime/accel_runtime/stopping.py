@@ -16,6 +16,7 @@ REQUESTS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(
 EXIT_CODE = 128 + int(signal.SIGTERM)
 # Names the file in which ranks tell the launcher: their exit code would look like a failure and cause a restart.
 STOPPED_FILE = "ACCEL_STOPPED_FILE"
+ASKED = ".asked"  # beside it, as soon as the ranks have agreed to stop
 
 
 class Stopping:
@@ -34,6 +35,8 @@ class Stopping:
             self._listen()
         if not self._agreed and on_any(self._requested):
             self._agreed = True
+            if self._told is not None:
+                Path(self._told + ASKED).touch()
             atexit.register(self._leave)
         return self._agreed
 

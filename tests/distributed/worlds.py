@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore
 
+# As in the processes: what is computed here is compared with what they compute, and a fork beside threads is a risk.
+torch.set_num_threads(1)
+
 PATIENCE = 300  # seconds until a world that does not answer is a failure
 
 

@@ -17,9 +17,9 @@ from typing import NoReturn
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.digest import digest, failures_of
 from accel_runtime.launch.meeting import wait_for_first_machine
-from accel_runtime.launch.plan import WORKER, Plan
+from accel_runtime.launch.plan import Plan
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
-from accel_runtime.stopping import EXIT_CODE, STOPPED_FILE
+from accel_runtime.stopping import ASKED, EXIT_CODE, STOPPED_FILE
 
 CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 
@@ -50,7 +50,7 @@ def _run_agent(plan: Plan) -> int:
     with tempfile.TemporaryDirectory(prefix="accel-") as scratch:
         os.environ[STOPPED_FILE] = str(Path(scratch, "stopped"))
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
-        arguments = [*plan.agent, *logs, "-m", WORKER, *plan.target.as_command()]
+        arguments = [*plan.agent, *logs, *plan.program()]
         return _exit_code(plan, arguments, Path(plan.settings.log_dir or scratch))
 
 
@@ -74,6 +74,10 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
         sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
         return 1
     except SignalException as ended:
+        if Path(os.environ[STOPPED_FILE] + ASKED).exists() and (failures := failures_of({}, logs, started)):
+            # A rank that was to end in order has failed on its way out.
+            sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
+            return 1
         sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")
         return 128 + int(ended.sigval)
     except RendezvousError as error:

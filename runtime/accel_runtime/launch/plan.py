@@ -51,7 +51,11 @@ class Plan:
         """The command to run, as one could type it."""
         if self.replaces_launcher:
             return [sys.executable, *self.target.as_command()]
-        return [sys.executable, "-m", "torch.distributed.run", *self.agent, "-m", WORKER, *self.target.as_command()]
+        return [sys.executable, "-m", "torch.distributed.run", *self.agent, *self.program()]
+
+    def program(self) -> list[str]:
+        """What each rank runs; the dashes keep torch from reading the script's own options as its own."""
+        return ["-m", "--", WORKER, *self.target.as_command()]
 
 
 def require_script(target: Target) -> None:

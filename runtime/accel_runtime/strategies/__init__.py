@@ -43,6 +43,7 @@ class Strategy(ABC):
     needs_group = False  # whether even one process alone must be a group of processes
     shards = False  # whether `kept_state`, optimizers and gradients are `DTensor`s
     keeps_optimizers = False  # whether `own_state` has the optimizers, whose `state_dict()` is then not saved
+    saves_in_windows = True  # whether a state can be saved while gradients are being accumulated
     guards_steps = False  # whether it leaves out steps by itself whose gradients are not finite
     precisions: Mapping[str, str] = {}  # import paths of those that it runs in a way of its own
 

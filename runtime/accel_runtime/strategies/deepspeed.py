@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,11 +23,14 @@ from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_opt
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.deepspeed_state import load_weights, whole_optimizer, whole_weights
 
+LIVING: weakref.WeakSet[DeepSpeed] = weakref.WeakSet()
+
 
 class DeepSpeed(Strategy):
     name = "deepspeed"
     exchanges_gradients = True
     needs_group = True
+    saves_in_windows = False
     guards_steps = True
     precisions: Mapping[str, str] = {
         "no": "accel_runtime.precision.engine:EngineFull",
@@ -56,8 +61,7 @@ class DeepSpeed(Strategy):
             return bundle
         if self.optimizer is not None or len(bundle.optimizers) > 1:
             raise UsageError(
-                "DeepSpeed's engine trains one model with one optimizer for each Accelerator; make another Accelerator "
-                "for the second optimizer, or train with ddp or fsdp"
+                "DeepSpeed's engine trains one model with one optimizer; train several, as in a GAN, with ddp or fsdp"
             )
         (optimizer,) = bundle.optimizers
         check_optimizer(optimizer)
@@ -67,10 +71,23 @@ class DeepSpeed(Strategy):
         return Bundle(models, (self.optimizer,), bundle.loaders)  # type: ignore[arg-type]
 
     def _started(self, model: Module, optimizer: Optimizer, bundle: Bundle) -> Any:
+        _warn_of_frozen(optimizer)
+        self._warn_of_others()
         groups = tuple(tuple(group["params"]) for group in optimizer.param_groups if group["params"])
         engine = start_engine(model, optimizer, engine_config(self.written, self._run(bundle)))
         self.optimizer = EngineOptimizer(optimizer, engine, groups)
         return engine
+
+    def _warn_of_others(self) -> None:
+        others = [other for other in LIVING if other is not self and other.optimizer is not None]
+        LIVING.add(self)
+        if others:
+            warnings.warn(
+                "another Accelerator of this process has an engine of DeepSpeed: a loss that runs through the models of "
+                "both leaves gradients in the wrong one; train such models with ddp or fsdp, and call "
+                "accelerator.free_memory() after a training that has ended",
+                stacklevel=6,
+            )
 
     def _run(self, bundle: Bundle) -> Run:
         options, processes = self.options, dist.get_world_size()
@@ -196,6 +213,16 @@ class DeepSpeed(Strategy):
 def _writes() -> bool:
     """Whether this process may write a checkpoint: one on each machine, so that only it has all in its memory."""
     return dist.get_node_local_rank(dist.get_rank()) == 0
+
+
+def _warn_of_frozen(optimizer: Optimizer) -> None:
+    frozen = sum(not weight.requires_grad for group in optimizer.param_groups for weight in group["params"])
+    if frozen:
+        warnings.warn(
+            f"{frozen} weights of {type(optimizer).__name__} are frozen, and DeepSpeed's engine will not train them even if "
+            "they are unfrozen later; unfreeze them before prepare(), or train with ddp or fsdp",
+            stacklevel=7,
+        )
 
 
 def _offload(plugin: DeepSpeedPlugin) -> dict[str, Config]:
