@@ -3,4 +3,5 @@
 
 chaos: $(READY)
 	CHAOS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -s tests/distributed/test_kill_while_saving.py \
-		tests/runtime/checkpoint tests/distributed/test_resume.py tests/distributed/test_faults.py
+		tests/runtime/checkpoint tests/distributed/test_resume.py tests/distributed/test_faults.py \
+		tests/distributed/test_sharded_checkpoints.py

@@ -31,6 +31,18 @@ FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
 # What the launcher tells its processes, and the name of a config file.
 OWN_VARIABLES = frozenset({FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS"})
 
+# Keys that not every strategy has a use for.
+OF_STRATEGIES: Mapping[str, tuple[StrategyName, ...]] = {
+    "zero_stage": ("deepspeed",),
+    "deepspeed_config": ("deepspeed",),
+    "gradient_clipping": ("deepspeed",),
+    "cpu_offload": ("fsdp", "deepspeed"),
+    "wrap_layers": ("fsdp",),
+    "wrap_min_parameters": ("fsdp",),
+    "reshard_after_forward": ("fsdp",),
+    "activation_checkpointing": ("fsdp",),
+}
+
 log = logging.getLogger("accel_runtime")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -104,6 +106,25 @@ def refused(work: Any) -> str:
     with pytest.raises(AccelError) as caught:
         work()
     return str(caught.value)
+
+
+def answers_to_a_request_to_stop() -> list[bool]:
+    """Asked after each micro-step of a window of two, in the first of which a scheduler asks the run to end."""
+    ours = accelerator(steps=2, zero_stage=2)
+    model, optimizer, _ = line(ours)
+    answers = [ours.should_stop()]
+    for number in range(2):
+        with ours.accumulate(model):
+            ours.backward(model(torch.ones(1, 4)).sum())
+            optimizer.step()
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        answers.append(ours.should_stop())
+    return answers
+
+
+def test_a_run_stops_between_windows_where_it_can_be_saved() -> None:
+    assert in_world(1, answers_to_a_request_to_stop, PATIENCE) == [[False, False, True]]
 
 
 def prepared(**plugin: Any) -> tuple[Accelerator, nn.Module, Any]:

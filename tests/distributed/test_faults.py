@@ -104,6 +104,19 @@ def test_all_ranks_stop_at_one_step_save_and_exit_143(number: str, whom: str, tm
     assert not [pid for pid in ranks if psutil.pid_exists(pid)]
 
 
+def test_a_failure_on_the_way_out_is_told_as_one(tmp_path: Path, environment) -> None:
+    (tmp_path / "stop.py").write_text(STOP.replace("accelerator.save_state()", 'raise RuntimeError("disk is gone")'))
+    os.mkfifo(tmp_path / "ready")
+    command = [*LAUNCH, str(tmp_path / "stop.py"), str(tmp_path / "run"), str(tmp_path / "ready")]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
+        with open(tmp_path / "ready") as ready:
+            ready.read()
+        run.terminate()
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 1, errors
+    assert "failed first: RuntimeError: disk is gone" in errors
+
+
 def test_one_process_alone_exits_143_too(tmp_path: Path, environment) -> None:
     os.mkfifo(tmp_path / "ready")
     command = [sys.executable, "-c", STOP, str(tmp_path / "run"), str(tmp_path / "ready")]

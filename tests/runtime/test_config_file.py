@@ -119,3 +119,12 @@ def test_deepspeed_settings_of_the_peer(tmp_path: Path) -> None:
     )
     values = {"strategy": "deepspeed", "zero_stage": 3, "cpu_offload": True, "gradient_accumulation_steps": 4}
     assert read_config(path).values == values
+
+
+def test_a_payload_in_a_config_file_never_runs(tmp_path: Path) -> None:
+    trace = tmp_path / "ran"
+    for call in (f"python/object/apply:os.mkdir ['{trace}']", f"python/object/new:os.mkdir ['{trace}']"):
+        (tmp_path / "accel.yaml").write_text(f"num_processes: !!{call}\n")
+        with pytest.raises(ConfigError, match=r"accel\.yaml"):
+            read_config(tmp_path / "accel.yaml")
+    assert not trace.exists()

@@ -14,7 +14,7 @@ from accel_runtime.launch.layout import Layout, chosen_devices, layout_of
 from accel_runtime.launch.meeting import Meeting, meeting_of
 from accel_runtime.launch.network import require_free
 from accel_runtime.machine import MAKERS, Machine
-from accel_runtime.options import Settings, Settled, as_environment
+from accel_runtime.options import OF_STRATEGIES, Settings, Settled, as_environment, flag_of
 from accel_runtime.world import World
 
 WORKER = "accel_runtime.launch.worker"
@@ -65,6 +65,7 @@ def require_script(target: Target) -> None:
 
 def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Mapping[str, str]) -> Plan:
     """Decide everything, or refuse with the reason."""
+    _check_strategy(settled)
     settings = settled.settings
     world = rank_already(environ)
     layout = layout_of(settings, machine) if world is None else _layout_of_rank(settings, world)
@@ -82,6 +83,20 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
     meeting = meeting_of(settings)
     arguments = _agent(settings, layout, meeting.agent_arguments())
     return Plan(target, settings, layout, environment | meeting.environment(environ), arguments, meeting)
+
+
+def _check_strategy(settled: Settled) -> None:
+    """A flag that would do nothing is a mistake; keys of files may stand there for other runs."""
+    settings = settled.settings
+    for key, strategies in OF_STRATEGIES.items():
+        if settled.origins.get(key) == "flag" and settings.strategy not in strategies:
+            raise ConfigError(
+                f"{flag_of(key)} is for strategy {' or '.join(strategies)}, and this run has {settings.strategy}; add "
+                f"--strategy {strategies[0]}, or leave it out"
+            )
+    path = settings.deepspeed_config
+    if path is not None and settings.strategy == "deepspeed" and not Path(path).is_file():
+        raise ConfigError(f"deepspeed_config is {path}, and there is no such file")
 
 
 def _layout_of_rank(settings: Settings, world: World) -> Layout:

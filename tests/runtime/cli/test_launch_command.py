@@ -54,6 +54,16 @@ def test_every_key_has_a_flag_with_help() -> None:
             "expected one of no, fp16, bf16, fp8, fp8-emulated; did you mean bf16?",
         ),
         (["launch", "--num-machines", "3", "--num-processes", "2", "train.py"], "2 processes cannot run on 3 machines"),
+        (
+            ["launch", "--zero-stage", "3", "train.py"],
+            "is for strategy deepspeed, and this run has ddp; add --strategy",
+        ),
+        (["launch", "--strategy", "deepspeed", "--wrap-layers", "A", "train.py"], "is for strategy fsdp, and this run"),
+        (
+            ["launch", "--strategy", "ddp", "--cpu-offload", "train.py"],
+            "--cpu-offload is for strategy fsdp or deepspeed",
+        ),
+        (["launch", "--strategy", "deepspeed", "--deepspeed-config", "no.json", "train.py"], "there is no such file"),
         (["launch", "--config-file", "no.yaml", "train.py"], "no.yaml: there is no such config file"),
         (["launch", "--submit", "slrum", "train.py"], "expected one of slurm, kubernetes; did you mean slurm?"),
         (["config", "--set", "num_procs=2"], "accel.yaml: unknown key 'num_procs'; did you mean num_processes?"),

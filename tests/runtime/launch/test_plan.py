@@ -9,7 +9,7 @@ import pytest
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.explain import devices_of_ranks, explanation, global_batch
 from accel_runtime.launch.layout import Layout, layout_of
-from accel_runtime.launch.plan import Plan, Target, plan_launch
+from accel_runtime.launch.plan import WORKER, Plan, Target, plan_launch
 from accel_runtime.machine import Machine
 from accel_runtime.options import Settings, flag_layer, settle
 
@@ -120,3 +120,13 @@ def test_the_explanation_names_every_value_the_command_the_batch_and_the_devices
     assert devices_of_ranks(made, GPUS)[3] == "local rank 3: cuda 3"
     split = plan(num_processes=2, split_batches=True)
     assert global_batch(split) == "global batch: 1 batch(es) of the loader, each split over 2 processes"
+
+
+def test_no_option_of_the_script_is_taken_for_one_of_torchs() -> None:
+    from torch.distributed import run
+
+    own = ("--log", "x", "--n", "1", "--", "--max", "-m", "--help")
+    made = plan_launch(Target("train.py", own), settle([flag_layer({"num_processes": 2})]), CPU, {})
+    parsed = run.parse_args(made.command()[3:])
+    assert parsed.module and parsed.training_script == WORKER
+    assert tuple(parsed.training_script_args) == ("train.py", *own)
