@@ -18,9 +18,9 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MI
 
 def save_weights(state: dict[str, Any], directory: Path, max_shard_size: str | int, safe: bool) -> list[Path]:
     """Writes the state whole or in shards with an index; files of an earlier, larger save are removed."""
-    directory.mkdir(parents=True, exist_ok=True)
     stem, suffix = ("model", "safetensors") if safe else ("pytorch_model", "bin")
     shards = _shards(_without_aliases(state) if safe else state, _bytes(max_shard_size))
+    directory.mkdir(parents=True, exist_ok=True)
     names = [f"{stem}.{suffix}"]
     if len(shards) > 1:
         names = [f"{stem}-{number:05d}-of-{len(shards):05d}.{suffix}" for number in range(1, len(shards) + 1)]

@@ -44,9 +44,10 @@ def test_weights_are_written_in_shards_with_an_index_and_without_tied_copies(tmp
     ]
 
 
-def test_a_size_that_is_none_is_refused():
+def test_a_size_that_is_none_is_refused_and_nothing_is_made(tmp_path):
     with pytest.raises(ConfigError, match="write it as '5GB'"):
-        Accelerator(cpu=True).save_model(nn.Linear(1, 1), "unused", max_shard_size="big")
+        Accelerator(cpu=True).save_model(nn.Linear(1, 1), tmp_path / "unused", max_shard_size="big")
+    assert not (tmp_path / "unused").exists()
 
 
 def test_state_dict_keys_are_the_users_own_through_compile():
