@@ -25,7 +25,7 @@ from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
 from accel_runtime.refusals import check_combination
 from accel_runtime.strategies import Strategy
-from accel_runtime.world import World, world_from
+from accel_runtime.world import World, world_from, world_of_group
 
 # Import paths and not classes: an optional engine is imported only when it is chosen.
 DEVICES = {
@@ -98,8 +98,7 @@ def current_world(environ: Mapping[str, str]) -> World:
     world = world_from(environ)
     if not dist.is_initialized() or (world.rank, world.size) == (dist.get_rank(), dist.get_world_size()):
         return world
-    rank, size = dist.get_rank(), dist.get_world_size()
-    return World(rank, size, int(environ.get("LOCAL_RANK", rank)), int(environ.get("LOCAL_WORLD_SIZE", size)))
+    return world_of_group(dist.get_rank(), dist.get_world_size(), environ)
 
 
 def device_for(options: Options, environ: Mapping[str, str]) -> Device:

@@ -79,6 +79,11 @@ DIALECTS = (
 )
 
 
+def world_of_group(rank: int, size: int, environ: Mapping[str, str]) -> World:
+    """That of processes which the script has joined by itself, all on one machine unless the environment says otherwise."""
+    return World(rank, size, int(environ.get("LOCAL_RANK", rank)), int(environ.get("LOCAL_WORLD_SIZE", size)))
+
+
 def world_from(environ: Mapping[str, str]) -> World:
     """The place of this process, or a single process where no launcher has spoken."""
     for dialect in DIALECTS:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from tests.distributed.overflow import steps_with_an_overflow
 from tests.distributed.transformer import (
     ACCUMULATION,
     STEPS,
@@ -92,23 +93,7 @@ def test_every_way_to_wrap_and_compile_trains_the_same():
 def test_an_overflow_skips_the_step_on_every_process():
     def work():
         accelerator = sharded(mixed_precision="fp16", kwargs_handlers=[GradScalerKwargs(init_scale=8.0)])
-        model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
-        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
-        before, seen = accelerator.get_state_dict(model), []
-        for overflows in (True, False):
-            loss = model(torch.ones(1, 2)).sum()
-            if overflows and accelerator.process_index == 1:
-                loss = loss * float("inf")
-            accelerator.backward(loss)
-            accelerator.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-            unchanged = all(torch.equal(before[key], value) for key, value in accelerator.get_state_dict(model).items())
-            seen.append((accelerator.optimizer_step_was_skipped, scheduler.last_epoch, unchanged))
-        return seen
+        return steps_with_an_overflow(accelerator, nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
 
     for seen in in_world(2, work):
         assert seen == [(True, 0, True), (False, 1, False)]

@@ -1,6 +1,5 @@
 """Training on real processes: it is the training of one process with the whole batch."""
 
-import copy
 import subprocess
 import sys
 from datetime import timedelta
@@ -14,6 +13,7 @@ from accel_runtime.utils import TorchDynamoPlugin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.distributed.overflow import steps_with_an_overflow
 from tests.distributed.worlds import in_world
 
 STEPS = 50
@@ -81,24 +81,7 @@ def test_torchrun_forms_one_world_on_a_machine_without_accelerators(tmp_path):
 def test_an_overflow_skips_the_step_on_every_process():
     def work():
         accelerator = Accelerator(mixed_precision="fp16")
-        model = nn.Linear(2, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
-        model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
-        before = copy.deepcopy(accelerator.get_state_dict(model))
-        seen = []
-        for overflows in (True, False):
-            loss = model(torch.ones(1, 2)).sum()
-            if overflows and accelerator.process_index == 1:
-                loss = loss * float("inf")
-            accelerator.backward(loss)
-            accelerator.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-            unchanged = all(torch.equal(before[key], value) for key, value in accelerator.get_state_dict(model).items())
-            seen.append((accelerator.optimizer_step_was_skipped, scheduler.last_epoch, unchanged))
-        return seen
+        return steps_with_an_overflow(accelerator, nn.Linear(2, 1))
 
     for seen in in_world(2, work):
         assert seen == [(True, 0, True), (False, 1, False)]
