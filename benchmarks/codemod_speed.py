@@ -1,16 +1,14 @@
 """How much the codemod costs over libcst's own parse and print, in CPU time of one process and in one run.
 
-    python benchmarks/codemod_speed.py [FOLDER]
-
-FOLDER holds scripts to measure on; without it, the fixtures are measured. Start-up is left out. Printed: the ratio of
+The folder holds scripts to measure on; without it, the fixtures are measured. Start-up is left out. Printed: the ratio of
 the whole pipeline to the floor with and without verification, over the files that are migrated, and what a file
 without a training loop costs.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,9 +47,12 @@ def fresh(source: Source) -> Source:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "fixtures"
-    everything = sources(folder)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent.parent / "fixtures")
+    everything = sources(parser.parse_args().folder)
     migrated = [s for s in everything if pipeline.migrate([fresh(s)])[0].status is Status.MIGRATED]
+    if not migrated:
+        parser.error("no script in this folder is migrated, so there is nothing to measure")
     others = [s for s in everything if s not in migrated]
     checked, unchecked, floors, passed = [], [], [], []
     stable = pipeline._check_stable
