@@ -7,6 +7,7 @@
     losses     = "equal"                     or, in a sentence, why they cannot be compared on one process
     figures    = 'accuracy (\\d+\\.\\d+)'      what the script prints about its evaluation: equal on 1 and 2 processes
     launched   = true                        the original joins a process group: it is started as torchrun would, alone
+    gpus       = 2                           how many GPUs a machine has on which both are run as well (GPUs that stand in)
     two        = true                        false, with `why_not`, when the case cannot run on two processes
 """
 
@@ -31,6 +32,7 @@ class Case:
     why_not: str = ""
     runs: bool = field(default=True)
     launched: bool = False
+    gpus: int = 0
 
     @property
     def name(self) -> str:

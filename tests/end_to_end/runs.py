@@ -22,6 +22,8 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from tests.gpu_stand_in import gpus
+
 PATIENCE = 240  # seconds until a script that does not end says where it stands, and is ended
 
 # From a process of their own that runs no threads: a fork copies locks as they are, and nobody would open them.
@@ -69,17 +71,19 @@ def run(
     processes: int = 1,
     frozen: bool = False,
     launched: bool = False,
+    machine: int = 0,
 ) -> list[Run]:
     """Run a script in `folder` on one or more processes; `frozen` keeps every weight as it was built.
 
-    A script that is `launched` finds the variables of a launcher even when it is alone.
+    A script that is `launched` finds the variables of a launcher even when it is alone. `machine` has so many GPUs that
+    stand in for real ones.
     """
     port = _free_port()
     children = []
     for rank in range(processes):
         world = _world(rank, processes, port) if processes > 1 or launched else {}
         end, other = SERVER.Pipe(duplex=False)
-        child = SERVER.Process(target=_live, args=(script, arguments, folder, world, frozen, other))
+        child = SERVER.Process(target=_live, args=(script, arguments, folder, world, frozen, machine, other))
         child.start()
         other.close()
         children.append(end)
@@ -94,16 +98,24 @@ def _answer(end: Connection) -> Run:
 
 
 def _live(
-    script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool, end: Connection
+    script: Path,
+    arguments: tuple[str, ...],
+    folder: Path,
+    world: dict[str, str],
+    frozen: bool,
+    machine: int,
+    end: Connection,
 ) -> None:
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    end.send(_child(script, arguments, folder, world, frozen))
+    end.send(_child(script, arguments, folder, world, frozen, machine))
     end.close()
     os._exit(0)  # nothing of what the script left is torn down
 
 
-def _child(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool) -> Run:
+def _child(
+    script: Path, arguments: tuple[str, ...], folder: Path, world: dict[str, str], frozen: bool, machine: int
+) -> Run:
     losses: list[str] = []
     os.environ.update(world)
     dist.destroy_process_group = _part
@@ -117,7 +129,7 @@ def _child(script: Path, arguments: tuple[str, ...], folder: Path, world: dict[s
         if frozen:
             register_optimizer_step_pre_hook(_forget_gradients)
         try:
-            with CudaIsCpu():
+            with gpus(machine) if machine else CudaIsCpu():
                 runpy.run_path(str(script), run_name="__main__")
         except SystemExit as ended:
             error = "" if ended.code in (None, 0) else f"exit {ended.code}"

@@ -25,8 +25,8 @@ def ended_well(runs: list[Run]) -> list[Run]:
     return runs
 
 
-def original(case: Case, folder: Path, frozen: bool = False) -> list[Run]:
-    return run(case.script("before"), case.arguments, folder, frozen=frozen, launched=case.launched)
+def original(case: Case, folder: Path, frozen: bool = False, machine: int = 0) -> list[Run]:
+    return run(case.script("before"), case.arguments, folder, frozen=frozen, launched=case.launched, machine=machine)
 
 
 @pytest.mark.parametrize("case", [case for case in RUNNABLE if case.losses == "equal"], ids=lambda case: case.name)
@@ -48,3 +48,12 @@ def test_two_processes_train_and_evaluate_as_one(case: Case, tmp_path: Path) -> 
         expected = re.findall(case.figures, before.output)
         assert expected, "the original prints no figure of the kind that is looked for"
         assert re.findall(case.figures, ranks[0].output) == expected
+
+
+@pytest.mark.parametrize("case", [case for case in RUNNABLE if case.gpus], ids=lambda case: case.name)
+def test_on_a_machine_with_gpus_nothing_parts_ways(case: Case, tmp_path: Path) -> None:
+    (before,) = ended_well(original(case, in_folder(tmp_path, "before"), machine=case.gpus))
+    (after,) = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "after"), machine=case.gpus))
+    assert before.losses, "the original trains nothing"
+    assert after.losses == before.losses
+    assert after.output == before.output
