@@ -16,25 +16,41 @@ def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations,
     """Gathers what was computed from the current batch; rows of samples that only fill the last round are left out."""
     if collectives.alone:
         return tree
-    if objects or not all(isinstance(leaf, Tensor) for _, leaf in leaves(tree)):
+    if objects or not any(isinstance(leaf, Tensor) for _, leaf in leaves(tree)):
         return _gather_objects(tree, collectives, iterations)
-    lengths = {path: len(leaf) for path, leaf in leaves(tree) if leaf.dim()}
+    lengths = {path: len(leaf) for path, leaf in leaves(tree) if isinstance(leaf, Tensor) and leaf.dim()}
     iteration = _iteration_of(lengths, iterations)
     if iteration is None or iteration.share is None:
-        return collectives.gather(tree)
-    rows = _checked_rows(lengths, iteration, iteration.share)
-    return collectives.gather_rows(tree, rows, iteration.share.real)
+        return collectives.gather_rows(tree)
+    share = _present(iteration, iteration.share)
+    rows = share.rows if share.rows is not None else next(iter(lengths.values()), 0)
+    return collectives.gather_rows(tree, rows, share.real, _problem(lengths, rows, iteration))
 
 
 def _gather_objects(tree: Any, collectives: Collectives, iterations: Iterations) -> list[Any]:
-    has_rows = isinstance(tree, (list, tuple, Tensor))
-    lengths = {"": len(tree)} if has_rows else {}
+    """One item for each sample; anything else comes back as it is, one for each process, where nothing is cut."""
+    has_rows = isinstance(tree, (list, tuple)) or (isinstance(tree, Tensor) and tree.dim() > 0)
+    items = list(tree) if has_rows else [tree]
+    lengths = {"": len(items)} if has_rows else {}
     iteration = _iteration_of(lengths, iterations)
-    parts = collectives.gather_objects(tree if has_rows else [tree])
-    if has_rows and iteration is not None and iteration.share is not None:
-        _checked_rows(lengths, iteration, iteration.share)
-        if iteration.share.real is not None:
-            parts = [part if wanted < 0 else part[:wanted] for part, wanted in zip(parts, iteration.share.real)]
+    if iteration is None or iteration.share is None:
+        return _joined(collectives.gather_objects(items))
+    share = _present(iteration, iteration.share)
+    problem = _problem(lengths, len(items) if share.rows is None else share.rows, iteration)
+    if iteration.pads and not has_rows:
+        problem = (
+            f"gather_for_metrics got a {type(tree).__name__}, which has no row for each sample, so it cannot leave out "
+            "the samples that are repeated to fill the last batches; pass a list with one item for each sample, or use "
+            "gather_object([value])"
+        )
+    heard = collectives.gather_objects((items, problem))
+    if problems := [said for _, said in heard if said]:
+        raise UsageError(problems[0])
+    wanted = share.real or [-1] * len(heard)
+    return _joined([part if count < 0 else part[:count] for (part, _), count in zip(heard, wanted)])
+
+
+def _joined(parts: list[list[Any]]) -> list[Any]:
     return [item for part in parts for item in part]
 
 
@@ -56,19 +72,24 @@ def _fits(iteration: Iteration, lengths: dict[str, int]) -> bool:
     return iteration.share is not None and iteration.share.rows in lengths.values()
 
 
-def _checked_rows(lengths: dict[str, int], iteration: Iteration, share: Share) -> int:
-    """The samples of this process's batch, one row for each; anything else cannot be cut right, so it is refused."""
+def _present(iteration: Iteration, share: Share) -> Share:
+    """The share of a round in which all processes take part; the others are not here to be asked."""
     if share.real is not None and not iteration.pads and 0 in share.real:
         raise UsageError(
             f"gather_for_metrics cannot gather batch {iteration.index}: process {share.real.index(0)} has none; "
             "use even_batches=True, which leaves out repeated samples by itself"
         )
-    rows = share.rows if share.rows is not None else next(iter(lengths.values()), 0)
-    for path, length in lengths.items():
-        if iteration.pads and length != rows:
-            raise UsageError(
-                f"gather_for_metrics got {length} rows{f' at {path}' if path else ''} for a batch of {rows} "
-                "samples, so it cannot leave out the samples that are repeated to fill the last batches; "
-                "pass one row per sample, or use gather() to keep every row"
-            )
-    return rows
+    return share
+
+
+def _problem(lengths: dict[str, int], rows: int, iteration: Iteration) -> str | None:
+    """What is wrong when not every row belongs to a sample of this process's batch: it could not be cut right."""
+    odd = next(((path, length) for path, length in lengths.items() if iteration.pads and length != rows), None)
+    if odd is None:
+        return None
+    path, length = odd
+    return (
+        f"gather_for_metrics got {length} rows{f' at {path}' if path else ''} for a batch of {rows} "
+        "samples, so it cannot leave out the samples that are repeated to fill the last batches; "
+        "pass one row per sample, or use gather() to keep every row"
+    )

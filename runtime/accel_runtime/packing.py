@@ -6,14 +6,20 @@ import torch
 from torch import Tensor
 
 
-def signature(tensors: list[Tensor]) -> str:
-    """What must be equal on all processes for tensors to be exchanged."""
-    return ", ".join(f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors)
+def signature(paths: list[str], tensors: list[Tensor], rows: int | None = None) -> str:
+    """What must be equal on all processes for tensors to be exchanged; those of `rows` rows may differ in these."""
+    return ", ".join(_described(path, tensor, rows) for path, tensor in zip(paths, tensors))
+
+
+def has_rows(tensor: Tensor, rows: int | None) -> bool:
+    """Whether it has one row for each of `rows` samples."""
+    return tensor.dim() > 0 and len(tensor) == rows
 
 
 def packed(tensors: list[Tensor], device: torch.device) -> Tensor:
     """All tensors one after another, as bytes."""
-    pieces = [tensor.detach().to(device).reshape(-1).view(torch.uint8) for tensor in tensors]
+    # Contiguous: a view with strides has one dimension after reshape(-1) and still cannot be read as bytes.
+    pieces = [tensor.detach().to(device).reshape(-1).contiguous().view(torch.uint8) for tensor in tensors]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces or [torch.empty(0, dtype=torch.uint8, device=device)])
 
 
@@ -44,6 +50,13 @@ def padded(tensor: Tensor, length: int, dim: int = 0, value: float = 0, first: b
     shape[dim] = missing
     filler = tensor.new_full(shape, value)
     return torch.cat([filler, tensor] if first else [tensor, filler], dim=dim)
+
+
+def _described(path: str, tensor: Tensor, rows: int | None) -> str:
+    shape = [str(length) for length in tensor.shape]
+    if has_rows(tensor, rows):
+        shape[0] = "samples"
+    return f"{path} [{', '.join(shape)}] {str(tensor.dtype).removeprefix('torch.')}".lstrip()
 
 
 def _joined_shape(tensor: Tensor, size: int) -> tuple[int, ...]:

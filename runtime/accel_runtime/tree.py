@@ -46,10 +46,10 @@ def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Leaf]]:
         yield path, tree
 
 
-def replace_leaves(tree: Tree, values: list[Leaf]) -> Tree:
-    """The tree with its leaves taken from `values`, which are in the order of `leaves`."""
+def replace_leaves(tree: Tree, values: list[Leaf], none: bool = False) -> Tree:
+    """The tree with its leaves taken from `values`, which are in the order of `leaves`; with `none`, None stays."""
     remaining = iter(values)
-    return map_leaves(lambda _: next(remaining), tree)
+    return map_leaves(lambda leaf: None if none and leaf is None else next(remaining), tree)
 
 
 def place(tree: Tree, device: torch.device, non_blocking: bool = False) -> Tree:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from accel_runtime.foreign import is_foreign
 from accel_runtime.world import World
 
 PATIENCE = 300.0  # seconds
-# Code that is not the script's: this package, the standard library, and what is installed.
-_FOREIGN = (str(Path(__file__).parent), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +70,12 @@ def place_of(frame: FrameType | None) -> Place | None:
     """Where the script is, seen from its innermost line; None outside of any script."""
     called = "its own code"
     innermost = frame
-    while frame is not None and frame.f_code.co_filename.startswith((*_FOREIGN, "<frozen")):
+    while frame is not None and is_foreign(frame.f_code.co_filename):
         called = frame.f_code.co_name
         frame = frame.f_back
     if frame is None or innermost is None:
         return None
     stack = [step for step in traceback.extract_stack(innermost) if not step.filename.startswith("<frozen")]
-    first = next(index for index, step in enumerate(stack) if not step.filename.startswith(_FOREIGN))
+    first = next(index for index, step in enumerate(stack) if not is_foreign(step.filename))
     line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     return Place(line, called, "".join(traceback.format_list(stack[first:])))

@@ -95,7 +95,7 @@ def test_unequal_tensors_are_named_with_every_ranks_view():
         return messages
 
     for messages in in_world(2, work):
-        assert "rank 0: [2, 3] float32; rank 1: [3, 3] float32" in messages[0]
+        assert "rank 0: ['logits'] [2, 3] float32; rank 1: ['logits'] [3, 3] float32" in messages[0]
         assert "pad_across_processes" in messages[0]
         assert "rank 0: [1] float32; rank 1: [1] float64" in messages[1]
         assert messages[2].startswith("reduce got tensors that differ")
@@ -131,3 +131,64 @@ def test_processes_take_turns_and_signal_each_other(tmp_path):
     first, second = in_world(2, work)
     assert first == (False, ([1, 2], [0, 1]), [False, True, False], "main", None)
     assert second == (True, ([3, 3], [2, 2]), [False, True, False], None, 1)
+
+
+def test_views_with_strides_are_gathered_as_copies_are():
+    def work():
+        accelerator = Accelerator()
+        rank = accelerator.process_index
+        table = torch.arange(12.0).view(4, 3) + 100 * rank
+        views = {
+            "column": table[:, 0],
+            "every other": table[::2],
+            "transposed": table.t(),
+            "expanded": table[:1, :1].expand(2, 3),
+            "probability": torch.softmax(table, 1)[:, 1],
+        }
+        copies = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views.items()}
+        seen, plain = accelerator.gather(views), accelerator.gather(copies)
+        column = accelerator.gather_for_metrics(table[:, 0])
+        return all(torch.equal(seen[name], plain[name]) for name in views), column.tolist()
+
+    for equal, column in in_world(2, work):
+        assert equal
+        assert column == [0, 3, 6, 9, 100, 103, 106, 109]
+
+
+def test_different_collectives_are_refused_on_every_process_with_both_lines():
+    def work():
+        accelerator = Accelerator()
+        ours, mine = torch.ones(3), accelerator.is_main_process
+        pairs = [
+            (lambda: accelerator.gather(ours), lambda: accelerator.reduce(ours)),
+            (lambda: accelerator.gather(ours), lambda: accelerator.gather_for_metrics(ours)),
+            (lambda: accelerator.reduce(ours), lambda: accelerator.broadcast(ours)),
+            (lambda: accelerator.gather(torch.ones(9000)), accelerator.wait_for_everyone),
+            (accelerator.check_trigger, lambda: accelerator.pad_across_processes(ours)),
+            (lambda: accelerator.gather_object([1]), lambda: accelerator.broadcast_object_list([1])),
+        ]
+        messages = []
+        for one, other in pairs:
+            with pytest.raises(UsageError) as refused:
+                one() if mine else other()
+            messages.append(str(refused.value))
+        return messages, accelerator.gather(ours).sum().item()
+
+    for messages, after in in_world(2, work):
+        assert "rank 0 is in gather at " in messages[0]
+        assert "rank 1 is in reduce at " in messages[0]
+        assert all(f"{__file__}:" in message for message in messages)
+        assert "rank 1 is in wait_for_everyone at " in messages[3]
+        assert after == 6
+
+
+def test_the_same_shapes_under_other_names_are_refused():
+    def work():
+        accelerator = Accelerator()
+        names = ("a", "b") if accelerator.is_main_process else ("b", "a")
+        with pytest.raises(UsageError, match="differ between processes") as refused:
+            accelerator.gather({name: torch.zeros(2) for name in names})
+        return str(refused.value)
+
+    for message in in_world(2, work):
+        assert "rank 1: ['b'] [2] float32, ['a'] [2] float32" in message

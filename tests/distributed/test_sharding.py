@@ -1,6 +1,7 @@
 """Loaders on real processes: the batches of the oracle, and every sample once in the metrics."""
 
 import random
+from dataclasses import dataclass
 from itertools import chain, product
 
 import pytest
@@ -313,6 +314,63 @@ def test_objects_are_gathered_once_for_each_sample():
 
     for texts in in_world(2, work):
         assert texts == ["0", "1", "2", "3", "4"]
+
+
+def test_rows_that_one_process_has_left_out_are_refused_on_all():
+    def work():
+        accelerator = Accelerator()
+        messages = []
+        # The second loader's last round is filled, the first one's is not.
+        for samples, width in ((8, 1), (8, 3000), (7, 1)):
+            data = torch.arange(float(samples)).view(-1, 1).expand(-1, width)
+            for batch in accelerator.prepare(DataLoader(TensorDataset(data), 4)):
+                with pytest.raises(UsageError) as refused:
+                    accelerator.gather_for_metrics(batch[0][batch[0][:, 0] >= 4])
+                messages.append(str(refused.value))
+        return messages
+
+    first, second = in_world(2, work)
+    assert first == second
+    assert "rank 0: [0, 1] float32; rank 1: [samples, 1] float32" in first[0]
+    assert "rank 0: [0, 3000] float32; rank 1: [samples, 3000] float32" in first[1]
+    assert "got 0 rows for a batch of 4 samples" in first[2]
+
+
+def test_what_is_no_tensor_never_switches_the_cutting_off():
+    @dataclass
+    class Output:
+        logits: torch.Tensor
+        loss: torch.Tensor | None = None
+        count: int | None = None
+
+    def work():
+        accelerator = Accelerator()
+        kept, messages = [], []
+        for (batch,) in accelerator.prepare(DataLoader(TensorDataset(torch.arange(9)), 4)):
+            gathered = accelerator.gather_for_metrics({"x": batch, "loss": None, "whole": Output(batch)})
+            assert gathered["loss"] is None
+            assert gathered["whole"].loss is None
+            assert gathered["whole"].logits.tolist() == gathered["x"].tolist()
+            kept += gathered["x"].tolist()
+            refused = (
+                Output(batch, count=3),
+                (batch, 1),
+                {"x": batch, "text": "a"},
+                {"correct": 3, "of": 4},
+                5,
+                [batch, "a"],
+            )
+            for tree in refused:
+                with pytest.raises(UsageError) as error:
+                    accelerator.gather_for_metrics(tree)
+                messages.append(str(error.value))
+        return kept, messages
+
+    for kept, messages in in_world(2, work):
+        assert kept == list(range(9))
+        assert messages[0].startswith("gather_for_metrics got int at .count")
+        assert messages[1].startswith("gather_for_metrics got int at [1]")
+        assert messages[3].startswith("gather_for_metrics got a dict, which has no row for each sample")
 
 
 def test_a_round_that_a_process_does_not_have_is_refused_at_once():

@@ -11,12 +11,13 @@ import os
 import runpy
 import signal
 import sys
-import sysconfig
 import threading
 import time
 import traceback
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
+
+from accel_runtime.foreign import is_foreign
 
 LAUNCHER_PID = "ACCEL_LAUNCHER_PID"
 # Set when all ranks share a terminal: there the tracebacks that follow from the first would bury it.
@@ -24,7 +25,6 @@ FOLD = "ACCEL_FOLD_TRACEBACKS"
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 _PR_SET_PDEATHSIG = 1
-_LIBRARIES = tuple({"<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def _frames_of_the_script(trace: TracebackType | None) -> TracebackType | None:
 
 def _where(frames: TracebackType | None) -> str:
     steps = traceback.extract_tb(frames)
-    mine = [step for step in steps if not step.filename.startswith(_LIBRARIES)] or steps
+    mine = [step for step in steps if not is_foreign(step.filename)] or steps
     return f" ({mine[-1].filename}:{mine[-1].lineno})" if mine else ""
 
 
