@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.by_hand import with_shared_by_hand
-from accel_migrate.analysis.constructions import is_foreign_loader
+from accel_migrate.analysis.constructions import is_foreign_loader, pads_batches
 from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
 from accel_migrate.analysis.doubts import check_optimizers
 from accel_migrate.analysis.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
+from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
@@ -20,6 +21,7 @@ from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.updates import updated_by_hand, why_no_update
@@ -47,6 +49,21 @@ class Cast:
 def find_cast(roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop]) -> Cast:
     """NoHome where nothing in sight is trained, or something stands in the way."""
     return _Casting(roles, graph, group, loops).cast()
+
+
+def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozenset[Variable]) -> Cast:
+    """The same, with every evaluation read whole whose loader `prepare` does not get."""
+    evaluations: list[Gather | Whole] = []
+    shared = set(cast.shared)
+    for evaluation in cast.evaluations:
+        variable = evaluation.loop.module.variable(evaluation.loop.loader)
+        links = chain(roles, graph, variable) if variable is not None else []
+        if isinstance(evaluation, Gather) and not prepared.intersection(links):
+            shared -= set(links)
+            line = evaluation.loop.statement.lineno
+            evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
+        evaluations.append(evaluation)
+    return replace(cast, evaluations=tuple(evaluations), shared=frozenset(shared))
 
 
 class _Casting:
@@ -171,6 +188,16 @@ class _Casting:
             return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
         if is_entry(self.roles, loop.module, loop.loader):
             return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)
+        variable = loop.module.variable(loop.loader)
+        if variable is None:
+            return Whole(loop, "its loader has no name of its own", loop.statement.lineno)
+        if is_foreign_loader(self.roles, self.graph, variable):
+            return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
+        if pads_batches(self.roles, self.graph, variable):
+            return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
+        divided = divided_by_length(self.roles, self.graph, variable)
+        if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
+            return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno)
         return judge(self.roles, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
@@ -195,7 +222,9 @@ class _Casting:
         for module in self.roles.project.modules:
             for call in module.calls:
                 if isinstance(call.func, ast.Name) and call.func.id == "next":
-                    if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call):
+                    if is_read_in_training(
+                        self.roles, self.graph, self.group.backwards, module, call
+                    ) and feeds_training(self.roles, self.graph, self.group.backwards, module, call):
                         found += batches.loaders(module, call) or ()
         return found
 

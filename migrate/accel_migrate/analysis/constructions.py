@@ -43,3 +43,17 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
             if other is not None and other not in names:
                 names += [link for link in chain(roles, graph, other) if link not in names]
     return False
+
+
+def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+    """Whether a loader collates by a function that pads, or is out of sight: batches may then differ in their length."""
+    for name in chain(roles, graph, loader):
+        for module, call in constructions(roles, name, Role.LOADER):
+            collate = next((keyword.value for keyword in call.keywords if keyword.arg == "collate_fn"), None)
+            if collate is None or (isinstance(collate, ast.Constant) and collate.value is None):
+                continue
+            target = roles.project.definition(module, collate)
+            body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
+            if body is None or "pad" in ast.unparse(body):
+                return True
+    return False

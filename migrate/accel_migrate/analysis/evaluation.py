@@ -8,14 +8,19 @@ figure. Anything else, above all a mean of batch means, depends on how samples a
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import Move
 from accel_migrate.analysis.figures import Figures, NotExact, is_zero
 from accel_migrate.analysis.forwards import find_forward
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.results import check_after, check_joined, is_length
 from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.rows import Kind, Rows
 from accel_migrate.analysis.scopes import Module
+
+_COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +37,7 @@ class Gather:
     values: tuple[str, ...]
     sizes: tuple[tuple[ast.expr, str], ...] = ()
     parts: tuple[tuple[ast.expr, str], ...] = ()
+    unread: tuple[ast.stmt, ...] = ()  # `size = y.size(0)`, which nothing reads any more
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +73,14 @@ class _Judge:
         self.roles = roles
         self.loop = loop
         self.module: Module = loop.module
-        self.figures = Figures(roles, loop.module)
         self.counter = self._counter()
         self.moved = _moved_names(loop, moves)
         self.local: set[str] = set()  # names of the batch and of what is made of it before the forward
         self.names: list[str] = []
         self.values: list[str] = []
         self.parts: list[tuple[ast.expr, str]] = []
+        self.rows = Rows(loop.module, self.names, _summed_names(loop))
+        self.figures = Figures(roles, loop.module, self.rows)
 
     def gather(self) -> Gather:
         loop = self.loop.statement
@@ -81,7 +88,10 @@ class _Judge:
             raise NotExact("the loop has an `else`", loop)
         forward = find_forward(self.roles, self.module, loop)
         rest = forward.rest
-        self.local = self._local_names(forward.statement)
+        before = _statements_before(loop.body, forward.statement)
+        for statement in before:
+            self._prepares(statement)
+        self.local = self._local_names(before)
         self._take([*forward.names], [*forward.names])
         sizes = self._batch_names(rest)
         if len(self.names) < 2:
@@ -89,12 +99,37 @@ class _Judge:
         for statement in rest:
             self._allowed(statement)
         self._no_length_of_loader()
+        check_after(self.module, loop)
         fixed = tuple((size, self.names[1]) for size, name in sizes if name not in self.names)
-        return Gather(self.loop, forward.after, tuple(self.names), tuple(self.values), fixed, tuple(self.parts))
+        unread = tuple(self._unread({size for size, _ in fixed}))
+        return Gather(self.loop, forward.after, tuple(self.names), tuple(self.values), fixed, tuple(self.parts), unread)
+
+    def _unread(self, replaced: set[ast.expr]) -> Iterator[ast.stmt]:
+        for name in sorted({size.id for size in replaced if isinstance(size, ast.Name)}):
+            variable = self.module.variable(next(s for s in replaced if isinstance(s, ast.Name) and s.id == name))
+            nodes = [n for n in self.module.walk(self.module.tree) if isinstance(n, ast.Name) and n.id == name]
+            reads = [n for n in nodes if self.module.variable(n) == variable and isinstance(n.ctx, ast.Load)]
+            if replaced.issuperset(reads):
+                yield from (b.statement for b in self.module.bindings(variable) if b.kind == "assign")  # type: ignore[arg-type]
 
     def _take(self, names: list[str], values: list[str]) -> None:
         self.names += names
         self.values += values
+
+    def _prepares(self, statement: ast.stmt) -> None:
+        """What runs before the forward may make the batch ready; what it adds up would be this process's alone."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise | ast.Try | ast.While):
+                raise NotExact("a batch may be left out before the forward", node)
+            if isinstance(node, ast.AugAssign) and not self._is_of_batch(node.target):
+                raise NotExact("the loop adds up before the forward", node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECTS:
+                raise NotExact("the loop collects before the forward", node)
+
+    def _is_of_batch(self, target: ast.expr) -> bool:
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+        return bool(self.roles.role(self.module, target) & Role.BATCH)
 
     # ---- the batch
 
@@ -105,12 +140,21 @@ class _Judge:
             return target.elts[0].id
         return None
 
-    def _local_names(self, forward: ast.stmt) -> set[str]:
+    def _local_names(self, before: list[ast.stmt]) -> set[str]:
         names = {node.id for node in ast.walk(self.loop.statement.target) if isinstance(node, ast.Name)}
-        for node in ast.walk(self.loop.statement):
-            if isinstance(node, ast.Assign) and node.lineno < forward.lineno:
-                names |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        for node in (node for statement in before for node in ast.walk(statement)):
+            if isinstance(node, ast.Assign) and not self.roles.role(self.module, node.value) & Role.MODEL:
+                bound = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                names |= bound
+                if len(bound) == len(node.targets) == 1 and self._is_size_of_batch(node.value, names):
+                    self.rows.measured |= bound
         return names - {self.counter or ""}
+
+    def _is_size_of_batch(self, value: ast.expr, local: set[str]) -> bool:
+        return any(
+            isinstance(name, ast.Name) and name.id in local and self._size_expression(name) is value
+            for name in ast.walk(value)
+        )
 
     def _batch_names(self, rest: list[ast.stmt]) -> list[tuple[ast.expr, str]]:
         """Take the names and parts of the batch that are read below the gather; return the sizes of local ones."""
@@ -122,7 +166,7 @@ class _Judge:
                 if node.id == self.counter:
                     raise NotExact("the loop's counter takes part in it", node)
                 if node.id in self.local and node.id not in self.names:
-                    size = self._size_expression(node)
+                    size = node if node.id in self.rows.measured else self._size_expression(node)
                     part = self._part(node)
                     if size is not None:
                         sizes.append((size, node.id))
@@ -147,6 +191,7 @@ class _Judge:
         text = self.module.source.code(part)
         if text in self.values:
             self.parts.append((part, self.names[self.values.index(text)]))
+            self.rows.parts.add(part)
             return
         name = str(part.slice.value)
         if not name.isidentifier() or self.module.resolve(name, self.module.scope(part)) is not None:
@@ -155,6 +200,7 @@ class _Judge:
             raise NotExact(f"`{text}` has no free name to be gathered into", part)
         self._take([name], [text])
         self.parts.append((part, name))
+        self.rows.parts.add(part)
 
     def _check_rows(self, node: ast.Name) -> None:
         """A batch that is a dictionary or list cannot be gathered under its name alone."""
@@ -186,9 +232,7 @@ class _Judge:
         if isinstance(statement, ast.Assign):
             self._note_assignment(statement)
         elif isinstance(statement, ast.AugAssign):
-            if not isinstance(statement.op, ast.Add):
-                raise NotExact("the figure is not a sum", statement)
-            self.figures.check_additive(statement.value)
+            self._added(statement)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._allowed_call(statement.value)
         elif isinstance(statement, ast.With):
@@ -199,13 +243,43 @@ class _Judge:
         elif not (isinstance(statement, ast.If) and self._allowed_if(statement)):
             raise NotExact("the loop does more than add up its figures", statement)
 
+    def _added(self, statement: ast.AugAssign) -> None:
+        if not isinstance(statement.op, ast.Add):
+            raise NotExact("the figure is not a sum", statement)
+        if isinstance(statement.target, ast.Subscript) and self.rows.kind(statement.target.slice) is not Kind.FIXED:
+            raise NotExact("results are stored by position", statement)
+        if not self.figures.extends(statement.value):
+            self.figures.check_additive(statement.value)
+
     def _note_assignment(self, statement: ast.Assign) -> None:
+        if len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+            known = name in self.names or name in self.rows.kinds
+            if not known and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)):
+                self._carried_on(name, statement.value)
+                return
+        kind = self.rows.kind(statement.value)
         for target in statement.targets:
-            for name in ast.walk(target):
-                if isinstance(name, ast.Name):
-                    self.figures.assigned[name.id] = statement.value
-                elif isinstance(name, ast.Subscript | ast.Attribute):
+            for part in ast.walk(target):
+                if isinstance(part, ast.Name):
+                    self.figures.assigned[part.id] = statement.value
+                    self.rows.assign(part.id, kind)
+                elif isinstance(part, ast.Subscript | ast.Attribute):
                     raise NotExact("results are stored by position", statement)
+
+    def _carried_on(self, name: str, value: ast.expr) -> None:
+        """`total = total + ...`, `worst = max(worst, ...)`: a figure that goes on from batch to batch."""
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            for old, new in ((value.left, value.right), (value.right, value.left)):
+                if isinstance(old, ast.Name) and old.id == name:
+                    self.figures.check_additive(new)
+                    return
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("max", "min"):
+            others = [part for part in value.args if not (isinstance(part, ast.Name) and part.id == name)]
+            if len(others) == 1 and len(value.args) == 2:
+                self.figures.check_extreme(others[0])
+                return
+        raise NotExact("the figure is not a sum", value)
 
     def _allowed_call(self, call: ast.Call) -> None:
         """Rows that are collected, a metric that is fed rows, a meter that weighs a mean by its samples."""
@@ -213,6 +287,8 @@ class _Judge:
         if isinstance(function, ast.Attribute) and function.attr in ("append", "extend") and len(call.args) == 1:
             if isinstance(function.value, ast.Name | ast.Attribute):
                 self.figures.check_rows(call.args[0])
+                if function.attr == "append":
+                    check_joined(self.module, self.loop.statement, function.value)
                 return
         if isinstance(function, ast.Attribute) and function.attr == "add_batch" and not call.args:
             for keyword in call.keywords:
@@ -226,13 +302,8 @@ class _Judge:
         raise NotExact("the loop does more than add up its figures", call)
 
     def _allowed_if(self, statement: ast.If) -> bool:
-        """The way out of a trial run, or sums under a condition that does not look at the batch."""
-        if statement.orelse:
-            return False
-        if all(isinstance(s, ast.Break | ast.Pass) for s in statement.body):
-            return "dry" in ast.unparse(statement.test)  # any other end comes after N times the samples
-        read = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
-        if read & {*self.names, *self.local, *self.figures.assigned}:
+        """Sums under a condition that does not look at the batch."""
+        if statement.orelse or self.rows.kind(statement.test) is not Kind.FIXED:
             return False
         for inner in statement.body:
             self._allowed(inner)
@@ -240,33 +311,49 @@ class _Judge:
 
     def _row_by_row(self, loop: ast.For) -> None:
         """`for label, prediction in zip(labels, predictions): ...`: each gathered row counts by itself."""
-        over = (
-            loop.iter.args if isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "zip" else [loop.iter]
-        )
-        known = {*self.names, *self.figures.assigned}
-        if loop.orelse or not all(isinstance(item, ast.Name) and item.id in known for item in over):
+        if loop.orelse or self.rows.kind(loop.iter) is not Kind.ROWS:
             raise NotExact("the loop does more than add up its figures", loop)
-        for node in ast.walk(loop):
+        own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        for node in (node for statement in loop.body for node in ast.walk(statement)):
             if isinstance(node, ast.Break | ast.Return) or (
                 isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add)
             ):
                 raise NotExact("the figure is not a sum", node)
+            if isinstance(node, ast.Name) and node.id not in own and node.id in {*self.names, *self.rows.kinds}:
+                raise NotExact(f"`{node.id}` is read whole for each of its rows", node)
 
     def _no_length_of_loader(self) -> None:
         """`len(loader)` counts this process's batches after prepare, so a figure over it would change."""
         loader = ast.unparse(self.loop.loader)
         function = self.loop.function
         statements = function.body if function is not None else self.module.block(self.loop.statement)
-        for statement in statements:
-            for node in ast.walk(statement):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Name)
-                    and node.func.id == "len"
-                    and len(node.args) == 1
-                    and ast.unparse(node.args[0]) == loader
-                ):
-                    raise NotExact("a figure is divided by the number of batches", node)
+        for node in (node for statement in statements for node in ast.walk(statement)):
+            if is_length(node) and ast.unparse(node.args[0]) == loader:  # type: ignore[attr-defined]
+                raise NotExact("a figure is divided by the number of batches", node)
+
+
+def _statements_before(body: list[ast.stmt], forward: ast.stmt) -> list[ast.stmt]:
+    """What a round of the loop runs before its forward."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        if statement is forward:
+            return found
+        if any(node is forward for node in ast.walk(statement)):
+            return [*found, *_statements_before(statement.body, forward)]  # type: ignore[attr-defined]
+        found.append(statement)
+    return found
+
+
+def _summed_names(loop: LoaderLoop) -> set[str]:
+    """The names that a loop adds to: what is asked of them depends on the batches so far."""
+    found: set[str] = set()
+    for node in ast.walk(loop.statement):
+        target = node.target if isinstance(node, ast.AugAssign) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECTS:
+            target = node.func.value  # type: ignore[assignment]
+        if target is not None:
+            found |= {name.id for name in ast.walk(target) if isinstance(name, ast.Name)} - {"self"}
+    return found
 
 
 def _moved_names(loop: LoaderLoop, moves: list[Move]) -> set[str]:

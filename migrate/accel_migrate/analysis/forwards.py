@@ -14,6 +14,11 @@ _KEEPS_ROWS = {
     "argmax", "softmax", "log_softmax", "sigmoid", "tanh", "round", "detach", "float", "double", "long", "int",
     "squeeze", "topk", "max", "clone", "exp", "log", "abs", "contiguous", "to", "bool", "gt", "ge", "relu", "clamp",
 }  # fmt: skip
+# Methods of a model that set it up and do not run it.
+_SETS_UP = {
+    "train", "eval", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "zero_grad", "requires_grad_", "parameters",
+    "named_parameters", "modules", "named_modules", "children", "buffers", "state_dict", "load_state_dict", "apply",
+}  # fmt: skip
 _NEEDS_DIMENSION = {"argmax", "max", "softmax", "log_softmax", "squeeze", "topk"}
 
 
@@ -140,7 +145,9 @@ class _Finder:
     def _is_model_call(self, node: ast.Call) -> bool:
         if self.roles.role(self.module, node.func) & Role.MODEL:
             return True
-        return isinstance(node.func, ast.Attribute) and bool(self.roles.role(self.module, node.func.value) & Role.MODEL)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr in _SETS_UP:
+            return False
+        return bool(self.roles.role(self.module, node.func.value) & Role.MODEL)
 
 
 def _rows_of(module: Module, value: ast.expr) -> ast.expr | None:

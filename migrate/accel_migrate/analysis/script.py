@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.cast import Cast, find_cast
+from accel_migrate.analysis.cast import Cast, find_cast, only_prepared
 from accel_migrate.analysis.cpu_only import cpu_only
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.evaluation import Gather, Whole
@@ -132,6 +132,7 @@ class _Reader:
     def training(self) -> Training:
         cast = find_cast(self.roles, self.graph, self.group, self.loops)
         stage = find_stage(self.roles, self.graph, self.group, cast)
+        cast = only_prepared(self.roles, self.graph, cast, frozenset(built.variable for built in stage.prepared))
         found = self._findings(cast, stage)
         creation, reach = self._reach(cast, stage, found)
         modules = self._all_touched(found.modules, reach)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation import Gather
 from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change, Edit, Insert
+from accel_migrate.plan import Change, Edit, Insert, Remove
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM401"
@@ -25,6 +25,7 @@ def find(context: Context) -> Iterator[Change]:
             edits.append(replace_node(module.source, size, f"{row}.size(0)"))
         for part, name in evaluation.parts:
             edits.append(replace_node(module.source, part, name))
+        edits += [Remove(statement) for statement in evaluation.unread]
         message = f"gathers {' and '.join(evaluation.names)} over processes: each sample counts once"
         yield change(CODE, evaluation.after, message, edits, loop=training.index)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import migrated, noted
 
 MOVED = "x, y = x.to(device), y.to(device)"
 
@@ -110,3 +110,48 @@ def test_reads_a_loader_whole_everywhere_if_one_loop_must():
         "for x, y in test_loader:\n    out = model(x)\n    correct += (out.argmax(1) == y).sum().item()\n"
     )
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+def test_gathers_no_loader_of_a_library_that_samples_by_itself():
+    source = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()").replace(
+        "test_loader = DataLoader(data", "test_loader = GraphLoader(data"
+    )
+    source = source.replace("from tqdm", "from torch_geometric.loader import DataLoader as GraphLoader\nfrom tqdm")
+    assert "samples by itself" in noted(source, "AM402")
+    becomes(source, MOVED)
+    assert "gather_for_metrics" not in migrated(source)
+
+
+def test_reads_whole_what_a_caller_divides_by_the_number_of_batches():
+    functions = (
+        "def right(model, batches):\n    n = 0\n    for x, y in batches:\n        x, y = x.to(device), y.to(device)\n"
+        "        out = model(x)\n        n += (out.argmax(1) == y).sum().item()\n    return n\n"
+    )
+    source = training(functions=functions, after="print(right(model, test_loader) / len(test_loader))")
+    assert "number of batches" in noted(source, "AM402")
+
+
+def test_reads_whole_what_is_padded_batch_by_batch():
+    source = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()").replace(
+        "test_loader = DataLoader(data,", "test_loader = DataLoader(data, collate_fn=together,"
+    )
+    assert "pad" in noted(source.replace("{functions}", ""), "AM402")
+
+
+def test_a_batch_that_the_training_only_looks_at_is_not_trained_on():
+    inside = (
+        "if i % 4 == 0:\n    a, b = next(iter(test_loader))\n    print(criterion(model(a.to(device)), b.to(device)))"
+    )
+    source = training(
+        inside=inside,
+        after="for x, y in test_loader:\n    x, y = x.to(device), y.to(device)\n    total += criterion(model(x), y).item()",
+    )
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
+
+
+def test_a_second_loader_that_the_training_asks_for_batches_is_trained_on():
+    inside = "a, b = next(iter(test_loader))\nloss = loss + criterion(model(a), b)"
+    source = training(inside=inside).replace(
+        "loss = criterion(model(x), y)", inside.replace("\n", "\n        ").replace("loss + ", "")
+    )
+    assert "loader, test_loader = accelerator.prepare" in migrated(source)

@@ -1,0 +1,59 @@
+"""Whether a batch that a training loop asks for by itself is trained on, or only looked at."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.batches import reaching
+from accel_migrate.analysis.loops import Backward, CallGraph
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Module
+
+
+def feeds_training(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, read: ast.Call) -> bool:
+    """Whether what a call returns may reach a backward pass; True where that is not in sight."""
+    statement = module.statement(read)
+    if not isinstance(statement, ast.Assign):
+        return True
+    ends = {backward.call for backward in backwards}
+    trains = {backward.function for backward in backwards}
+    scope = module.scope(read)
+    seen: set[ast.stmt] = set()
+    pending: list[ast.stmt] = [statement]
+    loads = [
+        node
+        for node in module.walk(scope.node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is scope
+    ]
+    while pending:
+        source = pending.pop()
+        if source in seen:
+            continue
+        seen.add(source)
+        if any(isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store) for n in _targets(source)):
+            return True
+        bound = {n.id for n in _targets(source) if isinstance(n, ast.Name)}
+        for load in loads:
+            if load.id not in bound or not _holds(module, load, source):
+                continue
+            use = module.statement(load)
+            if isinstance(use, ast.Return) or any(node in ends for node in module.walk(use)):
+                return True
+            if not isinstance(use, ast.For | ast.While | ast.If | ast.With):
+                if graph.reached_from(use, roles, module) & trains:
+                    return True
+            pending.append(use)
+    return False
+
+
+def _targets(statement: ast.stmt) -> list[ast.AST]:
+    if isinstance(statement, ast.Assign):
+        return [node for target in statement.targets for node in ast.walk(target)]
+    if isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
+        return list(ast.walk(statement.target))
+    return []
+
+
+def _holds(module: Module, load: ast.Name, source: ast.stmt) -> bool:
+    variable = module.variable(load)
+    return variable is not None and any(b.statement is source for b in reaching(module, load, variable))
