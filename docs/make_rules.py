@@ -18,7 +18,8 @@ which is made from the rules by `make docs`.
 
 `safe` changes train as before and are applied. `review` changes are right in most scripts; `--unsafe-fixes` applies
 them. A `note` edits nothing: it tells what a person should look at. The changes of one training loop belong together:
-either all that it cannot do without are applied, or the loop is left as it was and AM901 says why.
+either all that it cannot do without are applied, or the loop is left as it was and AM901 says why. AM95x are conditions
+that every result is checked for before it is shown or written: a loop whose result would break one is left as it was.
 """
 
 CHAPTERS = {
@@ -58,7 +59,8 @@ def _section(rule: Explained) -> Iterator[str]:
     yield f"### {rule.code} {rule.name}\n"
     yield f"**{_sentence(rule.summary)}** ({rule.safety})\n"
     yield f"{rule.why}\n"
-    for title, example in (("Before", rule.example_before), ("After", rule.example_after)):
+    titles = ("Refused", "Right") if rule.code.startswith("AM95") else ("Before", "After")
+    for title, example in zip(titles, (rule.example_before, rule.example_after)):
         if example.strip():
             yield f"{title}:\n"
             yield f"```python\n{example.strip()}\n```\n"

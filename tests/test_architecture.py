@@ -23,10 +23,11 @@ LAYERS = {
         configuration interactive present
         options report work
         catalogue findings pipeline project
-        judge rules
+        judge rewriting rules
         edits emit
         rule
-        analysis apply discover document undo verify
+        analysis apply check discover document undo verify
+        flow
         notebook
         outcome source
         __init__ errors plan settings
@@ -134,6 +135,15 @@ def test_variants_do_not_know_each_other(package: str, folder: str, shared: tupl
 def test_only_the_command_line_and_the_package_itself_import_the_accelerator() -> None:
     users = {m for m in modules("accel_runtime") if "accelerator" in own_imports("accel_runtime", m)}
     assert {user.split(".")[0] for user in users} <= {"cli", "__init__"}
+
+
+def test_the_check_shares_no_conclusion_with_what_it_checks() -> None:
+    """It is what doubts the analysis: it may know the language, the sources and the plan, and nothing of a training."""
+    for module in modules("accel_migrate"):
+        if module.split(".")[0] in ("check", "flow"):
+            known = {name.split(".")[0] for name in own_imports("accel_migrate", module)}
+            assert known <= {"check", "flow", "source", "plan", "errors"}, module
+            assert module.split(".")[0] == "check" or "check" not in known, module
 
 
 def test_libcst_is_known_to_the_applier_alone() -> None:

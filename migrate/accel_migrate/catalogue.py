@@ -1,4 +1,4 @@
-"""Every code that a report may show, as a reader meets it: the rules, and what the tool itself has to say."""
+"""Every code that a report may show: the rules, the conditions on results, and what the tool itself has to say."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ REMARKS = (
 
 def explained() -> tuple[Explained, ...]:
     """Everything that has a code, in the order of the codes."""
+    from accel_migrate.check import CONDITIONS
     from accel_migrate.rules import RULES
 
-    return tuple(sorted((*RULES, *REMARKS), key=lambda each: each.code))
+    return tuple(sorted((*RULES, *CONDITIONS, *REMARKS), key=lambda each: each.code))
 
 
 def known_codes() -> tuple[str, ...]:

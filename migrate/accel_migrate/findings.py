@@ -64,7 +64,8 @@ def _finding(it: Document, found: Change | Note, safety: Safety, decision: Decis
     excerpt = line_of(it.source, found.line).strip()
     joined = it.line_over_cells(cell, line) if isinstance(it, Notebook) and cell is not None else None
     message = _in_cells(it, found.message)
-    return Finding(found.code, line, found.column, message, safety, decision, cell, excerpt, joined)
+    detail = found.detail if isinstance(found, Note) else ""
+    return Finding(found.code, line, found.column, message, safety, decision, cell, excerpt, joined, detail)
 
 
 def _in_cells(it: Document, message: str) -> str:

@@ -36,6 +36,7 @@ class Finding:
     cell: int | None = None  # of a notebook, counted from 1 over all cells; `line` counts in it
     excerpt: str = ""  # the line of code that it speaks about
     joined_line: int | None = None  # of a notebook, counted over all code cells
+    detail: str = ""  # for whoever asks for more
 
     @property
     def place(self) -> str:

@@ -12,14 +12,15 @@ from pathlib import Path
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.script import read
 from accel_migrate.analysis.training import Script, Training
-from accel_migrate.errors import MigrateError, SourceError
+from accel_migrate.errors import SourceError
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
+from accel_migrate.rewriting import Left, Loop, failure, rewrite
 from accel_migrate.rule import Context
-from accel_migrate.rules import RULES, loop_left
+from accel_migrate.rules import RULES
 from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
-from accel_migrate.verify import BrokenResult, check
+from accel_migrate.verify import BrokenResult
 
 __all__ = ["Settings", "migrate"]
 
@@ -83,9 +84,9 @@ def _migrate(
             else:
                 modules.append(Module(source))
         except SourceError as error:
-            results[source.path] = _failed(source, error)
+            results[source.path] = failure(source, error)
         except RecursionError:
-            results[source.path] = _failed(source, SourceError("is nested too deeply to analyse"))
+            results[source.path] = failure(source, SourceError("is nested too deeply to analyse"))
     if any(b"backward" in module.source.data or b"scaler(" in module.source.data for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
@@ -149,28 +150,35 @@ def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept
 ) -> dict[Path, FileResult]:
     script = read([*modules, *others], settings.keep_device)
-    plans = {module.source.path: _FilePlan(module) for module in modules}
+    left = {module.source.path: Left() for module in modules}
     for refusal in script.refusals:
-        plan = plans.get(refusal.module.source.path)
-        if plan is not None:
-            plan.refuse(refusal.line, refusal.reason)
+        if refusal.module.source.path in left:
+            left[refusal.module.source.path].add(refusal.line, refusal.reason)
+    decided = _Decided(settings, accept)
+    loops: list[Loop] = []
     for training in script.trainings:
-        missing = [m for m in training.modules if m.source.path not in plans]
+        missing = [m for m in training.modules if m.source.path not in left]
         unknown = _unknown_to(settings.target, training)
-        changes = list(_changes(script, training, settings)) if not missing else []
+        first = training.backwards[0]
         if missing:
-            _name_missing(plans, training, missing)
-        elif unknown:
-            plans[training.backwards[0].module.source.path].refuse(training.backwards[0].call.lineno, unknown)
-        elif not _wanted(changes, plans, settings, accept):
-            for module in training.modules:
-                plans[module.source.path].refused += [c for m, c in changes if m is module]
-            plan = plans[training.backwards[0].module.source.path]
-            plan.refuse(training.backwards[0].call.lineno, "a change it cannot do without was refused")
-        else:
+            _name_missing(left, training, missing)
+            continue
+        changes = list(_changes(script, training, settings))
+        if unknown:
+            left[first.module.source.path].add(first.call.lineno, unknown)
+        elif not decided.whole(changes):
             for module, change in changes:
-                plans[module.source.path].take(change, settings, accept)
-    return {path: plan.result(settings) for path, plan in plans.items()}
+                left[module.source.path].refused.append(change)
+            left[first.module.source.path].add(first.call.lineno, "a change it cannot do without was refused")
+        else:
+            loops.append(decided.loop(first.module.source.path, first.call.lineno, changes))
+    return rewrite(
+        [module.source for module in modules],
+        [module.source for module in others],
+        loops,
+        left,
+        lambda result: _check_stable(result, settings),
+    )
 
 
 def _changes(script: Script, training: Training, settings: Settings) -> Iterator[tuple[Module, Change]]:
@@ -181,17 +189,45 @@ def _changes(script: Script, training: Training, settings: Settings) -> Iterator
                 yield module, change
 
 
-def _wanted(
-    changes: list[tuple[Module, Change]], plans: Mapping[Path, _FilePlan], settings: Settings, accept: Accept
-) -> bool:
-    """Whether every change that the loop cannot do without may be made."""
-    for module, change in changes:
-        if change.required and change.safety is not Safety.NOTE:
-            if change.safety is Safety.REVIEW and not settings.unsafe_fixes:
-                return False
-            if not accept(module.source, change):
-                return False
-    return True
+class _Decided:
+    """What is done with each change: asked once, however many loops want it."""
+
+    def __init__(self, settings: Settings, accept: Accept) -> None:
+        self.settings = settings
+        self.accept = accept
+        self._known: dict[tuple[Path, Change], bool] = {}
+
+    def whole(self, changes: list[tuple[Module, Change]]) -> bool:
+        """Whether every change that a loop cannot do without may be made."""
+        for module, change in changes:
+            if change.required and change.safety is not Safety.NOTE:
+                if change.safety is Safety.REVIEW and not self.settings.unsafe_fixes:
+                    return False
+                if not self.accept(module.source, change):
+                    return False
+        return True
+
+    def loop(self, path: Path, line: int, changes: list[tuple[Module, Change]]) -> Loop:
+        """The changes of a loop that may be made, sorted by file and by what becomes of them."""
+        applied: dict[Path, list[Change]] = {}
+        refused: dict[Path, list[Change]] = {}
+        notes: dict[Path, list[Note]] = {}
+        for module, change in changes:
+            where = module.source.path
+            if change.safety is Safety.NOTE:
+                notes.setdefault(where, []).append(Note(change.code, change.line, change.column, change.message))
+            elif self._is_made(module, change):
+                applied.setdefault(where, []).append(change)
+            else:
+                refused.setdefault(where, []).append(change)
+        return Loop(path, line, applied, refused, notes)
+
+    def _is_made(self, module: Module, change: Change) -> bool:
+        key = (module.source.path, change)
+        if key not in self._known:
+            allowed = change.safety is Safety.SAFE or self.settings.unsafe_fixes
+            self._known[key] = change.required or (allowed and self.accept(module.source, change))
+        return self._known[key]
 
 
 def _unknown_to(target: str, training: Training) -> str:
@@ -211,62 +247,15 @@ def _unknown_to(target: str, training: Training) -> str:
     return ""
 
 
-def _name_missing(plans: Mapping[Path, _FilePlan], training: Training, missing: list[Module]) -> None:
-    given = [m.source.path for m in training.modules if m.source.path in plans]
+def _name_missing(left: Mapping[Path, Left], training: Training, missing: list[Module]) -> None:
+    given = [m.source.path for m in training.modules if m.source.path in left]
     files = " ".join(str(path) for path in [*given, *[m.source.path for m in missing]])
     names = ", ".join(m.source.path.name for m in missing)
     for module in training.modules:
-        plan = plans.get(module.source.path)
-        if plan is not None:
+        said = left.get(module.source.path)
+        if said is not None:
             first = next((b.call.lineno for b in training.backwards if b.module is module), training.place.after.lineno)
-            plan.refuse(first, f"{names} must change with it; run: accel-migrate {files}")
-
-
-class _FilePlan:
-    """What is decided for one file, and the result it comes to."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.applied: list[Change] = []
-        self.refused: list[Change] = []
-        self.notes: list[Note] = []
-        self.reasons: list[str] = []
-
-    def refuse(self, line: int, reason: str) -> None:
-        self.reasons.append(reason)
-        self.notes.append(Note(loop_left.CODE, line, 1, f"training loop left as it was: {reason}"))
-
-    def take(self, change: Change, settings: Settings, accept: Accept) -> None:
-        if change in self.applied or change in self.refused:
-            return  # a function that several scripts train with changes once
-        if change.safety is Safety.NOTE:
-            self.notes.append(Note(change.code, change.line, change.column, change.message))
-        elif change.required or (
-            (change.safety is Safety.SAFE or settings.unsafe_fixes) and accept(self.module.source, change)
-        ):
-            self.applied.append(change)
-        else:
-            self.refused.append(change)
-
-    def result(self, settings: Settings) -> FileResult:
-        source = self.module.source
-        notes = tuple(sorted(self.notes, key=lambda n: (n.line, n.column, n.code)))
-        applied = tuple(sorted(self.applied, key=lambda c: (c.line, c.column, c.code)))
-        if not applied:
-            reason = "; ".join(dict.fromkeys(self.reasons)) or ("" if notes else "no training loop")
-            return FileResult(
-                source.path, Status.UNCHANGED, reason, (), tuple(self.refused), notes, source.data, source.data
-            )
-        from accel_migrate.apply import apply  # libcst is imported only for a file that changes
-
-        try:
-            result = check(source, apply(source, (edit for change in applied for edit in change.edits)))
-            _check_stable(result, settings)
-        except (MigrateError, AssertionError) as error:
-            return _failed(source, error)
-        return FileResult(
-            source.path, Status.MIGRATED, "", applied, tuple(self.refused), notes, source.data, result.data
-        )
+            said.add(first, f"{names} must change with it; run: accel-migrate {files}")
 
 
 def _check_stable(result: Source, settings: Settings) -> None:
@@ -281,9 +270,3 @@ def _check_stable(result: Source, settings: Settings) -> None:
 
 def _unchanged(source: Source, reason: str) -> FileResult:
     return FileResult(source.path, Status.UNCHANGED, reason, before=source.data, after=source.data)
-
-
-def _failed(source: Source, error: Exception) -> FileResult:
-    line = getattr(error, "line", None)
-    reason = f"line {line}: {error}" if line else str(error)
-    return FileResult(source.path, Status.FAILED, reason, before=source.data, after=source.data)

@@ -104,6 +104,7 @@ class Note:
     line: int
     column: int
     message: str
+    detail: str = ""  # for whoever asks for more: what to report when the fault is ours
 
 
 class Status(StrEnum):

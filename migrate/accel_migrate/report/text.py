@@ -53,6 +53,8 @@ def _full(report: Report) -> Iterator[str]:
             if finding.decision is not Decision.APPLIED:
                 if finding.excerpt:
                     yield f"    {_printable(finding.excerpt)}"
+                if finding.detail and report.verbose:
+                    yield f"    ({_printable(finding.detail)})"
                 if finding.decision in NEXT_STEP:
                     yield f"    ({NEXT_STEP[finding.decision]})"
 

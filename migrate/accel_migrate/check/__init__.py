@@ -1,0 +1,42 @@
+"""Post-conditions: what must hold for a rewritten project, found by code that shares no conclusion with what wrote it.
+
+A condition reads the result, and the original beside it where meaning must be kept. It may ask `flow` what runs before
+what; it never asks the analysis or the rules what they believed. What violates one is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
+from accel_migrate.check.pair import Pair, Program
+from accel_migrate.plan import Change
+from accel_migrate.source import Source
+
+__all__ = ["CONDITIONS", "Condition", "Project", "Violation", "project", "violations"]
+
+CONDITIONS: tuple[Condition, ...] = (NAMES_BOUND,)
+
+
+def violations(
+    originals: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+) -> Iterator[Violation]:
+    """Where the rewritten project breaks a condition; `results` holds the files that changed, with what was applied."""
+    it = project(originals, results, applied)
+    for condition in CONDITIONS:
+        yield from condition.find(it)
+
+
+def project(
+    originals: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+) -> Project:
+    """The files of a project side by side."""
+    files = []
+    for source in originals:
+        before = Program(source)
+        result = results.get(source.path)
+        after = Program(result) if result is not None else before
+        files.append(Pair(source.path, before, after, tuple(applied.get(source.path, ()))))
+    return Project(tuple(files))

@@ -1,0 +1,48 @@
+"""What a post-condition is: its texts for people, and the function that finds where a rewritten project breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accel_migrate.check.pair import Pair
+from accel_migrate.plan import Safety
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A place of the rewritten project where a condition does not hold: the loop is left, and it is a bug of ours."""
+
+    code: str
+    path: Path
+    line: int  # of the rewritten file
+    message: str  # a clause that names the code by its text: nobody sees the lines of a result that is not written
+
+
+@dataclass(frozen=True)
+class Project:
+    """All files of a project side by side, those that stay as they are included."""
+
+    files: tuple[Pair, ...]
+
+    @property
+    def changed(self) -> tuple[Pair, ...]:
+        return tuple(file for file in self.files if file.is_changed)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One question about a rewritten project, with its code."""
+
+    code: str
+    name: str
+    summary: str
+    why: str
+    example_before: str  # a result that is refused
+    example_after: str  # the same, right
+    find: Callable[[Project], Iterator[Violation]] = field(repr=False)
+    safety: Safety = Safety.NOTE
+
+    def violation(self, file: Pair, node: object, message: str) -> Violation:
+        return Violation(self.code, file.path, getattr(node, "lineno", 1), message)

@@ -1,0 +1,171 @@
+"""What functions read from outside of them, and whether it is bound when they are called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from accel_migrate.check.condition import Project
+from accel_migrate.check.pair import Pair, Program
+from accel_migrate.flow.definitions import Called, Names, Scope, Variable
+
+_STARTS_PROCESSES = frozenset({"spawn", "start_processes", "Process"})
+
+
+@dataclass(frozen=True)
+class DeferredRead:
+    """A call of a function that reads a name which may not be bound at the call."""
+
+    function: str
+    name: str
+    scope: str
+    call: ast.Call
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.function, self.name, self.scope
+
+    @property
+    def line(self) -> int:
+        return self.call.lineno
+
+
+def deferred_reads(program: Program) -> Iterator[DeferredRead]:
+    """Every call in a scope of a function that reads names of that scope before they are bound."""
+    names = program.names
+    needs = _Needs(names)
+    for call in names.calls:
+        home = _home(call.scope)
+        for function in needs.called(call):
+            for variable in needs.of(function):
+                if variable.scope is not home or variable in names.bound_elsewhere:
+                    continue
+                if not program.assignment(home).is_bound(variable, call.statement):
+                    yield DeferredRead(function.name, variable.name, home.path, call.node)
+
+
+def _home(scope: Scope) -> Scope:
+    while scope.runs_in_place and scope.parent is not None:
+        scope = scope.parent
+    return scope
+
+
+class _Needs:
+    """The outer variables that each function reads when it is called, through the functions that it calls."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._own: dict[Scope, set[Variable]] = {}
+        self._calls: dict[Scope, set[Scope]] = {}
+        self._known: dict[Scope, set[Variable]] = {}
+        self._methods: dict[str, list[Scope]] = {}
+        for scope in names.scopes:
+            if scope.parent is not None and scope.parent.is_class and not scope.runs_in_place:
+                self._methods.setdefault(scope.name, []).append(scope)
+        for read in names.reads:
+            home = _home(read.scope)
+            variable = names.resolve(read.name, read.scope)
+            if variable is not None and home.parent is not None and _home(variable.scope) is not home:
+                self._own.setdefault(home, set()).add(variable)
+        for call in names.calls:
+            home = _home(call.scope)
+            if home.parent is not None:
+                self._calls.setdefault(home, set()).update(self.called(call))
+
+    def called(self, call: Called) -> list[Scope]:
+        """The functions that a call runs or hands on: by name, a class's own, a method of that name."""
+        found: list[Scope] = []
+        arguments = [*call.node.args, *[keyword.value for keyword in call.node.keywords]]
+        for expression in (call.node.func, *arguments):
+            if isinstance(expression, ast.Name):
+                variable = self.names.resolve(expression.id, call.scope)
+                if variable is not None:
+                    found += self._defined(variable)
+        if isinstance(call.node.func, ast.Attribute):
+            found += self._methods.get(call.node.func.attr, ())
+        return found
+
+    def _defined(self, variable: Variable) -> Iterable[Scope]:
+        for node in variable.scope.bound.get(variable.name, ()):
+            scope = self.names.scope_of.get(node)
+            if scope is None:
+                continue
+            if not scope.is_class:
+                yield scope
+            else:
+                yield from (m for m in self._methods.get("__init__", ()) if m.parent is scope)
+
+    def of(self, function: Scope) -> set[Variable]:
+        if function not in self._known:
+            found: set[Variable] = set()
+            waiting, seen = [function], {function}
+            for each in waiting:
+                found |= self._own.get(each, set())
+                new = self._calls.get(each, set()) - seen
+                seen |= new
+                waiting += sorted(new, key=lambda scope: scope.path)
+            self._known[function] = found
+        return self._known[function]
+
+
+def lost_on_import(project: Project) -> Iterator[tuple[Pair, str, str]]:
+    """Names bound only when a file runs as a script, read by a function that another file or process imports."""
+    for file in project.changed:
+        only = _only_as_script(file.after)
+        if not only:
+            continue
+        needs, needed_before = _Needs(file.after.names), _read_as_script(file.before)
+        root = file.after.names.root
+        for function in _used_from_outside(project, file, needs):
+            for variable in sorted(needs.of(function), key=lambda v: v.name):
+                if variable.scope is root and variable.name in only and variable.name not in needed_before:
+                    yield file, variable.name, function.name
+
+
+def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[Scope]:
+    names = file.after.names
+    imported = {
+        alias.name
+        for other in project.files
+        if other is not file and file.path.stem.encode() in other.after.source.data
+        for node in ast.walk(other.after.tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1] == file.path.stem
+        for alias in node.names
+    }
+    for scope in names.scopes:
+        if scope.parent is names.root and not scope.runs_in_place and scope.name in imported:
+            yield scope
+    for call in names.calls:
+        last = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else getattr(call.node.func, "id", "")
+        if last in _STARTS_PROCESSES:
+            yield from (each for each in needs.called(call) if each.name != last)
+
+
+def _only_as_script(program: Program) -> set[str]:
+    """Module-level names that are bound under `if __name__ == "__main__":` and nowhere else."""
+    names = program.names
+    guards = [s for s in program.tree.body if isinstance(s, ast.If) and _asks_for_main(s.test)]
+    spans = [(guard.lineno, guard.body[-1].end_lineno or guard.lineno) for guard in guards]
+    if not spans:
+        return set()
+    return {
+        name
+        for name, nodes in names.root.bound.items()
+        if nodes and all(any(a <= getattr(node, "lineno", 0) <= b for a, b in spans) for node in nodes)
+    }
+
+
+def _read_as_script(program: Program) -> set[str]:
+    """Such names that a function read before: that worked, or failed, as it does now."""
+    only = _only_as_script(program)
+    root = program.names.root
+    return {
+        variable.name
+        for variable, reads in program.names.reads_of.items()
+        if variable.scope is root and variable.name in only and any(_home(read.scope) is not root for read in reads)
+    }
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

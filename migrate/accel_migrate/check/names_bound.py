@@ -1,0 +1,130 @@
+"""AM950: every name is bound where it is read, on every path on which it was bound before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.correlated import is_bound_under_its_condition
+from accel_migrate.check.deferred import deferred_reads, lost_on_import
+from accel_migrate.check.pair import Pair, Program
+from accel_migrate.flow.definitions import Read
+
+CODE = "AM950"
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file in project.changed:
+        yield from _undefined(file)
+        yield from _unbound(file)
+        yield from _called_too_early(file)
+        yield from _made_again(file)
+    yield from _gone_from_a_file(project)
+    for file, name, function in lost_on_import(project):
+        message = f"{function}() reads `{name}`, which is bound only when {file.path.name} is run as a script"
+        yield Violation(CODE, file.path, 1, message)
+
+
+def _violation(file: Pair, read: Read, message: str) -> Violation:
+    return Violation(CODE, file.path, read.node.lineno, f"{message} in `{file.after.code(read.node)}`")
+
+
+def _undefined(file: Pair) -> Iterator[Violation]:
+    """Names that nothing binds any more."""
+    names = file.after.names
+    found = [read for read in names.reads if names.is_undefined(read)]
+    if found:
+        known = {read.name for read in file.before.names.reads if file.before.names.is_undefined(read)}
+        yield from (
+            _violation(file, r, f"nothing binds `{r.name}`, which is read") for r in found if r.name not in known
+        )
+
+
+def _unbound(file: Pair) -> Iterator[Violation]:
+    """Names that a path leads to before they are bound, which no path did in the original."""
+    for scope in file.after.names.scopes:
+        if scope.runs_in_place or isinstance(scope.node, ast.Lambda) or not file.is_new(scope):
+            continue
+        found = list(file.after.assignment(scope).unbound())
+        if not found:
+            continue
+        known = _unbound_names(file.before, scope.path)
+        for read in found:
+            variable = file.after.names.resolve(read.name, read.scope)
+            if read.name in known or variable is None:
+                continue
+            if not is_bound_under_its_condition(file.after, read, variable):
+                yield _violation(file, read, f"`{read.name}` may not be bound yet")
+
+
+def _unbound_names(program: Program, path: str) -> set[str]:
+    scopes = [scope for scope in program.names.scopes if scope.path == path and not scope.runs_in_place]
+    return {read.name for scope in scopes for read in program.assignment(scope).unbound()}
+
+
+def _called_too_early(file: Pair) -> Iterator[Violation]:
+    """Functions that are called before what they read is bound."""
+    found = list(deferred_reads(file.after))
+    if not found:
+        return
+    known = {each.key for each in deferred_reads(file.before)}
+    for each in found:
+        if each.key not in known:
+            message = f"{each.function}() reads `{each.name}` and may be called before it is bound,"
+            yield Violation(CODE, file.path, each.line, f"{message} in `{file.after.code(each.call)}`")
+
+
+def _made_again(file: Pair) -> Iterator[Violation]:
+    """An Accelerator that a loop makes anew: the training would join its processes once more in every round."""
+    if b"Accelerator" in file.before.source.data:
+        return
+    names = file.after.names
+    for call in names.calls:
+        if isinstance(call.node.func, ast.Name) and call.node.func.id == "Accelerator":
+            if names.graph(call.scope).in_loop(call.statement):
+                yield Violation(
+                    CODE, file.path, call.node.lineno, "the Accelerator would be made in a loop, once per round"
+                )
+
+
+def _gone_from_a_file(project: Project) -> Iterator[Violation]:
+    """Names that another file imports, and that are no longer bound where they came from."""
+    lost = {file.path.stem: (file, _lost(file)) for file in project.changed}
+    lost = {stem: (file, names) for stem, (file, names) in lost.items() if names}
+    if not lost:
+        return
+    for file in project.files:
+        for node in ast.walk(file.after.tree):
+            if isinstance(node, ast.ImportFrom) and (origin := lost.get((node.module or "").split(".")[-1])):
+                for alias in node.names:
+                    if alias.name in origin[1]:
+                        message = f"`{alias.name}` is imported from {origin[0].path.name}, which no longer binds it"
+                        yield Violation(CODE, file.path, node.lineno, message)
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                origin = lost.get(node.value.id)
+                if origin and node.attr in origin[1] and _is_module(file.after, node.value.id):
+                    message = f"`{node.value.id}.{node.attr}` is read, and {origin[0].path.name} no longer binds it"
+                    yield Violation(CODE, file.path, node.lineno, message)
+
+
+def _lost(file: Pair) -> set[str]:
+    before, after = file.before.names, file.after.names
+    return set() if after.binds_unknown else set(before.root.bound) - set(after.root.bound)
+
+
+def _is_module(program: Program, name: str) -> bool:
+    return any(isinstance(node, ast.alias) for node in program.names.root.bound.get(name, ()))
+
+
+CONDITION = Condition(
+    code=CODE,
+    name="names_bound",
+    summary="a rewritten script would read a name that is not bound",
+    why="Every name must be bound on every path on which the original had it bound: in the scope that reads it, in "
+    "functions that are called before the name exists, and in files that import it. The Accelerator is bound above "
+    "every use, and never made in a loop.",
+    example_before="if rank == 0:\n    accelerator.print(args)\naccelerator = Accelerator()",
+    example_after="accelerator = Accelerator()\naccelerator.print(args)",
+    find=find,
+)

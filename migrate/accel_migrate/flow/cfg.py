@@ -1,0 +1,139 @@
+"""A control-flow graph of one scope, and what can be asked about its statements.
+
+Dominance and reachability follow every edge, exceptions in a `try` included. Post-dominance and control dependence
+follow the program as it is written: they hold as long as no statement fails that is not under a handler.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+from typing import NamedTuple
+
+from accel_migrate.flow.order import Order, order
+from accel_migrate.flow.points import Points, build
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Decision(NamedTuple):
+    """A test and the way it must turn out: of an `if` or `while`, of a loop that goes on, of a case or of a `try`."""
+
+    statement: ast.AST
+    test: ast.expr | None  # None for a `try` (True: it failed) and for a case without a guard
+    branch: bool
+
+
+class Graph:
+    """The order in which the statements of a module, function or method run. Classes in it run where they stand."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._graph = build(scope)
+
+    @property
+    def points(self) -> Points:
+        return self._graph
+
+    def holds(self, statement: ast.AST) -> bool:
+        """Whether a statement belongs to this scope."""
+        return statement in self._graph.of
+
+    def is_reached(self, statement: ast.AST) -> bool:
+        """Whether any run can come to a statement."""
+        return any(self._forward.is_reached(point) for point in self._graph.of[statement])
+
+    def dominates(self, first: ast.AST, second: ast.AST) -> bool:
+        """Whether every run that comes to `second` has been through the whole of `first`, or through its head."""
+        return self._forward.always_before(self._graph.of[first], self._graph.of[second])
+
+    def post_dominates(self, second: ast.AST, first: ast.AST) -> bool:
+        """Whether every run that goes through `first` comes to `second` before the scope ends."""
+        return self._backward.always_before(self._graph.of[second], self._graph.of[first])
+
+    def reachable(self, first: ast.AST, second: ast.AST) -> bool:
+        """Whether a run can come to `second` after it went through `first`; of one statement: whether it runs again."""
+        targets = set(self._graph.of[second])
+        return not targets.isdisjoint(self._after(self._graph.of[first]))
+
+    def in_loop(self, statement: ast.AST) -> bool:
+        """Whether a statement can run more than once in one run of its scope."""
+        return self.reachable(statement, statement)
+
+    def control_dependences(self, statement: ast.AST) -> tuple[Decision, ...]:
+        """Every test that decides whether a statement runs, the nearest first, with the branch that leads to it."""
+        found: dict[Decision, None] = {}
+        waiting = list(self._graph.of[statement])
+        seen = set(waiting)
+        for point in waiting:
+            for origin, branch in self._dependences.get(point, ()):
+                node = self._graph.points[origin].node
+                found[Decision(node, _test(node), branch)] = None
+                if origin not in seen:
+                    seen.add(origin)
+                    waiting.append(origin)
+        return tuple(found)
+
+    def _after(self, points: list[int]) -> set[int]:
+        seen: set[int] = set()
+        waiting = [after for point in points for after in self._every_edge[point]]
+        while waiting:
+            point = waiting.pop()
+            if point not in seen:
+                seen.add(point)
+                waiting += self._every_edge[point]
+        return seen
+
+    @cached_property
+    def _every_edge(self) -> list[list[int]]:
+        graph = self._graph
+        return [after + failed if failed else after for after, failed in zip(graph.successors, graph.raising)]
+
+    @cached_property
+    def _forward(self) -> Order:
+        return order(self._every_edge, 0)
+
+    @cached_property
+    def _backward(self) -> Order:
+        """The graph from its exit; a loop that never ends is taken to end at its last point."""
+        before: list[list[int]] = [[] for _ in self._graph.points]
+        for origin, after in enumerate(self._graph.successors):
+            for point in after:
+                before[point].append(origin)
+        reached = _flooded(before, [1], set())
+        for point in range(len(before) - 1, 1, -1):
+            if point not in reached:
+                before[1].append(point)
+                _flooded(before, [point], reached)
+        return order(before, 1)
+
+    @cached_property
+    def _dependences(self) -> dict[int, list[tuple[int, bool]]]:
+        """For each point the tests that it depends on directly."""
+        found: dict[int, list[tuple[int, bool]]] = {}
+        parents = self._backward.parents
+        for (origin, after), branch in self._graph.branches.items():
+            stop = parents[origin]
+            point = after
+            while point not in (stop, -1):
+                found.setdefault(point, []).append((origin, branch))
+                point = parents[point]
+        return found
+
+
+def _flooded(edges: list[list[int]], start: list[int], seen: set[int]) -> set[int]:
+    waiting = list(start)
+    while waiting:
+        point = waiting.pop()
+        if point not in seen:
+            seen.add(point)
+            waiting += edges[point]
+    return seen
+
+
+def _test(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.If | ast.While):
+        return node.test
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return node.iter
+    return node.guard if isinstance(node, ast.match_case) else None

@@ -1,0 +1,177 @@
+"""From decided changes to rewritten files: a loop whose result breaks a post-condition is taken back, in all its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accel_migrate.check import Violation, violations
+from accel_migrate.errors import MigrateError
+from accel_migrate.plan import Change, FileResult, Note, Status
+from accel_migrate.source import Source
+from accel_migrate.verify import check
+
+LOOP_LEFT = "AM901"
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """What is decided for one training loop, file by file. It is applied whole or not at all."""
+
+    path: Path  # where its backward pass stands
+    line: int
+    applied: Mapping[Path, Sequence[Change]]
+    refused: Mapping[Path, Sequence[Change]] = field(default_factory=dict)
+    notes: Mapping[Path, Sequence[Note]] = field(default_factory=dict)
+
+    def found(self, path: Path) -> list[Change]:
+        return [*self.applied.get(path, ()), *self.refused.get(path, ())]
+
+    def edits(self) -> set[tuple[Path, Change]]:
+        return {(path, change) for path, changes in self.applied.items() for change in changes if change.edits}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Why a loop was taken back after all: one clause, and what to report, for whoever asks for it."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass
+class Left:
+    """What is said of a file's loops that are not migrated, and the changes that were found for them."""
+
+    notes: list[Note] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    refused: list[Change] = field(default_factory=list)
+
+    def add(self, line: int, reason: str, detail: str = "") -> None:
+        self.reasons.append(reason)
+        self.notes.append(Note(LOOP_LEFT, line, 1, f"training loop left as it was: {reason}", detail))
+
+
+def rewrite(
+    sources: Sequence[Source],
+    around: Sequence[Source],
+    loops: Sequence[Loop],
+    left: Mapping[Path, Left],
+    confirm: Callable[[Source], None],
+) -> dict[Path, FileResult]:
+    """The result of each source. `around` is read with them and never changes; `confirm` raises on a result that is wrong."""
+    by_path = {source.path: source for source in sources}
+    taken: dict[Loop, Taken] = {}
+    failed: dict[Path, Exception] = {}
+    done: dict[tuple[Path, tuple[Change, ...]], Source] = {}
+    while True:
+        applied = _applied(loop for loop in loops if loop not in taken)
+        results: dict[Path, Source] = {}
+        for path, changes in applied.items():
+            try:
+                if (path, changes) not in done:
+                    done[path, changes] = _rewritten(by_path[path], changes, confirm)
+                results[path] = done[path, changes]
+            except (MigrateError, AssertionError) as error:
+                failed[path] = error
+                _take(loops, taken, path, Taken(f"{path.name} could not be rewritten: {error}"))
+        if len(results) < len(applied):
+            continue
+        found = _broken([*sources, *around], results, applied)
+        if not found:
+            break
+        for violation in found:
+            _take(loops, taken, violation.path, _reason(violation, results.get(violation.path)))
+    kept = [loop for loop in loops if loop not in taken]
+    return {
+        path: failure(source, failed[path])
+        if path in failed
+        else _result(source, kept, taken, left.get(path, Left()), applied.get(path, ()), results.get(path))
+        for path, source in by_path.items()
+    }
+
+
+def _applied(loops: Iterable[Loop]) -> dict[Path, tuple[Change, ...]]:
+    """The changes of each file; one that several loops ask for is made once."""
+    found: dict[Path, dict[Change, None]] = {}
+    for loop in loops:
+        for path, changes in loop.applied.items():
+            found.setdefault(path, {}).update(dict.fromkeys(changes))
+    order = {path: sorted(changes, key=lambda c: (c.line, c.column, c.code)) for path, changes in found.items()}
+    return {path: tuple(changes) for path, changes in order.items() if changes}
+
+
+def _rewritten(source: Source, changes: Sequence[Change], confirm: Callable[[Source], None]) -> Source:
+    from accel_migrate.apply import apply  # libcst is imported only for a file that changes
+
+    result = check(source, apply(source, (edit for change in changes for edit in change.edits)))
+    confirm(result)
+    return result
+
+
+def _broken(
+    sources: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+) -> list[Violation]:
+    """The first violation of each file: what the others say may only follow from it."""
+    found: dict[Path, Violation] = {}
+    if results:
+        for violation in violations(sources, results, applied):
+            found.setdefault(violation.path, violation)
+    return list(found.values())
+
+
+def _reason(violation: Violation, result: Source | None) -> Taken:
+    place = f"{violation.path.name}:{violation.line}"
+    code = ""
+    if result is not None and violation.line <= len(result.line_starts):
+        start = result.line_starts[violation.line - 1]
+        code = result.text[start:].split("\n", 1)[0].strip()
+    detail = (
+        f"this is a bug of accel-migrate: please report this script with {violation.code} at {place} of its result"
+        + (f", `{code}`" if code else "")
+    )
+    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail)
+
+
+def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:
+    """Take back the loops that change a file, and those that share a change with them; if none does, all of them."""
+    kept = [loop for loop in loops if loop not in taken]
+    waiting = [loop for loop in kept if loop.applied.get(path)] or kept
+    for loop in waiting:
+        taken.setdefault(loop, why)
+        edits = loop.edits()
+        waiting += [other for other in kept if other not in waiting and not edits.isdisjoint(other.edits())]
+
+
+def _result(
+    source: Source,
+    kept: Sequence[Loop],
+    taken: Mapping[Loop, Taken],
+    left: Left,
+    changes: tuple[Change, ...],
+    after: Source | None,
+) -> FileResult:
+    """How a file ended, with what is said of the loops that stay in it and of those that were taken back."""
+    path = source.path
+    told = Left(list(left.notes), list(left.reasons), list(left.refused))
+    for loop, why in taken.items():
+        told.refused += [change for change in loop.found(path) if change not in changes]
+        if loop.path == path or (loop.applied.get(path) and not changes):
+            line = loop.line if loop.path == path else min(change.line for change in loop.applied[path])
+            told.add(line, why.reason, why.detail)
+    said = [*told.notes, *[note for loop in kept for note in loop.notes.get(path, ())]]
+    notes = tuple(sorted(dict.fromkeys(said), key=lambda n: (n.line, n.column, n.code)))
+    refused = [*told.refused, *[change for loop in kept for change in loop.refused.get(path, ())]]
+    refusals = tuple(dict.fromkeys(refused))
+    if after is None:
+        reason = "; ".join(dict.fromkeys(told.reasons)) or ("" if notes else "no training loop")
+        return FileResult(path, Status.UNCHANGED, reason, (), refusals, notes, source.data, source.data)
+    return FileResult(path, Status.MIGRATED, "", changes, refusals, notes, source.data, after.data)
+
+
+def failure(source: Source, error: Exception) -> FileResult:
+    """A file that could not be rewritten, with the place where that was found."""
+    line = getattr(error, "line", None)
+    reason = f"line {line}: {error}" if line else str(error)
+    return FileResult(source.path, Status.FAILED, reason, before=source.data, after=source.data)

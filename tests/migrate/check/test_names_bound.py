@@ -1,0 +1,100 @@
+"""AM950: every name is bound where it is read."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+MADE = "from accel_runtime import Accelerator\n"
+
+
+def test_an_accelerator_that_is_read_above_the_line_that_makes_it() -> None:
+    (message,) = said("AM950", "print(1)\n", MADE + "accelerator.print(1)\naccelerator = Accelerator()\n")
+    assert message == "`accelerator` may not be bound yet in `accelerator.print(1)`"
+
+
+def test_an_accelerator_made_under_a_condition_or_in_a_try() -> None:
+    before = "def main(args):\n    print(args)\n"
+    guarded = "def main(args):\n    if args.many:\n        accelerator = Accelerator()\n    accelerator.print(args)\n"
+    assert said("AM950", before, MADE + guarded)
+    tried = "def main(args):\n    try:\n        accelerator = Accelerator()\n    finally:\n        accelerator.print(args)\n"
+    assert said("AM950", before, MADE + tried)
+    right = "def main(args):\n    accelerator = Accelerator()\n    try:\n        go()\n    finally:\n        print(accelerator)\n"
+    assert not said("AM950", before + "def go(): pass\n", MADE + right + "def go(): pass\n")
+
+
+def test_a_name_that_was_unbound_on_some_path_before_is_not_our_news() -> None:
+    before = "for batch in []:\n    loss = batch\nprint(loss)\n"
+    assert not said(
+        "AM950", before, MADE + "accelerator = Accelerator()\n" + before.replace("print", "accelerator.print")
+    )
+
+
+def test_a_name_that_nothing_binds_any_more() -> None:
+    before = "import torch\ndevice = torch.device('cpu')\ndef move(x):\n    return x.to(device)\n"
+    (message,) = said("AM950", before, "import torch\ndef move(x):\n    return x.to(device)\n")
+    assert "nothing binds `device`" in message
+
+
+def test_an_import_that_is_used_and_gone() -> None:
+    assert said("AM950", "import os\nprint(os.sep)\n", "print(os.sep)\nx = 1\n")
+    assert not said("AM950", "from helpers import *\nshow(1)\n", "from helpers import *\nshow(2)\n")
+
+
+def test_a_function_that_is_called_before_what_it_reads() -> None:
+    before = "def show(x):\n    print(x)\n\nshow(1)\ndevice = 1\n"
+    after = "def show(x):\n    accelerator.print(x)\n\nshow(1)\naccelerator = Accelerator()\ndevice = 1\n"
+    (message,) = said("AM950", before, MADE + after)
+    assert message.startswith("show() reads `accelerator`")
+    through = "def outer():\n    show(1)\n" + after.replace("\nshow(1)\n", "\nouter()\n")
+    assert said("AM950", before, MADE + through)
+    method = (
+        "class Log:\n    def show(self, x):\n        accelerator.print(x)\n\n"
+        "log = Log()\nlog.show(1)\naccelerator = Accelerator()\n"
+    )
+    assert said("AM950", "log = print\nlog.show(1)\n", MADE + method)
+
+
+def test_a_function_that_is_called_once_all_is_bound() -> None:
+    before = "def show(x):\n    print(x)\n\nif __name__ == '__main__':\n    show(1)\n"
+    after = (
+        "def show(x):\n    accelerator.print(x)\n\nif __name__ == '__main__':\n"
+        "    accelerator = Accelerator()\n    show(1)\n"
+    )
+    assert not said("AM950", before, MADE + after)
+
+
+def test_a_name_of_the_main_guard_is_unknown_to_files_that_import_the_function() -> None:
+    helper = "def show(x):\n    print(x)\n\nif __name__ == '__main__':\n    show(1)\n"
+    changed = MADE + (
+        "def show(x):\n    accelerator.print(x)\n\nif __name__ == '__main__':\n"
+        "    accelerator = Accelerator()\n    show(1)\n"
+    )
+    other = "from tools import show\nshow(2)\n"
+    (message,) = said("AM950", {"tools.py": helper, "run.py": other}, {"tools.py": changed, "run.py": other})
+    assert message == "show() reads `accelerator`, which is bound only when tools.py is run as a script"
+
+
+def test_an_accelerator_made_in_a_loop() -> None:
+    before = "for epoch in range(3):\n    print(epoch)\n"
+    after = MADE + "for epoch in range(3):\n    accelerator = Accelerator()\n    accelerator.print(epoch)\n"
+    assert said("AM950", before, after) == ["the Accelerator would be made in a loop, once per round"]
+
+
+def test_a_name_that_another_file_imports() -> None:
+    before = {"config.py": "device = 1\nother = 2\n", "run.py": "from config import device\nprint(device)\n"}
+    after = {**before, "config.py": "other = 2\n"}
+    (message,) = said("AM950", before, after)
+    assert message == "`device` is imported from config.py, which no longer binds it"
+    by_module = {**before, "run.py": "import config\nprint(config.device)\n"}
+    assert said("AM950", by_module, {**by_module, "config.py": "other = 2\n"})
+
+
+def test_a_name_bound_and_read_under_one_condition() -> None:
+    before = "def save(epoch, main):\n    if main and epoch % 2 == 0:\n        write(1)\ndef write(x): ...\n"
+    after = (
+        "def save(epoch, main):\n    if epoch % 2 == 0:\n        state = collect()\n"
+        "    if main and epoch % 2 == 0:\n        write(state)\ndef write(x): ...\ndef collect(): ...\n"
+    )
+    assert not said("AM950", before, after)
+    assert said("AM950", before, after.replace("    if main and", "    epoch += 1\n    if main and"))
+    assert said("AM950", before, after.replace("main and epoch % 2 == 0", "main"))
