@@ -9,13 +9,14 @@ from torch import Tensor
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.iteration import Iteration, Iterations, Share
 from accel_runtime.errors import UsageError
-from accel_runtime.tree import Tree, leaves
+from accel_runtime.packing import has_rows
+from accel_runtime.tree import Tree, leaves, map_leaves
 
 
 def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations, objects: bool) -> Tree:
     """Gathers what was computed from the current batch; rows of samples that only fill the last round are left out."""
     if collectives.alone:
-        return tree
+        return _cut_alone(tree, iterations)
     if objects or not any(isinstance(leaf, Tensor) for _, leaf in leaves(tree)):
         return _gather_objects(tree, collectives, iterations)
     lengths = {path: len(leaf) for path, leaf in leaves(tree) if isinstance(leaf, Tensor) and leaf.dim()}
@@ -27,17 +28,36 @@ def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations,
     return collectives.gather_rows(tree, rows, share.real, _problem(lengths, rows, iteration))
 
 
+def _cut_alone(tree: Tree, iterations: Iterations) -> Tree:
+    """As on many processes, where the last batch is filled up: what was repeated for a whole batch has its rows only."""
+    iteration = iterations.current
+    if iteration is None or not iteration.is_last or iteration.short is None:
+        return tree
+    whole, rows = iteration.short
+    if any(one.beside for one in iterations.stack):
+        return tree  # it may belong to the batch of another loader
+    if isinstance(tree, (list, tuple)) and not any(isinstance(leaf, Tensor) for _, leaf in leaves(tree)):
+        return tree[:rows] if len(tree) == whole else tree
+    if not any(_is_whole(leaf, whole) for _, leaf in leaves(tree)):
+        return tree
+    return map_leaves(lambda leaf: leaf[:rows] if _is_whole(leaf, whole) else leaf, tree)
+
+
+def _is_whole(leaf: Any, rows: int) -> bool:
+    return isinstance(leaf, Tensor) and has_rows(leaf, rows)
+
+
 def _gather_objects(tree: Any, collectives: Collectives, iterations: Iterations) -> list[Any]:
     """One item for each sample; anything else comes back as it is, one for each process, where nothing is cut."""
-    has_rows = isinstance(tree, (list, tuple)) or (isinstance(tree, Tensor) and tree.dim() > 0)
-    items = list(tree) if has_rows else [tree]
-    lengths = {"": len(items)} if has_rows else {}
+    by_item = isinstance(tree, (list, tuple)) or (isinstance(tree, Tensor) and tree.dim() > 0)
+    items = list(tree) if by_item else [tree]
+    lengths = {"": len(items)} if by_item else {}
     iteration = _iteration_of(lengths, iterations)
     if iteration is None or iteration.share is None:
         return _joined(collectives.gather_objects(items))
     share = _present(iteration, iteration.share)
     problem = _problem(lengths, len(items) if share.rows is None else share.rows, iteration)
-    if iteration.pads and not has_rows:
+    if iteration.pads and not by_item:
         problem = (
             f"gather_for_metrics got a {type(tree).__name__}, which has no row for each sample, so it cannot leave out "
             "the samples that are repeated to fill the last batches; pass a list with one item for each sample, or use "

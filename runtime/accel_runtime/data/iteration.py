@@ -31,6 +31,7 @@ class Iteration:
     is_last: bool = False
     beside: bool = False  # whether it went on while an iteration that began later was under way, as in zip(a, b)
     share: Share | None = None
+    short: tuple[int, int] | None = None  # the samples of a batch and of the last one, where a process alone has fewer
 
 
 @dataclass(slots=True, eq=False)

@@ -106,6 +106,7 @@ class PreparedLoader(Proxy):
             pairs = _look_ahead(pairs, iteration)
         if self.settings.feed is not None:
             pairs = self.settings.feed(pairs, self.behind)
+        iteration.short = self.source.short
         iterations.stack.append(iteration)
         self.passage.enter(iteration, start, self.skipped)
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain, islice, repeat
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from accel_runtime.data.iteration import Share
 
@@ -20,6 +20,7 @@ class Source(ABC):
     """The batches of this process. Iterating draws seeds and starts workers at once, as a plain loader does."""
 
     pads = False  # whether the last round repeats samples, or may
+    short: tuple[int, int] | None = None  # the samples of a batch and of the last one, where a process alone has fewer
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -56,6 +57,10 @@ class Source(ABC):
 class Alone(Source):
     """One process: the loader itself."""
 
+    def __init__(self, loader: Loader) -> None:
+        super().__init__(loader)
+        self.short = _short_last_batch(loader.batch_sampler)
+
     def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
         return zip(iter(self.loader), repeat(None))
 
@@ -65,7 +70,9 @@ class Alone(Source):
     def skipping(self, batches: int) -> Source:
         if self.loader.batch_sampler is None or isinstance(self.loader.dataset, IterableDataset):
             return super().skipping(batches)
-        return Alone(clone(self.loader, batch_sampler=SkippedIndices(self.loader.batch_sampler, batches)))
+        rest = Alone(clone(self.loader, batch_sampler=SkippedIndices(self.loader.batch_sampler, batches)))
+        rest.short = self.short
+        return rest
 
     def beginning(self, batches: int) -> Source:
         return self.skipping(batches)
@@ -143,6 +150,13 @@ def clone(loader: Loader, **changes: Any) -> Loader:
     # Straight into the dictionary: a DataLoader refuses to have its sampler exchanged.
     twin.__dict__.update(changes, _iterator=None)
     return twin
+
+
+def _short_last_batch(batches: Any) -> tuple[int, int] | None:
+    if type(batches) is not BatchSampler or batches.drop_last:
+        return None
+    size, rest = batches.batch_size, (length_of(batches.sampler) or 0) % batches.batch_size
+    return (size, rest) if rest else None
 
 
 def length_of(sized: Any) -> int | None:
