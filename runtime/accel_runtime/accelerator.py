@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -357,7 +358,10 @@ class Accelerator(Processes, Facts, Recording):
         """
         if load_kwargs:
             warnings.warn("load_state takes no load_kwargs: there is no torch.load to hand them to", stacklevel=2)
-        return self._checkpoints.load(input_dir, missing_ok, allow_pickle)
+        resumed = self._checkpoints.load(input_dir, missing_ok, allow_pickle)
+        if resumed is not None and self._world.restarts and self.is_main_process:
+            sys.stderr.write(f"accel: resumed from {resumed.folder}, step {resumed.step}\n")
+        return resumed
 
     def register_for_checkpointing(self, *objects: Any) -> None:
         """Objects with `state_dict` and `load_state_dict` that belong to the state of the run."""

@@ -25,6 +25,7 @@ class World:
     node_rank: int = 0
     launcher: str = "python"  # what started the processes: python, torchrun, mpi, slurm
     meeting_point: str = "env://"  # the init_method with which the ranks find each other
+    restarts: int = 0  # how often torch's agent has started the ranks again
 
     @property
     def is_main(self) -> bool:
@@ -107,7 +108,8 @@ def _read(dialect: Dialect, environ: Mapping[str, str]) -> World:
         if dialect.launcher == "torchrun" or size == 1
         else _meeting_point(dialect, environ, local_size == size)
     )
-    return World(rank, size, local_rank, local_size, node_rank, dialect.launcher, meeting_point)
+    restarts = _number(environ, "TORCHELASTIC_RESTART_COUNT", 0)
+    return World(rank, size, local_rank, local_size, node_rank, dialect.launcher, meeting_point, restarts)
 
 
 def _is_batch_script(dialect: Dialect, environ: Mapping[str, str]) -> bool:

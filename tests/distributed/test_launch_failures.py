@@ -38,6 +38,15 @@ if sys.argv[1] == "raise" and dist.get_rank() == 1:
     step()
 if sys.argv[1] == "exit" and dist.get_rank() == 1:
     sys.exit("no data")
+if sys.argv[1] == "leave" and dist.get_rank() == 1:
+    sys.exit()
+if sys.argv[1] == "loader" and dist.get_rank() == 1:
+    class Killed(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+        def __getitem__(self, index):
+            os.kill(os.getpid(), 9)
+    next(iter(torch.utils.data.DataLoader(Killed(), num_workers=1)))
 if sys.argv[1] == "kill" and dist.get_rank() == 1:
     os.kill(os.getpid(), 9)
 dist.barrier()
@@ -80,6 +89,32 @@ def test_a_killed_rank_is_named_before_the_errors_it_caused_and_logs_are_kept(tm
         (out,) = tmp_path.glob(f"logs/*/attempt_0/{rank}/stdout.log")
         (err,) = tmp_path.glob(f"logs/*/attempt_0/{rank}/stderr.log")
         assert out.read_text() == f"out of rank {rank}\n" and f"err of rank {rank}" in err.read_text()
+
+
+def test_a_rank_that_leaves_in_order_is_named_before_the_error_it_caused(tmp_path: Path) -> None:
+    said = failing(tmp_path, "fail.py", "leave")
+    digest = said[said.index("accel launch:") :].splitlines()
+    assert digest[0].startswith("accel launch: rank 1 of 2 left first: its script ended (exit code 0)")
+    assert "Traceback" not in said
+    assert digest[1].startswith("  then rank 0: ")
+
+
+def test_a_killed_loader_worker_is_named_with_its_rank(tmp_path: Path) -> None:
+    said = failing(tmp_path, "fail.py", "loader")
+    digest = said[said.index("accel launch:") :].splitlines()
+    assert digest[0].startswith("accel launch: rank 1 of 2 failed first: RuntimeError: DataLoader worker (pid")
+
+
+def test_the_standard_library_comes_before_the_working_folder_as_without_a_launcher(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "json.py").write_text("raise SystemExit('json of the working folder')")
+    (tmp_path / "own.py").write_text("raise SystemExit('own of the working folder')")
+    (tmp_path / "elsewhere" / "own.py").write_text("name = 'own'")
+    (tmp_path / "elsewhere" / "script.py").write_text("import json, own, sys\nprint(own.name, sys.path[0])")
+    command = [str(Path(sys.executable).with_name("accel")), *LAUNCH[3:], "elsewhere/script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"own {(tmp_path / 'elsewhere').resolve()}\n" * 2
 
 
 @contextmanager
@@ -163,6 +198,11 @@ def test_a_restarted_run_ends_as_one_that_was_never_broken(tmp_path: Path) -> No
         command = [*LAUNCH, "--max-restarts", "1", "resumes.py", name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert any(line.startswith("accel launch: rank 1 of 2 failed first: process ") for line in said)
+    assert "accel launch: restart 1 of 1: all ranks start again" in said
+    assert any(line.startswith("accel: resumed from ") and line.endswith("checkpoint_5, step 6") for line in said)
+    assert not any("Traceback" in line for line in said)
     for rank in (0, 1):
         whole, broken = ((tmp_path / f"{name}{rank}.txt").read_text().split(" ", 1) for name in ("whole", "broken"))
         assert (whole[0], broken[0]) == ("12", "6")

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -16,8 +14,10 @@ from typing import NoReturn
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.digest import digest, failures_of
+from accel_runtime.launch.ends import Attempt, Watch, watched_agent
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import Plan
+from accel_runtime.launch.scratch import scratch_folder
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
 from accel_runtime.stopping import ASKED, EXIT_CODE, STOPPED_FILE
 
@@ -47,11 +47,11 @@ def _run_agent(plan: Plan) -> int:
         _quieten()
     if not (plan.settings.debug or plan.settings.log_dir or plan.settings.tee):
         os.environ[FOLD] = "1"
-    with tempfile.TemporaryDirectory(prefix="accel-") as scratch:
-        os.environ[STOPPED_FILE] = str(Path(scratch, "stopped"))
+    with scratch_folder() as scratch:
+        os.environ[STOPPED_FILE] = str(scratch / "stopped")
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
         arguments = [*plan.agent, *logs, *plan.program()]
-        return _exit_code(plan, arguments, Path(plan.settings.log_dir or scratch))
+        return _exit_code(plan, arguments, Path(plan.settings.log_dir) if plan.settings.log_dir else scratch)
 
 
 def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
@@ -60,23 +60,32 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
+    from torch.distributed.launcher import api as launcher
 
     if plan.meeting and not plan.meeting.is_first:
         wait_for_first_machine(plan.meeting)
-    started = time.time()
+
+    def restart(attempt: Attempt, number: int) -> None:
+        said = _told(plan, attempt, logs)
+        why = f"restart {number} of {plan.settings.max_restarts}" if said else "machines have come or gone"
+        sys.stderr.write(f"{said}accel launch: {why}: all ranks start again\n")
+
+    watch = Watch(restart)
+    # Torch has no other way to be told which agent to use.
+    vars(launcher)["LocalElasticAgent"] = watched_agent(watch)
     if hasattr(signal, "SIGUSR1"):
         # Schedulers send it to all processes of a job; it would end this one.
         signal.signal(signal.SIGUSR1, _pass_on)
     try:
         run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
     except ChildFailedError as failure:
-        failures = failures_of(failure.failures, logs, started)
-        sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
+        sys.stderr.write(_told(plan, watch.attempt, logs) or f"accel launch: {failure}\n")
         return 1
     except SignalException as ended:
-        if Path(os.environ[STOPPED_FILE] + ASKED).exists() and (failures := failures_of({}, logs, started)):
+        recorded = Attempt(watch.attempt.number, watch.attempt.started)
+        if Path(os.environ[STOPPED_FILE] + ASKED).exists() and (said := _told(plan, recorded, logs)):
             # A rank that was to end in order has failed on its way out.
-            sys.stderr.write(digest(failures, plan.layout, plan.settings.log_dir))
+            sys.stderr.write(said)
             return 1
         sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")
         return 128 + int(ended.sigval)
@@ -87,6 +96,12 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
         sys.stderr.write("accel launch: the ranks were asked to stop, and ended in order\n")
         return EXIT_CODE
     return 0
+
+
+def _told(plan: Plan, attempt: Attempt, logs: Path) -> str:
+    """The digest of a failed attempt; nothing when no rank failed."""
+    failures = failures_of(attempt, logs)
+    return digest(failures, plan.layout, plan.settings.log_dir) if failures else ""
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:

@@ -8,7 +8,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 from accel_runtime.errors import ProcessFailed, UsageError
 from accel_runtime.launch.digest import failures_of
+from accel_runtime.launch.ends import Attempt, End
 from accel_runtime.launch.network import address_towards
 from accel_runtime.launch.whole_lines import WholeLines
 from accel_runtime.launch.worker import die_with_launcher, record_failure
@@ -77,13 +77,18 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], launch: Fu
             log_line_prefix_template=launch.log_line_prefix_template,
             local_addr=launch.here(),
         )
-        started = time.time()
+        attempt = Attempt()
         try:
             elastic_launch(config, call_function)(function, os.getpid(), *args)
         except SignalException as ended:
             raise KeyboardInterrupt(f"ended by {ended.sigval.name}; no process is left") from None
         except ChildFailedError as failure:
-            first = failures_of(failure.failures, Path(scratch), started)[0]
+            attempt.number = launch.max_restarts
+            for rank, process in failure.failures.items():
+                # Torch lists those that it has ended, too.
+                by_launcher = process.exitcode == -signal.SIGTERM
+                attempt.ends[rank] = End(rank, process.pid, process.exitcode, process.timestamp, by_launcher)
+            first = failures_of(attempt, Path(scratch))[0]
             # The agent's own error says nothing more; chained, it would be printed above what matters.
             raise ProcessFailed(f"rank {first.rank} failed: {first.reason}\n\n{first.trace}".rstrip()) from None
 

@@ -17,7 +17,8 @@ from accel_runtime.machine import MAKERS, Machine
 from accel_runtime.options import OF_STRATEGIES, Settings, Settled, as_environment, flag_of
 from accel_runtime.world import World
 
-WORKER = "accel_runtime.launch.worker"
+# As a file and not with -m, for which Python would look into the working folder before its own library.
+WORKER = Path(__file__).with_name("worker.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Plan:
 
     def program(self) -> list[str]:
         """What each rank runs; the dashes keep torch from reading the script's own options as its own."""
-        return ["-m", "--", WORKER, *self.target.as_command()]
+        return ["--", str(WORKER), *self.target.as_command()]
 
 
 def require_script(target: Target) -> None:
@@ -74,6 +75,9 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
         environment[VARIABLE] = environ[VARIABLE]
     if world is not None or layout.processes == 1:
         return Plan(target, settings, layout, environment)
+    if "PYTHONHASHSEED" not in environ:
+        # Else each process would iterate its sets of words in another order, and a vocabulary made of one would differ.
+        environment["PYTHONHASHSEED"] = "0"
     if settings.max_restarts or layout.is_elastic:
         # A restarted rank would read its peers' addresses of the attempt before out of the agent's store, and connect
         # to processes that are gone; with this each attempt has a store of its own.

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
 from accel_runtime.foreign import is_foreign
+from accel_runtime.launch.lost import lost_another
 
 LAUNCHER_PID = "ACCEL_LAUNCHER_PID"
 # Set when all ranks share a terminal: there the tracebacks that follow from the first would bury it.
@@ -43,6 +44,8 @@ def main() -> None:
 def run_module(command: list[str]) -> None:
     """Run a module by what `python -m` itself calls: run_module() would clear the globals that exit handlers need."""
     sys.argv = command
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd())
     runpy._run_module_as_main(command[0])  # type: ignore[attr-defined]
 
 
@@ -79,10 +82,10 @@ def _watch(launcher: int) -> None:
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback, unless another rank failed before and its failure explains this one."""
+    """Print the traceback, unless another rank's end explains this one: then the launcher's digest has it."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    folded = FOLD in os.environ and _others_failed()
+    folded = FOLD in os.environ and (_others_failed() or lost_another(f"{kind.__name__}: {error}"))
     record_failure(kind, error, trace)
     if not folded:
         sys.stderr.write("".join(traceback.format_exception(kind, error, _frames_of_the_script(trace))))

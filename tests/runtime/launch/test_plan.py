@@ -128,5 +128,5 @@ def test_no_option_of_the_script_is_taken_for_one_of_torchs() -> None:
     own = ("--log", "x", "--n", "1", "--", "--max", "-m", "--help")
     made = plan_launch(Target("train.py", own), settle([flag_layer({"num_processes": 2})]), CPU, {})
     parsed = run.parse_args(made.command()[3:])
-    assert parsed.module and parsed.training_script == WORKER
+    assert not parsed.module and parsed.training_script == str(WORKER)
     assert tuple(parsed.training_script_args) == ("train.py", *own)
