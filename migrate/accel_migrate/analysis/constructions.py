@@ -32,7 +32,7 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tupl
 
 def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     """Whether a loader, under whatever name, comes from a library whose batches and sampling are its own."""
-    names = chain(roles, graph, loader)
+    names = list(chain(roles, graph, loader))  # the chain itself is kept and shared
     for name in names:
         for module, call in constructions(roles, name, Role.LOADER):
             if (module.qualified(call.func) or "").startswith(_FOREIGN):

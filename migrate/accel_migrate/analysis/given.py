@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.overriding import is_overridden
 from accel_migrate.analysis.reach import NAME, Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
@@ -45,7 +46,11 @@ def find_given(
     for move in moves:
         variable = move.module.variable(move.device) if move.device is not None else None
         for link in chain(roles, graph, variable) if variable is not None else ():
-            if link.scope is creation and link.name.endswith("device") and _comes_from_outside(link):
+            if (
+                link.scope is creation
+                and link.name.endswith("device")
+                and (_comes_from_outside(link) or is_overridden(roles, graph, link))
+            ):
                 replaced = set(_replaced(graph, reach))
                 reads = [
                     (m, n)

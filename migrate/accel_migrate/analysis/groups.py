@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from accel_migrate.analysis.containers import kept_in
 from accel_migrate.analysis.homes import chain, is_root
 from accel_migrate.analysis.loops import Backward, CallGraph, variables_in
 from accel_migrate.analysis.roles import Role, Roles
@@ -64,6 +65,11 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
             if role and _is_trained(roles, module, variable, expression, function):
                 found[variable] = role
             elif not role:
+                kept = kept_in(roles, variable)
+                if kept is not None and kept.role & Role.OPTIMIZER:
+                    if _is_used(module, expression):
+                        found[variable] = Role.OPTIMIZER
+                    continue
                 plain.add(variable)
                 inner = wrapped_optimizer(roles, module, variable)
                 if inner is not None:
@@ -76,6 +82,12 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
                 seen.add(outer)
                 functions.append(outer)
     return found
+
+
+def _is_used(module: Module, container: ast.expr) -> bool:
+    """Whether one of the things in a container is asked for: `optimizers["head"].step()`."""
+    parent = module.parents.get(container)
+    return isinstance(parent, ast.Subscript) and isinstance(module.parents.get(parent), ast.Attribute)
 
 
 def module_of(roles: Roles, function: Function) -> Module:

@@ -8,31 +8,8 @@ from copy import copy
 from dataclasses import dataclass
 
 from accel_migrate.analysis.project import Definition
-from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
-
-
-# Calls that hand on what their first argument yields.
-def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
-    scope: Scope | None = module.scope(call)
-    while scope is not None:
-        if scope in scopes:
-            return True
-        scope = scope.parent
-    return False
-
-
-_PASSES_THROUGH = {
-    "enumerate",
-    "tqdm",
-    "iter",
-    "cycle",
-    "islice",
-    "log_every",
-    "tqdm_notebook",
-    "track",
-    "notebook_tqdm",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +93,15 @@ class CallGraph:
         return found
 
 
+def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
+    scope: Scope | None = module.scope(call)
+    while scope is not None:
+        if scope in scopes:
+            return True
+        scope = scope.parent
+    return False
+
+
 def backward_calls(roles: Roles) -> list[Backward]:
     """The calls that start a backward pass from a scalar loss."""
     return [
@@ -167,7 +153,7 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
     """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
     inner = iterated
-    while isinstance(inner, ast.Call) and _passes_through(inner):
+    while isinstance(inner, ast.Call) and _passes_through(module, inner):
         inner = inner.args[0]
     side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
     read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
@@ -178,20 +164,20 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
     """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
     for _ in range(6):
         if isinstance(iterated, ast.Call):
-            if not iterated.args or not _passes_through(iterated):
+            if not iterated.args or not _passes_through(module, iterated):
                 return None
             iterated = iterated.args[0]
             continue
-        if isinstance(iterated, ast.IfExp) and _either(iterated) is not iterated:
-            iterated = _either(iterated)  # `tqdm(loader) if rank == 0 else loader`
+        if isinstance(iterated, ast.IfExp) and _either(module, iterated) is not iterated:
+            iterated = _either(module, iterated)  # `tqdm(loader) if rank == 0 else loader`
             continue
         if isinstance(iterated, ast.Name):
             variable = module.variable(iterated)
             values = [b.value for b in module.bindings(variable) if not b.path] if variable is not None else []
-            if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(values[0]) is not values[0]:
-                iterated = _either(values[0])
+            if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
+                iterated = _either(module, values[0])
                 continue
-            if values and all(isinstance(value, ast.Call) and _passes_through(value) for value in values):
+            if values and all(isinstance(value, ast.Call) and _passes_through(module, value) for value in values):
                 assert values[0] is not None
                 iterated = values[0]  # `bar = tqdm(loader)`, looped over later
                 continue
@@ -199,20 +185,20 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
     return None
 
 
-def _either(choice: ast.IfExp) -> ast.expr:
+def _either(module: Module, choice: ast.IfExp) -> ast.expr:
     """What both branches go through, if that is the same; else the choice itself, which tells nothing."""
     inner = []
     for branch in (choice.body, choice.orelse):
-        while isinstance(branch, ast.Call) and _passes_through(branch):
+        while isinstance(branch, ast.Call) and _passes_through(module, branch):
             branch = branch.args[0]
         inner.append(branch)
     return inner[0] if ast.unparse(inner[0]) == ast.unparse(inner[1]) else choice
 
 
-def _passes_through(call: ast.Call) -> bool:
+def _passes_through(module: Module, call: ast.Call) -> bool:
     """Whether a call hands out what its first argument holds, one by one."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in _PASSES_THROUGH and bool(call.args)
+    return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))
 
 
 def is_read_in_training(

@@ -87,7 +87,11 @@ _PARALLEL = {
     "torch.nn.parallel.DistributedDataParallel",
     "torch.nn.parallel.distributed.DistributedDataParallel",
 }
-_TRANSPARENT = re.compile(r"(^|\.)(tqdm|trange|tqdm_notebook|track|islice|progress_bar|log_every)$")
+# Calls that hand on what their first argument yields, one by one, and do nothing else with it.
+_TRANSPARENT = {
+    "tqdm", "tqdm_notebook", "notebook_tqdm", "tqdm_gui", "progress_bar", "track", "progressbar", "ProgressBar",
+    "alive_it", "islice", "log_every",
+}  # fmt: skip
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 _PRECISION_CONTEXTS = (
     "torch.cuda.amp.autocast",
@@ -374,7 +378,7 @@ class Roles:
         return UNKNOWN
 
     def _is_transparent(self, module: Module, call: ast.Call) -> bool:
-        return bool(_TRANSPARENT.search(module.qualified(call.func) or _name_of(call.func)))
+        return is_transparent(module, call)
 
     def _call(self, module: Module, call: ast.Call, depth: int) -> Value:
         function = call.func
@@ -456,7 +460,7 @@ class Roles:
             return Value(Role.MODEL)
         if dotted == "torch.autograd.Variable" and call.args:
             return self._evaluate(module, call.args[0], depth)
-        if _TRANSPARENT.search(dotted) and call.args:
+        if last in _TRANSPARENT and call.args:
             value = self._evaluate(module, call.args[0], depth)
             return value if value.role & (Role.LOADER | Role.ITERATOR) else None
         return None
@@ -503,6 +507,12 @@ class Roles:
             text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
             return bool(text) and "param" in ast.unparse(text[0])
         return False
+
+
+def is_transparent(module: Module, call: ast.Call) -> bool:
+    """Whether a call hands on what its first argument yields, as a progress bar does, under whatever name."""
+    dotted = module.qualified(call.func) or _name_of(call.func)
+    return dotted.rpartition(".")[2] in _TRANSPARENT
 
 
 def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr]]:

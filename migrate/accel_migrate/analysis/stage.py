@@ -6,13 +6,17 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.cast import Cast
+from accel_migrate.analysis.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.groups import Group
-from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, find_place, is_root
+from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training
+from accel_migrate.analysis.overriding import is_overridden
 from accel_migrate.analysis.pieces import Distribution
-from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.analysis.places import find_place
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.steppers import wrapped_optimizer
 from accel_migrate.analysis.updates import caller_not_given
 
@@ -42,9 +46,9 @@ class _Staging:
             line = self.group.backwards[0].call.lineno
             raise NoHome("model, optimizer and data are built in different places", line)
         prepared = self._prepared(home, cast)
-        self._check_caller(home, prepared)
+        self._check_caller(home, prepared, cast.chains)
         uses = self._uses(home, cast.loops, cast.loaders)
-        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
+        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home, prepared))
         self._check_iterators(place, cast.loaders)
         return Stage(home, prepared, tuple(uses), place)
 
@@ -55,29 +59,107 @@ class _Staging:
             for variable in chain(self.roles, self.graph, entry.variable):
                 if variable.scope is home:
                     found[variable] = Built(Role.LOADER, variable, entry.key)
+        together: dict[Variable, None] = {}
         for links in cast.chains:
-            for variable in links:
-                if variable.scope is home and variable not in found:
-                    role = next(role for role in order if self.roles.of(variable) & role)
+            for variable in self._prepared_at(home, links):
+                role = next((role for role in order if self.roles.of(variable) & role), None)
+                if role is None:
+                    together[variable] = None
+                elif variable not in found:
                     found[variable] = Built(role, variable)
 
         def position(built: Built) -> tuple[int, int]:
             lines = [b.statement.lineno for b in home.module.bindings(built.variable) if b.kind != "parameter"]
             return order.index(built.role), min(lines, default=0)
 
-        return tuple(sorted(found.values(), key=position))
+        named = set(found)
+        every = [*found.values(), *[e for v in together if v not in named for e in self._elements(v, named)]]
+        if sum(built.every for built in every) > 1:
+            names = ", ".join(f"`{built.variable.name}`" for built in every if built.every)
+            raise NoHome(f"how many objects are in each of {names} is not in sight", _line(every[-1].variable))
+        return tuple(sorted(every, key=position))
 
-    def _check_caller(self, home: Scope, prepared: tuple[Built, ...]) -> None:
+    def _prepared_at(self, home: Scope, links: list[Variable]) -> list[Variable]:
+        """Of the names of one object those at home that hold it before a loop over all of its kind has begun."""
+        here = [variable for variable in links if variable.scope is home]
+        looped = [v for v in here if self.roles.of(v) & KEPT and all(map(is_looped, home.module.bindings(v)))]
+        for variable in looped:
+            loops = [binding.statement for binding in home.module.bindings(variable)]
+            if any(self._builds_inside(home.module, loop) for loop in loops):
+                return [variable]  # the body of the loop builds its optimizer: each round is a training of its own
+        rest = [variable for variable in here if variable not in looped]
+        if looped and not rest and not any(link.scope is not home for link in links):
+            raise NoHome(
+                f"`{looped[0].name}` is one after another of what a loop goes through, and what that is made of is "
+                "not in sight, so nothing can be prepared before the loop",
+                _line(looped[0]),
+                home.module,
+            )
+        return rest
+
+    def _elements(self, variable: Variable, named: set[Variable]) -> tuple[Built, ...]:
+        """Each object that a list or a dictionary keeps, prepared in its place."""
+        module = variable.scope.module
+        kept = kept_in(self.roles, variable)
+        if kept is None:
+            raise NoHome(f"what `{variable.name}` holds is not in sight", _line(variable), module)
+        if any(module.variable(element) in named for element in kept.elements):
+            return ()
+        if kept.is_tuple:
+            raise NoHome(
+                f"`{variable.name}` cannot take prepared objects in the place of those it holds; make it a list, or a "
+                "dictionary that is written out",
+                _line(variable),
+                module,
+            )
+        if kept.keys is None:
+            return (Built(kept.role, variable, None, True),)
+        return tuple(Built(kept.role, variable, key) for key in kept.keys)
+
+    def _check_caller(self, home: Scope, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
         """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
-        if home.is_function and not self.graph.sites.get(home.node) and not any(is_root(b.variable) for b in prepared):  # type: ignore[call-overload]
-            raise NoHome(caller_not_given(home.node), home.node.lineno, home.module)  # type: ignore[arg-type, attr-defined]
+        if not home.is_function or any(is_root(b.variable) for b in prepared):
+            return
+        function: Function = home.node  # type: ignore[assignment]
+        if not self.graph.sites.get(function):
+            raise NoHome(caller_not_given(function), function.lineno, home.module)
+        for links in chains:
+            if not any(is_root(link) for link in links):
+                raise self._out_of_sight(links[-1])
+        raise NoHome("model, optimizer and data are built in different places", function.lineno, home.module)
 
-    def _made_of_optimizers(self, home: Scope) -> set[Variable]:
+    def _out_of_sight(self, parameter: Variable) -> NoHome:
+        """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""
+        module, function = parameter.scope.module, parameter.scope.node
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            handed = dict(arguments_of(call, Definition(module, function))).get(parameter.name)  # type: ignore[arg-type]
+            if handed is not None:
+                text = ast.unparse(handed)
+                starred = isinstance(handed, ast.Name) and caller.resolve(handed.id, caller.scope(call)) is None
+                if starred and "*" in caller.imports:
+                    reason = f"`{text}` comes from `import *`, so where it is built is not in sight"
+                else:
+                    reason = f"`{text}`, handed over for `{parameter.name}`, is not a variable that could be prepared"
+                return NoHome(reason, call.lineno, caller)
+        return NoHome(f"where `{parameter.name}` is built is not in sight", _line(parameter), module)
+
+    def _made_of_optimizers(self, home: Scope, prepared: tuple[Built, ...]) -> set[Variable]:
         """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
         module = home.module
         names = [Variable(home, name) for name in home.bindings] if not home.is_class else []
         attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
-        return {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
+        named = {built.variable for built in prepared}
+        return {
+            v
+            for v in [*names, *attributes]
+            if v not in named and (wrapped_optimizer(self.roles, module, v) is not None or self._keeps(v, named))
+        }
+
+    def _keeps(self, variable: Variable, named: set[Variable]) -> bool:
+        """Whether a container was filled with objects that are prepared under names of their own."""
+        kept = kept_in(self.roles, variable)
+        module = variable.scope.module
+        return kept is not None and any(module.variable(element) in named for element in kept.elements)
 
     def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:
         """Statements at home that start training or evaluation."""
@@ -151,6 +233,11 @@ class _Staging:
         return False
 
 
+def _line(variable: Variable) -> int:
+    """Where a variable is first bound."""
+    return min((b.statement.lineno for b in variable.scope.module.bindings(variable)), default=1)
+
+
 def find_device(
     roles: Roles, graph: CallGraph, home: Scope, moves: list[Move], distribution: Distribution
 ) -> DeviceDefinition | None:
@@ -166,7 +253,7 @@ def find_device(
     found.sort(key=lambda d: (order[d.module], d.statement.lineno))
     as_text = {piece.statement for piece in distribution.pieces}
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
-    found = [d for d in found if d.variable not in kept_as_text]
+    found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]
     usable = [d for d in found if d.scope is home or _calls_home(roles, graph, home, d.scope) or d.scope.parent is None]
     if usable:
         check_later(usable[0])

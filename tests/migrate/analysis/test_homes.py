@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.analysis.reading import BUILT, STEP, TRAINED, prepared, refusal, training
+from tests.migrate.analysis.reading import script as read_both
 
 
 def after(*texts: str) -> str:
@@ -136,3 +137,67 @@ def test_an_engine_without_its_caller_is_left() -> None:
 def test_an_optimizer_over_a_plain_tensor_is_left() -> None:
     text = BUILT.replace("model.parameters()", "[image]") + "for i in range(9):" + STEP
     assert refusal(text)
+
+
+ENGINE = """
+import torch
+from torch import nn
+from data import *
+
+def train(loader, model, optimizer):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+def main():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        train(HANDED, model, optimizer)
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handed", "reason"),
+    [
+        ("every_batch", "`every_batch` comes from `import *`"),
+        ("torch.utils.data.DataLoader(d)", "is not a variable"),
+        ("parts['train']", "is not a variable"),
+    ],
+)
+@pytest.mark.parametrize("docstring", ["", '    """Trains."""\n'])
+def test_a_function_that_is_called_in_each_epoch_prepares_nothing(handed: str, reason: str, docstring: str) -> None:
+    text = ENGINE.replace("HANDED", handed).replace("optimizer):\n", "optimizer):\n" + docstring, 1)
+    assert reason in refusal(text)
+
+
+def test_two_loaders_under_one_name_are_told_apart() -> None:
+    pair = "def pair():\n    return DataLoader(data), DataLoader(data)\n\n"
+    text = BUILT.replace("loader = DataLoader(data, batch_size=4)", pair + "both = pair()\nloader, test = both")
+    assert prepared(text + TRAINED) == ["model", "optimizer", "loader"]
+
+
+def test_a_function_of_one_script_that_a_test_calls_too_is_left_in_both() -> None:
+    script = ENGINE.replace("from data import *\n", "").replace("HANDED", "torch.utils.data.DataLoader(d)")
+    script = script.replace("    for epoch", "    batches = torch.utils.data.DataLoader(d)\n    for epoch").replace(
+        "train(torch.utils.data.DataLoader(d)", "train(batches"
+    )
+    assert prepared(script) == ["model", "optimizer", "batches"]
+    test = """
+        # test.py
+        import torch
+        from train import train
+
+        def run():
+            data = torch.utils.data.DataLoader(d)
+            def fit(net):
+                optimizer = torch.optim.Adam(net.parameters())
+                train(data, net, optimizer)
+            return fit
+        """
+    found = read_both(script, test)
+    assert not found.trainings
+    assert {refusal.module.source.path.name for refusal in found.refusals} == {"train.py", "test.py"}

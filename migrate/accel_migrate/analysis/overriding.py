@@ -1,0 +1,50 @@
+"""Statements that may give any name another value: what is known of a name above them does not hold below."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Function, Module, Variable
+
+
+def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+    """`exec(open("configurator.py").read())`, `globals()[key] = value`: any name may have another value after it."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
+    return any(_sets_any_name(owner, node) for owner, part in parts for node in owner.walk(part))
+
+
+def _sets_any_name(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "setattr"):
+            return module.resolve(node.func.id, module.scope(node)) is None
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "update" and _is_namespace(node.func.value)
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Subscript) and _is_namespace(target.value) for target in targets)
+
+
+def _is_namespace(node: ast.expr) -> bool:
+    """`globals()`, `vars(args)`, `args.__dict__`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "__dict__"
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("globals", "vars", "locals")
+    )
+
+
+def _module_of(roles: Roles, function: Function) -> Module:
+    return next(module for module in roles.project.modules if function in module.functions)
+
+
+def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:
+    """Whether a statement that may set any name follows one that binds the variable, in the same scope."""
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    if variable.scope.is_class or not bindings:
+        return False
+    first = min(binding.statement.lineno for binding in bindings)
+    body: list[ast.stmt] = getattr(variable.scope.node, "body", [])
+    return any(statement.lineno > first and overrides(roles, graph, module, statement) for statement in body)
