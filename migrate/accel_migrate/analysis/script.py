@@ -134,10 +134,10 @@ class _Reader:
         stage = find_stage(self.roles, self.graph, self.group, cast)
         cast = only_prepared(self.roles, self.graph, cast, frozenset(built.variable for built in stage.prepared))
         found = self._findings(cast, stage)
-        creation, reach = self._reach(cast, stage, found)
+        creation, reach, needs = self._reach(cast, stage, found)
         modules = self._all_touched(found.modules, reach)
         self._check_names(modules)
-        start, precision, carrier, given = self._start(stage, found, creation, reach, modules)
+        start, precision, carrier, given = self._start(stage, found, creation, reach, modules, needs)
         passed = passed_instead(reach, self.graph)
         device = found.device
         gone = replace(found, precision=precision).gone(reach) | passed
@@ -201,7 +201,7 @@ class _Reader:
             find_device(self.roles, self.graph, home, kept + dropped, distribution),
         )
 
-    def _reach(self, cast: Cast, stage: Stage, found: _Findings) -> tuple[Scope, Reach]:
+    def _reach(self, cast: Cast, stage: Stage, found: _Findings) -> tuple[Scope, Reach, list[tuple[Module, ast.AST]]]:
         """Where the Accelerator is made, and how it gets to all that need it."""
         home, place, distribution = stage.home, stage.place, found.distribution
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
@@ -219,7 +219,7 @@ class _Reader:
             made = device.scope if device is not None else creation_scope(self.roles, self.graph, home, needs)
             creation = self._above_all(made, distribution)
         replaced = rank_parameters(distribution, found.dropped, found.kept, self.graph)
-        return creation, find_reach(
+        reach = find_reach(
             self.roles,
             self.graph,
             creation,
@@ -230,9 +230,16 @@ class _Reader:
             self.keep_device,
             {**replaced, **found.precision.scaling.parameters},
         )
+        return creation, reach, needs
 
     def _start(
-        self, stage: Stage, found: _Findings, creation: Scope, reach: Reach, modules: tuple[Module, ...]
+        self,
+        stage: Stage,
+        found: _Findings,
+        creation: Scope,
+        reach: Reach,
+        modules: tuple[Module, ...],
+        needs: list[tuple[Module, ast.AST]],
     ) -> tuple[Start, Precision, Carrier, GivenDevice | None]:
         """Where the Accelerator is made, with what it is told there."""
         device, dropped, kept = found.device, found.dropped, found.kept
@@ -240,7 +247,18 @@ class _Reader:
         moves = [] if device is not None or self.keep_device else dropped + kept
         given = find_given(self.roles, self.graph, creation, moves, modules, found.gone(reach), reach)
         start = find_start(
-            self.roles, self.graph, creation, stage.place, own, given, dropped, kept, reach, found.distribution
+            self.roles,
+            self.graph,
+            creation,
+            stage.place,
+            own,
+            given,
+            dropped,
+            kept,
+            reach,
+            found.distribution,
+            needs,
+            found.gone(reach),
         )
         pieces = {piece.statement for piece in found.distribution.pieces}
         carrier = Carrier(self.graph, start.module, start.statement, pieces)

@@ -10,6 +10,7 @@ from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, gua
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.overriding import overrides
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
@@ -29,6 +30,11 @@ class Start:
     tied: int | None = None  # the line that ties a script without a device to the CPU
     joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
 
+    def covers(self, node: ast.AST) -> bool:
+        """Whether a node of the same scope runs only once the Accelerator is made."""
+        made = self.block.index(self.statement) + self.at_prepare
+        return any(_holds(self.module, statement, node) for statement in self.block[made:])
+
 
 def find_start(
     roles: Roles,
@@ -41,51 +47,57 @@ def find_start(
     kept: list[Move],
     reach: Reach,
     distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
 ) -> Start:
-    """`device` is the definition that the creating scope has itself."""
+    """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     module = creation.module
-    handed = [call for function in reach.parameters for caller, call in graph.sites[function] if caller is module]
-    early: list[ast.AST] = [*handed]
-    early += [m.call for m in kept if m.module is module and _names_no_variable(m)]
-    early += [statement for _, statement in place.apart]
-    early += given.reads if given is not None else ()
+    early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
     cpu = guard_wish(creation, [*dropped, *kept]) or (given.wish if given is not None else None)
     if device is not None:
         anchor: ast.stmt = device.statement
-        block = module.block(anchor)
         cpu = cpu_wish(module, device)
     elif creation is place.module.scope(place.after) or creation.is_class:
-        anchor, block = place.after, place.block
+        anchor = place.after
     else:
         anchor = _way_home(roles, graph, creation, place)
-        block = module.block(anchor)
     cpu = cpu or _text_wish(module, creation, distribution)
+    wished = names_in(cpu)
+    block = place.block if anchor is place.after else module.block(anchor)
+    if not creation.is_class:
+        anchor, block = _above_all(module, creation, anchor, block, early, wished)
     index = block.index(anchor)
     first = _first_piece(roles, graph, module, block, distribution)
-    earliest = top = 0
-    wished = names_in(cpu)
+    earliest = top = known = 0
     for position, statement in enumerate(block[: min(index, first) + 1]):
-        if _binds(module, statement, wished) or (_parses_arguments(statement) and position < first):
+        if _binds(module, statement, wished):
+            known = position + 1
+        elif _parses_arguments(statement) and position < first:
             earliest = position + 1
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             top = position + 1
-    if first < index and first >= max(earliest, top):
-        return _earlier(module, block, max(earliest, top), first, kept, cpu)
-    if not creation.is_class:
-        users = _users(reach, module, early, kept)
-        for position, statement in enumerate(block[: index + 1]):
-            if _needs(roles, graph, module, creation, statement, early, users):
-                if position < earliest:
-                    raise NoHome(
-                        "the Accelerator is needed here, before the options that it is made from are known",
-                        statement.lineno,
-                        module,
-                    )
-                return Start(module, statement, block, cpu, False)
-            if position >= max(earliest, top) and any(_is_print(module, call) for call in _own_calls(statement)):
-                return Start(module, statement, block, cpu, False)
+    late = [position for position in range(index) if overrides(roles, graph, module, block[position])]
+    known = max([known, *[position + 1 for position in late]])
+    earliest = max(earliest, known)
+    users = _users(reach, module, early)
+    for position, statement in enumerate(block[: index + 1]):
+        if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
+            if position < known:
+                raise NoHome(
+                    "the Accelerator is needed here, before the options that it is made from are known",
+                    statement.lineno,
+                    module,
+                )
+            return Start(module, statement, block, cpu, False, joins=position == first)
+        if position < max(earliest, top):
+            continue
+        if position == first < index:
+            return Start(module, statement, block, cpu, False, joins=True)
+        prints = any(_is_print(module, call) for call in _own_calls(statement))
+        if prints and (first < index or not creation.is_class):
+            return Start(module, statement, block, cpu, False)
     if device is not None or anchor is not place.after:
-        return Start(module, anchor, block, cpu, False)
+        return Start(module, block[max(index, known)], block, cpu, False)
     if creation.is_class:
         needed = [m for m in kept if m.module is module and _holds_any(module, block, m.call)]
         for move in needed:
@@ -95,14 +107,69 @@ def find_start(
     return Start(module, anchor, block, cpu, True)
 
 
-def _earlier(
-    module: Module, block: list[ast.stmt], earliest: int, first: int, kept: list[Move], cpu: str | None
-) -> Start:
-    """Where the processes were joined, or at a `print` before that."""
-    for position in range(earliest, first):
-        if any(_is_print(module, call) for call in _own_calls(block[position])):
-            return Start(module, block[position], block, cpu, False)
-    return Start(module, block[first], block, cpu, False, joins=True)
+def _early(
+    graph: CallGraph,
+    module: Module,
+    place: Place,
+    given: GivenDevice | None,
+    kept: list[Move],
+    reach: Reach,
+    distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
+) -> list[ast.AST]:
+    """Everything in the file that will read the Accelerator, or what it tells a spawned function."""
+    found: list[ast.AST] = [c for f in reach.parameters for caller, c in graph.sites[f] if caller is module]
+    found += [m.call for m in kept if m.module is module and _names_no_variable(m)]
+    found += [statement for _, statement in place.apart]
+    found += given.reads if given is not None else ()
+    found += [node for owner, node in needs if owner is module and node is not place.after]
+    asked = [p for p in distribution.pieces if p.optional and p.module is module]
+    found += [p.node for p in asked if reach.spelled(module, p.node) is not None]
+    spawned = distribution.spawned
+    if spawned is not None and spawned.module is module:
+        told = {name for name, _ in spawned.lost}
+        for node in module.walk(spawned.function):
+            if isinstance(node, ast.Name) and node.id in told and isinstance(node.ctx, ast.Load) and node not in gone:
+                found.append(node)
+    return found
+
+
+def _above_all(
+    module: Module,
+    creation: Scope,
+    anchor: ast.stmt,
+    block: list[ast.stmt],
+    early: list[ast.AST],
+    wished: set[str],
+) -> tuple[ast.stmt, list[ast.stmt]]:
+    """The anchor as a statement of a block that no loop repeats and that every use in the scope is under."""
+    own = [n for n in early if n in module.parents and module.scope(n).function is creation.function]
+    while True:
+        parent = module.parents.get(anchor)
+        if not isinstance(parent, ast.stmt) or isinstance(
+            parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
+            return anchor, block
+        repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
+        chooses = isinstance(parent, ast.If) and not _is_main_guard(parent)
+        outside = any(not _holds_any(module, block, node) for node in own)
+        if not (repeats or chooses or outside):
+            return anchor, block
+        if any(_binds(module, statement, wished) for statement in block):
+            if repeats or outside:
+                raise NoHome(
+                    "the options that the Accelerator is made from are known only further in than it is needed",
+                    anchor.lineno,
+                    module,
+                )
+            return anchor, block
+        anchor = parent
+        block = module.block(parent)
+
+
+def _is_main_guard(statement: ast.If) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
 
 
 def _first_piece(
@@ -174,12 +241,11 @@ def after_names(start: Start, expression: str | None) -> Start:
     raise NoHome("the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module)
 
 
-def _users(reach: Reach, module: Module, early: list[ast.AST], kept: list[Move]) -> set[Function]:
+def _users(reach: Reach, module: Module, early: list[ast.AST]) -> set[Function]:
     """Functions that see the Accelerator as a global and use it wherever they are called."""
     if reach.everywhere is not module:
         return set()
     nodes = [node for node in early if node in module.parents]
-    nodes += [m.call for m in kept if m.module is module and _names_no_variable(m)]
     functions = {module.scope(node).function for node in nodes}
     return {function for function in functions if function is not None and function not in reach.parameters}
 
@@ -212,15 +278,11 @@ def printing(
     roles: Roles, graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
 ) -> Iterator[tuple[Module, ast.Call]]:
     """Every `print` that runs after the Accelerator is made and has it in reach."""
-    made = start.block.index(start.statement) + start.at_prepare
-    anchor = start.statement
-    first_line = (anchor.end_lineno or anchor.lineno) + 1 if start.at_prepare else anchor.lineno
     early: set[Function] = set()
     late: set[Function] = set()
-    for position, statement in enumerate(start.block):
-        if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            side = early if position < made else late
-            side |= graph.reached_from(statement, roles, start.module)
+    for statement in _simple_statements(reach.creation):
+        side = late if start.covers(statement) else early
+        side |= graph.reached_from(statement, roles, start.module)
     for statement in uses:
         late |= graph.reached_from(statement, roles, start.module)
     for module in modules:
@@ -237,9 +299,22 @@ def printing(
                 if not closure and (function in early or not (handed or function in late)):
                     continue
             if function is reach.creation.node or (function is None and reach.creation.parent is None):
-                if call.lineno < first_line:
+                if not start.covers(call):
                     continue
             yield module, call
+
+
+def _simple_statements(scope: Scope) -> Iterator[ast.stmt]:
+    """The statements that run with a scope and hold no others, and the heads of those that do, without definitions."""
+    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        inner = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
+        if isinstance(node, ast.stmt) and not inner:
+            yield node
+        pending += inner
 
 
 def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: Reach, graph: CallGraph) -> bool:

@@ -78,8 +78,7 @@ class Training:
         if function in self.reach.parameters:
             return spelled
         beside = module is self.start.module and module.scope(node).function is self._makes
-        below = getattr(node, "lineno", 0) > self.start.statement.lineno - (not self.start.at_prepare)
-        return spelled if beside and below else None
+        return spelled if beside and self.start.covers(node) else None
 
     @property
     def _makes(self) -> Function | None:

@@ -104,3 +104,81 @@ def test_is_made_before_a_print_inside_the_last_thing_before_prepare() -> None:
     late = "if resume:\n    print('resumed')\n    model.load_state_dict(state)\n"
     assert start(text + late + WITHOUT) == "if resume:"
     assert printed(text + late + WITHOUT) == ["print('resumed')"]
+
+
+SPAWNED = """
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+def run(number, count, node):
+    tag = 'run'
+    {above}
+    dist.init_process_group("gloo", world_size=count, rank=number)
+    model = DistributedDataParallel(nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in torch.utils.data.DataLoader(data):
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+
+count = 2
+mp.spawn(run, nprocs=count, args=(count, 0))
+"""
+
+
+@pytest.mark.parametrize(
+    "above", ["node = node * count + number", "if number != 0:\n        tag = ''", "for _ in range(count): pass"]
+)
+def test_is_made_before_a_spawned_function_reads_what_it_was_told(above: str) -> None:
+    assert start(SPAWNED.format(above=above)) == above.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "exec(open('settings.py').read())",
+        "for word in words:\n    globals()[word] = 1",
+        "globals().update(settings)",
+        "def read():\n    globals().update(settings)\nread()",
+    ],
+)
+def test_is_made_after_what_may_set_any_name(override: str) -> None:
+    choice = CHOICE + "\nseed = 0\n" + override
+    found = training(BUILT.replace(CHOICE, choice) + TRAINED)
+    assert found.start.statement.lineno > found.start.module.source.text[
+        : found.start.module.source.text.index("loader =")
+    ].count("\n")
+    assert found.device is None and found.given is not None, "what was overridden is asked, not replaced"
+
+
+def test_is_left_where_it_is_needed_before_any_name_may_be_set() -> None:
+    text = BUILT.replace(CHOICE, f"{CHOICE}\ntable = torch.ones(4).cuda()\nexec(settings)")
+    assert "before the options" in refusal(text + TRAINED)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+IMPORTS, OBJECTS = BUILT.replace(CHOICE, "").replace(".to(device)", "").split("\n\n", 1)
+
+
+def test_is_made_outside_of_a_loop_over_seeds() -> None:
+    text = f"{IMPORTS}\nloader = DataLoader(data)\nfor seed in range(3):\n" + _indented(OBJECTS + WITHOUT)
+    found = training(text)
+    assert start(text) == "for seed in range(3):"
+    assert found.place.after.col_offset == 4
+
+
+def test_is_made_above_a_choice_to_train_when_more_follows_it() -> None:
+    text = f"{IMPORTS}\nmodel = nn.Linear(4, 2)\nif wanted:\n" + _indented(
+        OBJECTS.replace("model = nn.Linear(4, 2)\n", "") + WITHOUT
+    )
+    assert start(text) == "if wanted:"
+    assert printed(text + "print('end')\n") == ["print('end')"]
+
+
+def test_is_left_where_its_options_are_set_in_each_round() -> None:
+    inner = OBJECTS + "args = parser.parse_args()\nif args.cuda:\n    model.cuda()\n" + WITHOUT
+    assert "further in" in refusal(f"{IMPORTS}\nfor seed in range(3):\n" + _indented(inner))
