@@ -127,7 +127,7 @@ def piece_changes(context: Context, code: str) -> Iterator[Change]:
     """The changes that the pieces of hand-written distribution under one code ask for in one file."""
     training, module = context.training, context.module
     for piece in training.distribution.pieces:
-        if piece.module is not module or piece.code != code:
+        if piece.module is not module or piece.code != code or piece.node in training.storage.hoisted:
             continue
         if piece.text is None:
             assert isinstance(piece.node, ast.stmt)

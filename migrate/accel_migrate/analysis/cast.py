@@ -9,7 +9,7 @@ from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.by_hand import with_shared_by_hand
 from accel_migrate.analysis.constructions import is_foreign_loader, pads_batches
 from accel_migrate.analysis.devices import Move, moves_in
-from accel_migrate.analysis.distribution import find_distribution, with_evaluations_on_main
+from accel_migrate.analysis.distribution import find_distribution
 from accel_migrate.analysis.doubts import check_optimizers
 from accel_migrate.analysis.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.evaluation import Gather, Whole, judge
@@ -19,8 +19,10 @@ from accel_migrate.analysis.homes import NoHome, chain, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.obstacles import check as check_obstacles
+from accel_migrate.analysis.one_process import check_backwards, judged_by_rank
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
@@ -46,9 +48,9 @@ class Cast:
         return frozenset(link for links in self.chains for link in links)
 
 
-def find_cast(roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop]) -> Cast:
+def find_cast(roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop]) -> Cast:
     """NoHome where nothing in sight is trained, or something stands in the way."""
-    return _Casting(roles, graph, group, loops).cast()
+    return _Casting(roles, graph, flow, group, loops).cast()
 
 
 def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozenset[Variable]) -> Cast:
@@ -67,21 +69,22 @@ def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozense
 
 
 class _Casting:
-    def __init__(self, roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop]) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop]) -> None:
         self.roles = roles
         self.graph = graph
+        self.flow = flow
         self.group = group
         self.all_loops = loops
 
     def cast(self) -> Cast:
         models, optimizers = self._trained()
+        check_backwards(self.flow, self.group.backwards)
         methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
         loops = self._own_loops(models)
         evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
         check_obstacles(near)
         distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
-        evaluations = with_evaluations_on_main(distribution, self.graph, evaluations)
         loaders = self._loaders(loops, evaluations)
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
@@ -172,8 +175,10 @@ class _Casting:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
         judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
+        judged = [judged_by_rank(self.flow, evaluation) for evaluation in judged]
         whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
         trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
+        self._check_shared(judged, trained)
         kept: list[Gather | Whole] = []
         for evaluation in judged:
             shared = [link for link in self._sources(evaluation.loop) if is_root(link)]
@@ -182,6 +187,19 @@ class _Casting:
                 evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
             kept.append(evaluation)
         return kept
+
+    def _check_shared(self, judged: list[Gather | Whole], trained: set[Variable]) -> None:
+        """A loader that is shared out is read by all processes together."""
+        for evaluation in judged:
+            if isinstance(evaluation, Whole) and evaluation.on_main:
+                loop = evaluation.loop
+                if any(link in trained and is_root(link) for link in self._sources(loop)):
+                    raise NoHome(
+                        f"a condition on the rank decides who goes through `{ast.unparse(loop.loader)}` here, and it is "
+                        "trained on: shared out among all processes, it must be read by all",
+                        loop.statement.lineno,
+                        loop.module,
+                    )
 
     def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Gather | Whole:
         if sum(other.statement is loop.statement for other in loops) > 1:

@@ -281,23 +281,3 @@ def _check_helpers(
                     call.lineno,
                     module,
                 )
-
-
-def with_evaluations_on_main(
-    distribution: Distribution, graph: CallGraph, evaluations: list[Gather | Whole]
-) -> list[Gather | Whole]:
-    """What only the main process evaluates must not gather: the others would never come."""
-    result: list[Gather | Whole] = []
-    for evaluation in evaluations:
-        loop = evaluation.loop
-        places: list[tuple[Module, ast.AST]] = [(loop.module, loop.statement)]
-        seen: set[Function] = set()
-        for module, node in places:
-            function = module.scope(node).function
-            if function is not None and function not in seen:
-                seen.add(function)
-                places += graph.sites.get(function, [])
-        if any(distribution.runs_on_main_only(module, node) for module, node in places):
-            evaluation = Whole(loop, "only the main process runs it", loop.statement.lineno, on_main=True)
-        result.append(evaluation)
-    return result

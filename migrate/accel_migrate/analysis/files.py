@@ -33,6 +33,11 @@ class Save:
     opened: ast.With | None
     plain: bool  # two arguments, the second a path
 
+    @property
+    def statement(self) -> ast.stmt:
+        """What comes under a guard, where the call cannot be the Accelerator's own."""
+        return self.opened or self.module.statement(self.call)
+
 
 @dataclass(frozen=True, eq=False)
 class Written:

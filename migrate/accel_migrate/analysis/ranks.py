@@ -16,7 +16,7 @@ _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "W
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
 _OTHER_LAUNCHERS = re.compile(r"SLURM_|OMPI_|PMI_")
-_MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
+MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
 
 
 class Ranks:
@@ -144,8 +144,8 @@ class Ranks:
                 return compared[1] and compared[2] in (0, None)
             return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(module, test.left)
         if isinstance(test, ast.Call):
-            return bool(_MAIN_NAME.search(ast.unparse(test.func)))
-        return isinstance(test, ast.Name | ast.Attribute) and bool(_MAIN_NAME.search(ast.unparse(test)))
+            return bool(MAIN_NAME.search(ast.unparse(test.func)))
+        return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(ast.unparse(test)))
 
 
 def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:

@@ -18,9 +18,11 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import hidden_backwards
+from accel_migrate.analysis.one_process import bare_uses
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
+from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
 from accel_migrate.analysis.remains import (
     carried_settings,
@@ -46,6 +48,7 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
     project = Project(modules)
     roles = Roles(project)
     graph = CallGraph(roles)
+    flow = RankFlow(roles, graph)
     backwards = backward_calls(roles)
     loops = loader_loops(roles, graph, backwards)
     trainings: list[Training] = []
@@ -54,7 +57,7 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
         first = group.backwards[0]
         try:
             trainings += [
-                _Reader(roles, own_graph, group, loops, index, keep_device).training()
+                _Reader(roles, own_graph, flow, group, loops, index, keep_device).training()
                 for own_graph in entries(roles, graph, group)
             ]
         except NoHome as trouble:
@@ -94,6 +97,7 @@ class _Findings:
     distribution: Distribution
     timing: Timing
     storage: Storage
+    bare: tuple[tuple[Module, ast.expr], ...]
     attributes: tuple[tuple[Module, ast.Attribute], ...]
     dropped: list[Move]
     kept: list[Move]
@@ -120,17 +124,25 @@ class _Reader:
     """Works out one training, step by step; raises NoHome where it cannot be migrated."""
 
     def __init__(
-        self, roles: Roles, graph: CallGraph, group: Group, loops: list[LoaderLoop], index: int, keep_device: bool
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        flow: RankFlow,
+        group: Group,
+        loops: list[LoaderLoop],
+        index: int,
+        keep_device: bool,
     ) -> None:
         self.roles = roles
         self.graph = graph
+        self.flow = flow
         self.group = group
         self.loops = loops
         self.index = index
         self.keep_device = keep_device
 
     def training(self) -> Training:
-        cast = find_cast(self.roles, self.graph, self.group, self.loops)
+        cast = find_cast(self.roles, self.graph, self.flow, self.group, self.loops)
         stage = find_stage(self.roles, self.graph, self.group, cast)
         cast = only_prepared(self.roles, self.graph, cast, frozenset(built.variable for built in stage.prepared))
         found = self._findings(cast, stage)
@@ -161,7 +173,7 @@ class _Reader:
             reach=reach,
             modules=modules,
             start=start,
-            prints=tuple((m, call) for m, call in prints if not found.distribution.runs_on_main_only(m, call)),
+            prints=tuple((m, call) for m, call in prints if self._by_all(found, m, call)),
             needs_device=device is not None and device_is_needed(device, gone, reach, self.graph),
             device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
             given=given,
@@ -169,6 +181,8 @@ class _Reader:
             forward_methods=self._forward_methods(cast, stage),
             timing=found.timing,
             storage=found.storage,
+            bare=tuple((m, node) for m, node in found.bare if node not in gone),
+            flow=self.flow,
             precision=precision,
             distribution=distribution,
             settings=carried_settings(found.distribution, carrier),
@@ -176,6 +190,9 @@ class _Reader:
             rebound=rebound + (given.rebound() if given is not None else ()),
             gone=gone,
         )
+
+    def _by_all(self, found: _Findings, module: Module, call: ast.Call) -> bool:
+        return found.storage.runs_everywhere(module, call) or not self.flow.only_some(module, call)
 
     def _findings(self, cast: Cast, stage: Stage) -> _Findings:
         home, place = stage.home, stage.place
@@ -189,12 +206,14 @@ class _Reader:
         dropped, kept = sort_moves(self.roles, self.graph, modules, cast.aliases, cast.shared, place)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
+        storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)
         return _Findings(
             modules,
             precision,
             distribution,
             timing,
-            find_storage(self.roles, self.graph, timing, cast.aliases),
+            storage,
+            tuple(bare_uses(self.roles, self.flow, timing, storage.held, {one.guard for one in storage.lifted})),
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
             dropped,
             kept,
@@ -210,6 +229,7 @@ class _Reader:
         needs += [(move.module, move.call) for move in found.renamed]
         needs += [(piece.module, piece.node) for piece in distribution.pieces if piece.needs_accelerator]
         needs += found.storage.needs
+        needs += found.bare
         needs += [(region.module, region.call) for region in found.precision.regions]
         needs += found.precision.scaling.unscaled
         if home.is_class:

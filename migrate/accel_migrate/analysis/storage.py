@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.files import Save, Written, saves_in, written_in
+from accel_migrate.analysis.lifting import Lifted
 from accel_migrate.analysis.loading import Load, StateLoaded, loads_in, states_loaded_in
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
-from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.rank_flow import RankFlow
+from accel_migrate.analysis.roles import Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.states import StateTaken, same_models, states_taken
 from accel_migrate.analysis.timing import Timing
-
-
-@dataclass(frozen=True, eq=False)
-class StateTaken:
-    """`model.state_dict()` of a prepared model."""
-
-    module: Module
-    call: ast.Call
-    owner: ast.expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,24 +36,55 @@ class Storage:
     def gone(self) -> set[ast.AST]:
         """Expressions that are no longer read once weights are loaded to the CPU."""
         locations = [load.location for load in self.loads if load.lands_on_cpu and load.location is not None]
-        return {node for location in locations for node in ast.walk(location)}
+        return {node for location in locations for node in ast.walk(location)} | self.hoisted
+
+    @property
+    def hoisted(self) -> set[ast.AST]:
+        """Expressions that go with guards, or in calls that a collected state takes the place of."""
+        calls = {node for one in self.taken if one.ahead is not None for node in ast.walk(one.call.func)}
+        return calls | {node for one in self.lifted for part in one.parts for node in ast.walk(part)}
+
+    @property
+    def lifted(self) -> list[Lifted]:
+        """The guards that go, each once."""
+        return list({one.guard: one for taken in self.taken for one in taken.lifted}.values())
+
+    def runs_everywhere(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node stands in a function that only the main process called, and that all call from now on."""
+        function = module.scope(node).function
+        return any(
+            one.lifted and one.ahead is None and one.module.scope(one.call).function is function for one in self.taken
+        )
 
     def waits(self, load: Load) -> bool:
         """Whether a file may be read that another process of this run is still writing."""
         return load.late and bool(self.saves)
 
 
-def find_storage(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> Storage:
+def find_storage(
+    roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, aliases: frozenset[Variable]
+) -> Storage:
     held = _handed_on(roles, graph, timing, aliases)
     everywhere = roles.project.modules
+    saves = tuple(save for module in everywhere for save in saves_in(timing, module))
+    models = same_models(roles, graph, held)
+    taken = [one for module in everywhere for one in states_taken(graph, flow, timing, module, models)]
     return Storage(
         held,
-        tuple(save for module in everywhere for save in saves_in(timing, module)),
-        tuple(taken for module in everywhere for taken in _taken_in(roles, timing, module, held)),
+        saves,
+        tuple(_before_guards(one, saves) for one in taken),
         tuple(written for module in everywhere for written in written_in(module)),
         tuple(load for module in everywhere for load in loads_in(timing, module)),
         tuple(loaded for module in everywhere for loaded in states_loaded_in(roles, timing, module, held)),
     )
+
+
+def _before_guards(taken: StateTaken, saves: tuple[Save, ...]) -> StateTaken:
+    """A state that is taken in a statement which gets a guard is collected in front of it."""
+    for save in saves:
+        if not save.plain and save.module is taken.module and taken.call in save.module.walk(save.statement):
+            return replace(taken, ahead=taken.ahead or save.statement)
+    return taken
 
 
 def _handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> frozenset[Variable]:
@@ -78,16 +102,3 @@ def _handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozense
                         held.add(parameter)
                         grown = True
     return frozenset(held)
-
-
-def _taken_in(roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]) -> Iterator[StateTaken]:
-    for call in module.calls:
-        function = call.func
-        if not isinstance(function, ast.Attribute) or function.attr != "state_dict" or call.args:
-            continue
-        owner = function.value
-        if isinstance(owner, ast.Attribute) and owner.attr == "module":
-            owner = owner.value
-        variable = module.variable(owner)
-        if variable in held and roles.of(variable) & Role.MODEL and timing.after_prepare(module, call):
-            yield StateTaken(module, call, owner)

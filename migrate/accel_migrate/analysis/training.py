@@ -13,6 +13,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision
 from accel_migrate.analysis.project import Project
+from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
@@ -57,6 +58,8 @@ class Training:
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
     storage: Storage
+    bare: tuple[tuple[Module, ast.expr], ...]  # prepared models that only some processes run, as they are named there
+    flow: RankFlow
     precision: Precision
     distribution: Distribution
     settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel

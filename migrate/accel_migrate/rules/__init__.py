@@ -30,6 +30,7 @@ from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.model_attribute import RULE as MODEL_ATTRIBUTE
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
+from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
 from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     ACCUMULATION_BY_HAND,
     EVALUATION_GATHER,
     EVALUATION_WHOLE,
+    MODEL_ON_SOME,
     MODEL_SAVED,
     WEIGHTS_LOADED,
     MODEL_COPIED,

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.files import Save
+from accel_migrate.analysis.lifting import Lifted
 from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.storage import StateTaken
+from accel_migrate.analysis.states import StateTaken
 from accel_migrate.edits import change, replace_callee, replace_node
-from accel_migrate.effects import only_reads
-from accel_migrate.plan import Change, Edit, Guard, Insert
+from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM501"
@@ -20,23 +20,31 @@ _SAVES = re.compile(r"(^|_)(save|saves|checkpoint|dump)(_|$)", re.I)
 
 def find(context: Context) -> Iterator[Change]:
     storage, module = context.training.storage, context.module
-    ahead: set[StateTaken] = set()
     for save in storage.saves:
         if save.module is module:
-            yield _saved(context, save, ahead)
+            yield _saved(context, save)
     yield from _handed_to_helpers(context)
+    for lifted in storage.lifted:
+        if lifted.module is module:
+            edits = [_without_guard(context, lifted)]
+            yield change(CODE, lifted.guard, "all processes collect the weights", edits, loop=context.training.index)
     for taken in storage.taken:
-        if taken.module is not module or taken in ahead or taken.call in context.training.gone:
+        if taken.module is not module or taken.call in context.training.gone:
             continue
-        guard = context.training.distribution.guard_of(module, taken.call)
-        if guard is not None and _is_asked_by_all(context, guard):
-            edits = _taken_ahead(context, guard, taken)
+        if taken.ahead is not None:
+            edits = _taken_ahead(context, taken.ahead, taken)
             yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
         else:
-            spelled = context.training.accelerator(module, taken.call)
-            state = f"{spelled}.get_state_dict({module.source.code(taken.owner)})"
-            edit = replace_node(module.source, taken.call, state)
-            yield change(CODE, taken.call, "weights without a wrapper's prefix", [edit], loop=context.training.index)
+            edits = _collected(context, taken)
+            yield change(CODE, taken.call, "weights without a wrapper's prefix", edits, loop=context.training.index)
+
+
+def _collected(context: Context, taken: StateTaken) -> list[Edit]:
+    """`get_state_dict(...)` around the owner, which other rules may edit in turn."""
+    source, call, owner = context.module.source, taken.call, taken.owner
+    spelled = context.training.accelerator(context.module, call)
+    opening = Replace(source.start(call), source.start(owner), f"{spelled}.get_state_dict(")
+    return [opening, Replace(source.end(owner), source.end(call), ")")]
 
 
 def _handed_to_helpers(context: Context) -> Iterator[Change]:
@@ -58,7 +66,7 @@ def _handed_to_helpers(context: Context) -> Iterator[Change]:
                     yield change(CODE, value, "the model itself is saved", [edit], loop=training.index)
 
 
-def _saved(context: Context, save: Save, ahead: set[StateTaken]) -> Change:
+def _saved(context: Context, save: Save) -> Change:
     module, training = context.module, context.training
     spelled = training.accelerator(module, save.call)
     edits: list[Edit] = [
@@ -69,12 +77,7 @@ def _saved(context: Context, save: Save, ahead: set[StateTaken]) -> Change:
         edits.append(replace_callee(module.source, save.call, f"{spelled}.save"))
     else:
         # `accelerator.save` takes a path; an open file, or options of the pickle, stay and get a guard.
-        statement = save.opened or module.statement(save.call)
-        edits.append(Guard(statement, f"{spelled}.is_main_process"))
-        for taken in training.storage.taken:
-            if taken.module is module and any(parent is statement for parent in module.ancestors(taken.call)):
-                edits += _taken_ahead(context, statement, taken)
-                ahead.add(taken)
+        edits.append(Guard(save.statement, f"{spelled}.is_main_process"))
     return change(CODE, save.call, "one process writes the file", edits, loop=training.index)
 
 
@@ -85,33 +88,55 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     name = f"{module.source.code(taken.owner).rpartition('.')[2]}_state"
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
-    collected = f"{name} = {spelled}.get_state_dict({module.source.code(taken.owner)})"
-    asked = _beside_main(context, statement)
-    if asked:
-        collected = f"if {asked}:\n    {collected}"
-    return [Insert(statement, (collected,), "before"), replace_node(module.source, taken.call, name)]
+    collected = f"{name} = {spelled}.get_state_dict({_bare(context, taken.owner)})"
+    if taken.asked:
+        collected = f"if {' and '.join(taken.asked)}:\n    {collected}"
+    statements = [collected]
+    same = [one for one in context.training.storage.taken if one.lifted and one.ahead is statement]
+    if taken.lifted and taken is same[-1]:
+        statements.append(f"if not {spelled}.is_main_process:\n    return")
+    return [Insert(statement, tuple(statements), "before"), replace_node(module.source, taken.call, name)]
 
 
-def _is_asked_by_all(context: Context, guard: ast.If) -> bool:
-    """Whether all processes can ask what a guard asks beside the main process: none of it is known to that one alone."""
-    module, distribution = context.module, context.training.distribution
-    if not isinstance(guard.test, ast.BoolOp):
-        return True
-    others = [part for part in guard.test.values if not distribution.asks_for_main(part)]
-    for node in (node for part in others for node in module.walk(part)):
-        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        bindings = module.bindings(variable) if variable is not None else []
-        if any(distribution.runs_on_main_only(module, binding.statement) for binding in bindings):
-            return False
-    return len(others) < len(guard.test.values) and all(only_reads(part) for part in others)
+def _without_guard(context: Context, lifted: Lifted) -> Edit:
+    """The part that asks for the main process goes, with the `and` beside it, or the whole guard."""
+    if lifted.is_whole:
+        return Unwrap(lifted.guard)
+    source, test = context.module.source, lifted.guard.test
+    assert isinstance(test, ast.BoolOp)
+    kept = [part for part in test.values if part not in lifted.parts]
+    if len(lifted.parts) == 1 and lifted.parts[0] in (test.values[0], test.values[-1]):
+        start, end = _beside(test, lifted.parts[0])
+        gap = source.text[source.end(start) : source.start(end)]
+        if gap.split() == ["and"]:  # no brackets between the two
+            if end is lifted.parts[0]:
+                return Replace(source.end(start), source.end(end), "")
+            return Replace(source.start(start), source.start(end), "")
+    return replace_node(source, test, " and ".join(_in_and(source.code(part), part) for part in kept))
 
 
-def _beside_main(context: Context, statement: ast.stmt) -> str:
-    """What a main-process guard asks besides: `epoch % 5 == 0` in `rank == 0 and epoch % 5 == 0`."""
-    if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.BoolOp):
-        return ""
-    parts = [p for p in statement.test.values if not context.training.distribution.asks_for_main(p)]
-    return " and ".join(context.module.source.code(part) for part in parts)
+def _beside(test: ast.BoolOp, part: ast.expr) -> tuple[ast.expr, ast.expr]:
+    """The first or last part of a condition, with its neighbour, in reading order."""
+    return (test.values[0], test.values[1]) if part is test.values[0] else (test.values[-2], test.values[-1])
+
+
+def _in_and(text: str, part: ast.expr) -> str:
+    return f"({text})" if isinstance(part, ast.BoolOp | ast.IfExp) and not text.startswith("(") else text
+
+
+def _bare(context: Context, owner: ast.expr) -> str:
+    """The owner of a state as code in front of the guard: a part is a part of the model itself."""
+    training, module = context.training, context.module
+    path: list[str] = []
+    root = owner
+    while isinstance(root, ast.Attribute) and not training.holds(module.variable(root)):
+        path.append(root.attr)
+        root = root.value
+    if not path or not training.holds(module.variable(root)):
+        return module.source.code(owner)
+    spelled = training.accelerator(module, owner)
+    inner = [name for name in reversed(path) if name != "module"]
+    return ".".join([f"{spelled}.unwrap_model({module.source.code(root)})", *inner])
 
 
 def _whole_models(context: Context, save: Save) -> Iterator[ast.expr]:

@@ -123,10 +123,98 @@ def test_all_collect_weights_when_a_guard_asks_for_more_than_the_main_process():
         ("rank == 0 and score > best", "best = score"),  # what is best, the main process alone knows
         ("rank == 0 and ask()", "pass"),
         ("rank == 0 or epoch % 2 == 0", "pass"),
+        ("not several or (several and rank % 2 == 0)", "pass"),
     ],
 )
 def test_what_only_the_main_process_can_ask_is_not_asked_of_all(test: str, line: str):
-    assert "model_state" not in migrated(GUARDED.format(test=test, line=line))
+    becomes(
+        GUARDED.format(test=test, line=line),
+        "optimizer.step()\nmodel_state = accelerator.get_state_dict(model)\nif ",
+    )
+
+
+def test_all_collect_weights_above_a_guard_further_out():
+    becomes(
+        GUARDED.format(test="rank == 0", line="pass").replace(
+            "torch.save(", "if epoch > 1:\n                torch.save("
+        ),
+        """
+        if epoch > 1:
+            model_state = accelerator.get_state_dict(model)
+        if accelerator.is_main_process:
+            pass
+            if epoch > 1:
+                accelerator.save({"model": model_state}, "m.pt")
+        """,
+    )
+
+
+def test_another_name_of_the_model_is_collected_too():
+    becomes(
+        training(ready="bare = model", after='torch.save(bare.state_dict(), "m.pt")'),
+        'accelerator.save(accelerator.get_state_dict(bare), "m.pt")',
+    )
+
+
+def test_a_part_of_the_model_is_collected_too():
+    net = "class Net(nn.Module):\n    def __init__(self):\n        self.body = nn.Linear(3, 2)\n"
+    source = training(functions=net, after='torch.save(model.body.state_dict(), "m.pt")')
+    becomes(
+        source.replace("nn.Linear(3, 2).to", "Net().to"),
+        'accelerator.save(accelerator.get_state_dict(accelerator.unwrap_model(model).body), "m.pt")',
+    )
+
+
+SAVER = """
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    def keep(net, path):
+        {first}
+        torch.save(net.state_dict(), path)
+
+    def main():
+        dist.init_process_group("nccl")
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = DDP(torch.nn.Linear(2, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(4):
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            if {test}:
+                {before}keep(model, "m.pt")
+
+    main()
+    """
+
+
+def test_every_process_calls_a_function_that_collects():
+    text = migrated(SAVER.format(first="print(path)", test="dist.get_rank() == 0 and epoch > 1", before=""))
+    assert "        if epoch > 1:\n            keep(model" in text
+    assert "    accelerator.print(path)\n    accelerator.save(accelerator.get_state_dict(net), path)" in text
+
+
+def test_one_process_goes_on_in_a_function_that_does_more_than_save():
+    becomes(
+        SAVER.format(first="clean(path)", test="dist.get_rank() == 0", before=""),
+        """
+        def keep(net, path, accelerator):
+            net_state = accelerator.get_state_dict(net)
+            if not accelerator.is_main_process:
+                return
+            clean(path)
+            accelerator.save(net_state, path)
+        """,
+    )
+
+
+def test_leaves_a_loop_whose_weights_only_some_processes_would_collect():
+    reason = unchanged(SAVER.format(first="pass", test="dist.get_rank() == 0", before="show(model); "))
+    assert "a condition on the rank decides which processes call keep()" in reason
 
 
 def test_a_helper_that_saves_gets_the_model_itself():

@@ -1,0 +1,38 @@
+"""AM403: a model that only some processes run, runs there without its wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.edits import change, replace_node
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM403"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    found = [node for owner, node in training.bare if owner is module]
+    for node in found:
+        spelled = training.accelerator(module, node)
+        edit = replace_node(module.source, node, f"{spelled}.unwrap_model({module.source.code(node)})")
+        yield change(CODE, node, "only some processes run it, so without its wrapper", [edit], loop=training.index)
+    if found:
+        message = (
+            "a condition on the rank decides which processes run the model here; with sharded weights (FSDP, ZeRO-3) all of "
+            "them must: take the condition away before such a run"
+        )
+        yield change(CODE, found[0], message, safety=Safety.NOTE, loop=training.index)
+
+
+RULE = Rule(
+    code=CODE,
+    name="model_on_some",
+    summary="a model that only some processes run, runs without its wrapper",
+    why="Before a forward the wrapper may send buffers from the first process to all others, and those that a condition on "
+    "the rank keeps out would not be there to receive them. The bare model runs by itself, unless its weights are sharded.",
+    example_before="if rank == 0:\n    accuracy = evaluate(model, test_loader)",
+    example_after="if accelerator.is_main_process:\n    accuracy = evaluate(accelerator.unwrap_model(model), test_loader)",
+    find=find,
+)

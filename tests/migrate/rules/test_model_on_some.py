@@ -1,0 +1,99 @@
+"""AM403: a model that only some processes run, runs without its wrapper, and over all of the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.scripts import becomes
+from tests.migrate.rules.verbs import migrated, noted, unchanged
+
+SCRIPT = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def count(net, batches):
+        right = 0
+        with torch.no_grad():
+            for x, y in batches:
+                out = net(x)
+                right += (out.argmax(1) == y).sum().item()
+        return right
+
+    def fit(number, net, optimizer, loader, held_out):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+        {after}
+
+    def main():
+        dist.init_process_group("gloo")
+        number = dist.get_rank()
+        data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+        loader = DataLoader(data, batch_size=8)
+        held_out = DataLoader(data, batch_size=8)
+        net = DDP(nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        fit(number, net, optimizer, loader, held_out)
+
+    main()
+    """
+
+
+@pytest.mark.parametrize("test", ["number == 0", "not number", "number == 0 or dist.get_world_size() == 1"])
+def test_what_one_process_evaluates_is_not_gathered(test: str):
+    source = SCRIPT.format(after=f"if {test}:\n            print(count(net, held_out))")
+    text = migrated(source)
+    assert "gather" not in text
+    assert "print(count(accelerator.unwrap_model(net), held_out))" in text
+    assert "held_out = accelerator.prepare" not in text
+
+
+def test_what_all_evaluate_is_gathered():
+    becomes(SCRIPT.format(after="print(count(net, held_out))"), "accelerator.gather_for_metrics((out, y))")
+
+
+def test_what_one_process_runs_by_itself_is_the_bare_model():
+    becomes(
+        SCRIPT.format(after="if number == 0:\n            print(net(torch.zeros(1, 4)))"),
+        "print(accelerator.unwrap_model(net)(torch.zeros(1, 4)))",
+    )
+
+
+def test_says_that_sharded_weights_need_all_processes():
+    assert "FSDP" in noted(SCRIPT.format(after="if number == 0:\n            count(net, held_out)"), "AM403")
+
+
+def test_leaves_a_loop_whose_shared_loader_one_process_reads():
+    reason = unchanged(SCRIPT.format(after="if number == 0:\n            count(net, loader)"))
+    assert "it is trained on" in reason
+
+
+def test_leaves_a_loop_that_one_process_trains_in():
+    source = SCRIPT.format(after="pass").replace("        fit(", "        if number == 0:\n            fit(")
+    assert "decides which processes train" in unchanged(source)
+
+
+def test_prints_of_one_process_stay_its_own():
+    text = migrated(SCRIPT.format(after="if number == 1:\n            print('here')"))
+    assert "        print('here')" in text and "accelerator.print" not in text
+
+
+def test_a_function_that_does_not_run_the_model_gets_it_as_it_is():
+    source = SCRIPT.format(after="if number == 0:\n            size(net)")
+    text = migrated(
+        source.replace(
+            "    def count(", "    def size(net):\n        print(len(list(net.parameters())))\n\n    def count("
+        )
+    )
+    assert "        size(net)" in text
+    assert "unwrap_model" not in text
+
+
+def test_a_helper_that_is_not_given_gets_the_bare_model():
+    source = SCRIPT.format(after="if number == 0:\n            examine(net, held_out)")
+    becomes("    from examination import examine" + source, "examine(accelerator.unwrap_model(net), held_out)")
