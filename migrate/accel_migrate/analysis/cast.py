@@ -68,6 +68,17 @@ def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozense
     return replace(cast, evaluations=tuple(evaluations), shared=frozenset(shared))
 
 
+def is_share(cast: Cast, loop: LoaderLoop) -> bool:
+    """Whether a loop goes through this process's part of its data, and gathers nothing of it."""
+    if any(isinstance(evaluation, Gather) and evaluation.loop is loop for evaluation in cast.evaluations):
+        return False
+    if isinstance(loop.loader, ast.Subscript):
+        key = loop.module.source.code(loop.loader.slice)
+        return any(entry.key == key for entry in cast.entries)
+    variable = loop.module.variable(loop.loader)
+    return variable is not None and variable in cast.aliases
+
+
 class _Casting:
     def __init__(self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop]) -> None:
         self.roles = roles
@@ -240,9 +251,11 @@ class _Casting:
         for module in self.roles.project.modules:
             for call in module.calls:
                 if isinstance(call.func, ast.Name) and call.func.id == "next":
-                    if is_read_in_training(
-                        self.roles, self.graph, self.group.backwards, module, call
-                    ) and feeds_training(self.roles, self.graph, self.group.backwards, module, call):
+                    read = module.statement(call)
+                    if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
+                        not isinstance(read, ast.Assign)
+                        or feeds_training(self.roles, self.graph, self.group.backwards, module, read)
+                    ):
                         found += batches.loaders(module, call) or ()
         return found
 

@@ -1,8 +1,9 @@
-"""Whether a batch that a training loop asks for by itself is trained on, or only looked at."""
+"""Whether what a statement makes is trained on, or only looked at."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph
@@ -10,16 +11,17 @@ from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module
 
 
-def feeds_training(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, read: ast.Call) -> bool:
-    """Whether what a call returns may reach a backward pass; True where that is not in sight."""
-    statement = module.statement(read)
-    if not isinstance(statement, ast.Assign):
-        return True
+def feeds_training(
+    roles: Roles, graph: CallGraph, backwards: Iterable[Backward], module: Module, made: ast.stmt
+) -> bool:
+    """Whether what a statement binds may reach a backward pass; True where that is not in sight."""
     ends = {backward.call for backward in backwards}
     trains = {backward.function for backward in backwards}
-    scope = module.scope(read)
+    if any(node in ends for node in module.walk(made)):
+        return True
+    scope = module.scope(made)
     seen: set[ast.stmt] = set()
-    pending: list[ast.stmt] = [statement]
+    pending: list[ast.stmt] = [made]
     loads = [
         node
         for node in module.walk(scope.node)

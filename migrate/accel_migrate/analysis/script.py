@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.carried import Carrier
-from accel_migrate.analysis.cast import Cast, find_cast, only_prepared
+from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
 from accel_migrate.analysis.cpu_only import cpu_only
+from accel_migrate.analysis.decisions import Decision, find_decisions
 from accel_migrate.analysis.devices import DeviceDefinition, Move
+from accel_migrate.analysis.entries import is_chosen
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.groups import Group, entries, find_groups
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain
+from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import hidden_backwards
@@ -96,6 +99,8 @@ class _Findings:
     precision: Precision
     distribution: Distribution
     timing: Timing
+    local: Locality
+    decisions: tuple[Decision, ...]
     storage: Storage
     bare: tuple[tuple[Module, ast.expr], ...]
     attributes: tuple[tuple[Module, ast.Attribute], ...]
@@ -180,6 +185,8 @@ class _Reader:
             model_attributes=found.attributes,
             forward_methods=self._forward_methods(cast, stage),
             timing=found.timing,
+            local=found.local,
+            decisions=found.decisions,
             storage=found.storage,
             bare=tuple((m, node) for m, node in found.bare if node not in gone),
             flow=self.flow,
@@ -207,11 +214,16 @@ class _Reader:
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)
+        shares = [loop for loop in cast.loops if is_share(cast, loop) and not is_chosen(self.roles, loop)]
+        evaluating = [call for e in cast.evaluations if isinstance(e, Whole) for call in e.calls]
+        local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
         return _Findings(
             modules,
             precision,
             distribution,
             timing,
+            local,
+            find_decisions(self.roles, local, shares, timing, distribution, modules),
             storage,
             tuple(bare_uses(self.roles, self.flow, timing, storage.held, {one.guard for one in storage.lifted})),
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
@@ -228,6 +240,7 @@ class _Reader:
         needs += [(e.loop.module, e.after) for e in cast.evaluations if isinstance(e, Gather)]
         needs += [(move.module, move.call) for move in found.renamed]
         needs += [(piece.module, piece.node) for piece in distribution.pieces if piece.needs_accelerator]
+        needs += [(decision.module, decision.place) for decision in found.decisions if decision.is_number]
         needs += found.storage.needs
         needs += found.bare
         needs += [(region.module, region.call) for region in found.precision.regions]

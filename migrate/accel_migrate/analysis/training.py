@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from accel_migrate.analysis.decisions import Decision
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import Built, Place
+from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision
@@ -57,6 +59,8 @@ class Training:
     model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
+    local: Locality  # which values are this process's own
+    decisions: tuple[Decision, ...]  # that processes must take alike, on values of their own
     storage: Storage
     bare: tuple[tuple[Module, ast.expr], ...]  # prepared models that only some processes run, as they are named there
     flow: RankFlow

@@ -54,7 +54,11 @@ def _counts_samples(node: ast.AST, counter: str) -> bool:
 
 def _is_logged(context: Context, node: ast.AST) -> bool:
     """Whether it is an argument of a call that prints or formats, and so decides nothing."""
+    inner = node
     for parent in context.module.ancestors(node):
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.right is inner:
+            return False  # a sum of this process is divided by what this process has seen
+        inner = parent
         if isinstance(parent, ast.Call | ast.JoinedStr | ast.Tuple):
             continue
         if isinstance(parent, ast.FormattedValue | ast.BinOp | ast.Attribute):

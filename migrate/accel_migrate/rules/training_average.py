@@ -5,38 +5,97 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.counts import Counted, Counts
 from accel_migrate.analysis.entries import is_chosen
+from accel_migrate.analysis.evaluation import Whole
+from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.running import Running, running_figures
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Edit, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM605"
+_IN_BOTH = (
+    "where this trains, what is divided is over this process's share: the figure is N times too small on N processes; times "
+    "accelerator.num_processes it is about that of all"
+)
 
 
 def find(context: Context) -> Iterator[Change]:
-    training, module = context.training, context.module
-    figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
-    shared = [f for f in figures if training.shares(f.loop)]
+    training, module, roles = context.training, context.module, context.script.roles
+    by_phase = [loop for loop in training.loops if is_chosen(roles, loop)]
+    phases = {loop.function for loop in by_phase}
+    loaders = frozenset(v for v in training.aliases if roles.of(v) & (Role.LOADER | Role.LOADERS))
+    keys = frozenset(built.key for built in training.prepared if built.key is not None)
+    counts = Counts(roles, context.script.graph, training.local, loaders, keys, training.timing.after_prepare)
     for node in module.walk(module.tree):
         divided = _division(node)
-        if divided is None:
+        if divided is None or not training.timing.after_prepare(module, node):
             continue
         left, right = divided
-        for figure in shared:
-            if (
-                _mentions(left, figure.name)
-                and _same_function(context, node, figure.loop)
-                and _after(node, figure.loop)
-            ):
-                spelled = training.ready(module, right)
-                if spelled is not None and _is_length_of_data(context, right, figure.loop):
-                    yield change(
-                        CODE, right, "divides by this process's part", [_part(context, node, right, spelled)], loop=training.index
-                    )  # fmt: skip
-                    break
-    yield from _by_phase(context, [f for f in figures if is_chosen(context.script.roles, f.loop)])
+        if module.scope(node).function in phases or not training.local.is_local(module, left):
+            continue
+        if _is_of_loss(context, node):
+            continue
+        counted = counts.counted(module, right)
+        if _also_evaluates(context, node):
+            if counted is Counted.ALL and _is_read(context, node):
+                yield change(CODE, right, _IN_BOTH, loop=training.index, safety=Safety.NOTE)
+            continue
+        yield from _divided(context, node, right, counted)
+    figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
+    yield from _by_phase(context, [f for f in figures if f.loop in by_phase])
+
+
+def _also_evaluates(context: Context, node: ast.AST) -> bool:
+    """Whether a division stands in a function that trains in one call and evaluates all of the data in another."""
+    function = context.module.scope(node).function
+    return any(isinstance(e, Whole) and e.calls and e.loop.function is function for e in context.training.evaluations)
+
+
+def _is_read(context: Context, node: ast.AST) -> bool:
+    """Whether anybody looks at what the function returns where it trains."""
+    function = context.module.scope(node).function
+    evaluating = {call for e in context.training.evaluations if isinstance(e, Whole) for call in e.calls}
+    sites = context.script.graph.sites.get(function, []) if function is not None else []
+    return any(call not in evaluating and not isinstance(module.parents[call], ast.Expr) for module, call in sites)
+
+
+def _is_of_loss(context: Context, node: ast.AST) -> bool:
+    """Whether a division is a part of what is trained on, and no figure that is told."""
+    training, module = context.training, context.module
+    roles, graph = context.script.roles, context.script.graph
+    inner = {
+        f for loop in training.loops if loop.trains for f in graph.reached_from(loop.statement, roles, loop.module)
+    }
+    function = module.scope(node).function
+    if function in inner and not any(loop.function is function for loop in training.loops):
+        return True
+    return feeds_training(roles, graph, training.backwards, module, module.statement(node)) and any(
+        loop.statement in module.ancestors(node) for loop in training.loops
+    )
+
+
+def _divided(context: Context, node: ast.AST, right: ast.expr, counted: Counted) -> Iterator[Change]:
+    training, module = context.training, context.module
+    spelled = training.ready(module, right) if counted is Counted.ALL else None
+    if spelled is not None:
+        edit = _part(context, node, right, spelled)
+        yield change(CODE, right, "divides by this process's part", [edit], loop=training.index)
+    elif counted is Counted.ALL:
+        message = (
+            f"what is divided here is over this process's share, and `{ast.unparse(right)}` counts all of the data: the figure "
+            "is N times too small on N processes; divide by this process's part"
+        )
+        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
+    elif counted is Counted.UNKNOWN:
+        message = (
+            f"what is divided here is over this process's share; whether `{ast.unparse(right)}` counts that or all of the data "
+            "is not in sight: if it counts all, divide it by accelerator.num_processes"
+        )
+        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
@@ -68,24 +127,6 @@ def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 def _part(context: Context, node: ast.AST, right: ast.expr, spelled: str) -> Edit:
     text = f"{context.module.source.code(right)} / {spelled}.num_processes"
     return replace_node(context.module.source, right, text if isinstance(node, ast.AugAssign) else f"({text})")
-
-
-def _is_length_of_data(context: Context, node: ast.expr, loop: LoaderLoop) -> bool:
-    """`len(loader.dataset)`, or `len(data)` of what the loader was built over."""
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "len" or len(node.args) != 1:
-        return False
-    module, argument = context.module, node.args[0]
-    if isinstance(argument, ast.Attribute) and argument.attr == "dataset":
-        return ast.unparse(argument.value) == ast.unparse(loop.loader)
-    loader = module.variable(loop.loader)
-    built = [b.value for b in module.bindings(loader)] if loader is not None else []
-    return any(
-        isinstance(call, ast.Call)
-        and bool(call.args)
-        and module.variable(argument) is not None
-        and module.variable(call.args[0]) == module.variable(argument)
-        for call in built
-    )
 
 
 def _mentions(node: ast.expr, name: str) -> bool:

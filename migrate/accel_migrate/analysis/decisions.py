@@ -1,0 +1,284 @@
+"""Decisions that all processes must take alike: on what they are taken, and where that can be made equal.
+
+A scheduler that waits for a plateau, an end that comes early, the best weights so far. Each is decided on a figure; where
+that figure is this process's own, it is averaged over the processes first.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.batches import reaching
+from accel_migrate.analysis.local import Locality
+from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Binding, Module
+from accel_migrate.analysis.timing import Timing
+
+_NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
+_PYTHONS = {"item", "float", "fsum"}
+_SHOWS = {"print", "write", "info", "debug", "warning", "log", "set_description", "set_postfix", "add_scalar", "flush"}
+_ASKS = {"isnan", "isfinite", "isinf", "abs", "float", "round", "bool", "any", "all"}
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """`figure` is decided on at `node`. It is averaged right after `after`, under its own name, or else in its place."""
+
+    module: Module
+    node: ast.stmt
+    figure: ast.expr
+    after: ast.stmt | None = None
+    before: ast.stmt | None = None  # in the place of `after`: right above the decision
+    is_tensor: bool = False
+    is_plain: bool = True  # a number of Python's, for certain
+    is_number: bool = True  # else it cannot be averaged, and is only told
+
+    @property
+    def place(self) -> ast.AST:
+        return self.after or self.before or self.figure
+
+
+def find_decisions(
+    roles: Roles,
+    local: Locality,
+    loops: list[LoaderLoop],
+    timing: Timing,
+    distribution: Distribution,
+    modules: tuple[Module, ...],
+) -> tuple[Decision, ...]:
+    """Every figure of this process alone that processes decide on."""
+    return tuple(_Finder(roles, local, loops, timing, distribution).find(modules))
+
+
+class _Finder:
+    def __init__(
+        self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, distribution: Distribution
+    ) -> None:
+        self.roles = roles
+        self.local = local
+        self.loops = {loop.statement for loop in loops}
+        self.timing = timing
+        self.distribution = distribution
+
+    def find(self, modules: tuple[Module, ...]) -> Iterator[Decision]:
+        for module in modules:
+            for node in module.walk(module.tree):
+                if isinstance(node, ast.If | ast.While) and self._decides(module, node):
+                    yield from self._at(module, node, node.test)
+                elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):
+                    for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+                        yield from self._at(module, module.statement(node), argument)
+
+    def _steps_scheduler(self, module: Module, call: ast.Call) -> bool:
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "step" or not (call.args or call.keywords):
+            return False
+        return bool(self.roles.role(module, function.value) & Role.SCHEDULER)
+
+    def _decides(self, module: Module, node: ast.If | ast.While) -> bool:
+        """Whether what depends on a condition is more than what is shown; within a share, whether a round is cut short."""
+        if isinstance(node, ast.While):
+            return True
+        inner = (*node.body, *node.orelse)
+        if self._inside_share(module, node):
+            return any(_leaves(part) for statement in inner for part in module.walk(statement))
+        return any(not _shows(statement) for statement in inner)
+
+    def _at(self, module: Module, node: ast.stmt, tested: ast.expr) -> Iterator[Decision]:
+        if not self.timing.after_prepare(module, node) or not self.local.is_local(module, tested):
+            return
+        if self.distribution.runs_on_main_only(module, node):
+            return  # one process decides for itself: what follows is a matter of its guard
+        # What a branch sets from a figure is as much alike as the figure: the sources come first.
+        inside = set(module.walk(node))
+        for figure in sorted(self._figures(module, tested), key=lambda f: self._is_set_inside(module, f, inside)):
+            if self.local.is_local(module, figure):
+                yield self._decision(module, node, figure)
+
+    def _is_set_inside(self, module: Module, figure: ast.expr, inside: set[ast.AST]) -> bool:
+        variable = module.variable(figure)
+        if variable is None or not isinstance(figure, ast.Name):
+            return False
+        return any(b.statement in inside for b in reaching(module, figure, variable))
+
+    def _figures(self, module: Module, node: ast.expr) -> list[ast.expr]:
+        """The numbers of this process alone that a condition is made of."""
+        if not self.local.is_local(module, node):
+            return []
+        if isinstance(node, ast.BoolOp):
+            return [figure for part in node.values for figure in self._figures(module, part)]
+        if isinstance(node, ast.UnaryOp):
+            return self._figures(module, node.operand)
+        if isinstance(node, ast.Compare):
+            return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part)]
+        if isinstance(node, ast.Call):
+            return self._asked(module, node)
+        if isinstance(node, ast.Name) and (told := self._told_before(module, node)) is not None:
+            return self._figures(module, told)
+        if isinstance(node, ast.Attribute):
+            fed = self.local.given_to(module, node.value)
+            return [figure for given in fed for figure in self._figures(module, given)] or [node]
+        return [node]
+
+    def _asked(self, module: Module, node: ast.Call) -> list[ast.expr]:
+        """`math.isfinite(loss)`, `loss.isnan()`, `stopper.step(loss)`: what is asked about."""
+        if _name_of(node) in _ASKS:
+            inner = node.args or ([node.func.value] if isinstance(node.func, ast.Attribute) else [])
+            return [figure for part in inner for figure in self._figures(module, part)]
+        target = self.roles.target(module, node)
+        if target is not None and node.args:
+            given = [part for part in node.args if self.local.is_local(module, part)]
+            return [figure for part in given for figure in self._figures(module, part)] or [node]
+        return [node]
+
+    def _told_before(self, module: Module, node: ast.Name) -> ast.expr | None:
+        """The condition that a name stands for: `improved = loss < best`."""
+        variable = module.variable(node)
+        values = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+        if len(values) == 1 and isinstance(values[0], ast.Compare | ast.BoolOp):
+            return values[0]
+        return None
+
+    def _decision(self, module: Module, node: ast.stmt, figure: ast.expr) -> Decision:
+        statement = module.statement(figure)
+        if not self._is_number(module, figure):
+            return Decision(module, node, figure, is_number=False)
+        plain = self._is_plain(module, figure)
+        if isinstance(figure, ast.Name) and not self._inside_share(module, statement):
+            made = self._made_outside(module, figure)
+            if made is not None:
+                self.local.agreed.add(made.target)
+                if isinstance(made.value, ast.Call) and _name_of(made.value) == "item" and not made.path:
+                    return Decision(module, node, made.value)  # averaged as it is made a number
+                return Decision(module, node, figure, after=made.statement, is_plain=plain)
+            if not _is_elif(module, statement):
+                variable = module.variable(figure)
+                self.local.agreed |= {n for n in module.walk(statement) if module.variable(n) == variable}
+                return Decision(module, node, figure, before=statement, is_plain=plain)
+        is_tensor = self._is_tensor(module, figure)
+        self.local.agreed.add(figure)
+        return Decision(module, node, figure, is_tensor=is_tensor, is_plain=plain)
+
+    def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:
+        """The binding outside of any share by which a figure is complete, if there is one that always holds."""
+        variable = module.variable(figure)
+        assert variable is not None
+        bindings = reaching(module, figure, variable)
+        outside = [b for b in bindings if not self._inside_share(module, b.statement)]
+        last = [b for b in outside if b.kind == "augment"]
+        if last:
+            return max(last, key=lambda b: b.statement.lineno)
+        return bindings[0] if len(bindings) == 1 and outside == bindings and bindings[0].kind == "assign" else None
+
+    def _inside_share(self, module: Module, statement: ast.stmt) -> bool:
+        return any(parent in self.loops for parent in (statement, *module.ancestors(statement)))
+
+    def _is_number(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is one number that was made of losses or outputs, such as can be averaged over processes."""
+        if depth > 8:
+            return False
+        if isinstance(node, ast.BinOp):
+            return all(
+                isinstance(part, ast.Constant)
+                or not self.local.is_local(module, part)
+                or self._is_number(module, part, depth + 1)
+                for part in (node.left, node.right)
+            )
+        if isinstance(node, ast.Call):
+            return self._gives_number(module, node, depth)
+        if isinstance(node, ast.Subscript | ast.Attribute):  # an entry of what is kept of each batch, or of a meter
+            root: ast.expr = node
+            while isinstance(root, ast.Subscript | ast.Attribute):
+                root = root.value
+            return bool(self.local.given_to(module, root))
+        if not isinstance(node, ast.Name):
+            return False
+        variable = module.variable(node)
+        found = False
+        for binding in reaching(module, node, variable) if variable is not None else ():
+            if binding.statement in self.local.losses or binding.kind in ("augment", "parameter"):
+                found = True
+            elif binding.kind != "assign" or binding.value is None:
+                return False
+            elif self.local.is_local(module, binding.value):
+                if not self._is_number(module, binding.value, depth + 1):
+                    return False
+                found = True
+        return found
+
+    def _is_plain(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a figure is known to be a number of Python's and not a tensor."""
+        if depth > 8 or not self.local.is_local(module, node):
+            return depth <= 8
+        if isinstance(node, ast.BinOp):
+            return all(self._is_plain(module, part, depth + 1) for part in (node.left, node.right))
+        if isinstance(node, ast.Call):
+            if _name_of(node) in _PYTHONS:
+                return True
+            target = self.roles.target(module, node)
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                returned = [r.value for r in ast.walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+                return all(self._is_plain(target.module, value, depth + 1) for value in returned)
+            return _name_of(node) in ("sum", "max", "min") and all(
+                self._is_plain(module, part, depth + 1) for part in node.args
+            )
+        if isinstance(node, ast.Tuple):
+            return all(self._is_plain(module, part, depth + 1) for part in node.elts)
+        if not isinstance(node, ast.Name):
+            return False
+        variable = module.variable(node)
+        for binding in reaching(module, node, variable) if variable is not None else ():
+            made = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
+            if made is None or not self._is_plain(module, made, depth + 1):
+                return False
+        return all(self._is_plain(module, given, depth + 1) for given in self.local.given_to(module, node))
+
+    def _gives_number(self, module: Module, node: ast.Call, depth: int) -> bool:
+        if _name_of(node) in _NUMBERS:
+            return True
+        target = self.roles.target(module, node)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return False
+        returned = [r.value for r in ast.walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+        parts = [part for r in returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
+        local = [part for part in parts if self.local.is_local(target.module, part)]
+        return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)
+
+    def _is_tensor(self, module: Module, figure: ast.expr) -> bool:
+        """Whether a figure is the tensor that is trained on, and not a number made of it."""
+        if not isinstance(figure, ast.Name):
+            return False
+        variable = module.variable(figure)
+        bound = reaching(module, figure, variable) if variable is not None else []
+        return any(b.statement in self.local.losses for b in bound)
+
+
+def _leaves(node: ast.AST) -> bool:
+    """Whether the round, the loop or the script ends here, or weights are stepped or stored."""
+    if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
+        return True
+    return isinstance(node, ast.Call) and _name_of(node) in ("exit", "quit", "_exit", "step", "save", "backward")
+
+
+def _shows(statement: ast.stmt) -> bool:
+    """Whether a statement only shows something."""
+    if isinstance(statement, ast.Pass):
+        return True
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Call) or _name_of(statement.value) in _SHOWS
+    if isinstance(statement, ast.If):
+        return all(_shows(inner) for inner in (*statement.body, *statement.orelse))
+    return False
+
+
+def _is_elif(module: Module, statement: ast.stmt) -> bool:
+    parent = module.parents[statement]
+    return isinstance(statement, ast.If) and isinstance(parent, ast.If) and parent.orelse == [statement]
+
+
+def _name_of(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

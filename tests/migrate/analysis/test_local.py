@@ -1,0 +1,193 @@
+"""Which values are this process's own once the loader is shared out, and which decisions hang on them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import migrated, noted
+
+PLATEAU = "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"
+AVERAGED = 'accelerator.reduce(torch.tensor({}, dtype=torch.float64), "mean").item()'
+
+
+def test_a_plateau_is_looked_for_in_the_figure_of_all():
+    source = training(
+        ready=PLATEAU,
+        inside="losses.append(loss.item())",
+        after="plateau.step(sum(losses) / len(losses))\nlosses = []",
+    )
+    becomes(source, f"plateau.step({AVERAGED.format('sum(losses) / len(losses)')})")
+
+
+def test_a_figure_with_a_name_is_averaged_where_it_is_complete():
+    source = training(
+        ready=PLATEAU,
+        inside="total += loss.item()",
+        after="mean = total / len(loader)\nprint(mean)\nplateau.step(mean)",
+    )
+    becomes(source, f"mean = total / len(loader)\nmean = {AVERAGED.format('mean')}")
+    assert migrated(source).count("accelerator.reduce") == 1
+
+
+def test_a_figure_that_is_divided_in_place_is_averaged_below_it():
+    source = training(ready=PLATEAU, inside="total += loss.item()", after="total /= len(loader)\nplateau.step(total)")
+    becomes(source, f"total /= len(loader)\ntotal = {AVERAGED.format('total')}")
+
+
+def test_a_figure_that_a_function_returns_is_averaged_in_its_caller():
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def epoch_of(model, loader, optimizer):
+        total = 0.0
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        return total / len(loader), 3
+
+    def main():
+        loader = DataLoader([(torch.randn(4), torch.randn(1)) for _ in range(8)], batch_size=2)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        best, patience = 9.0, 0
+        for epoch in range(3):
+            mean, _ = epoch_of(model, loader, optimizer)
+            if mean < best:
+                best, patience = mean, 0
+            else:
+                patience += 1
+            if patience > 2:
+                break
+
+    main()
+    """
+    text = migrated(source)
+    assert f"mean = {AVERAGED.format('mean')}" in text
+    assert text.count("accelerator.reduce") == 1
+
+
+def test_a_sum_of_tensors_is_made_a_number_first():
+    source = training(ready=PLATEAU, inside="total += loss", after="mean = total / len(loader)\nplateau.step(mean)")
+    becomes(source, f"mean = {AVERAGED.format('float(mean)')}")
+
+
+def test_a_way_out_of_the_loop_is_taken_by_all():
+    becomes(
+        training(inside="if loss.item() < 0.1:\n    break"),
+        'if accelerator.reduce(loss.detach(), "mean").item() < 0.1:',
+    )
+
+
+def test_a_step_that_is_left_out_is_left_out_by_all():
+    becomes(
+        training(inside="if torch.isnan(loss):\n    continue"),
+        'if torch.isnan(accelerator.reduce(loss.detach(), "mean")):',
+    )
+
+
+def test_what_an_object_that_ends_training_is_told_is_averaged():
+    functions = (
+        "class Patience:\n    def __init__(self):\n        self.best, self.over = 9.0, False\n"
+        "    def look(self, value):\n        self.over = value > self.best\n        self.best = min(self.best, value)\n"
+    )
+    source = training(
+        functions=functions,
+        ready="patience = Patience()",
+        inside="total += loss.item()",
+        after="patience.look(total / len(loader))\nif patience.over:\n    break",
+    )
+    becomes(source, f"patience.look({AVERAGED.format('total / len(loader)')})")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"inside": "if i > 10:\n    break"},
+        {"inside": "if x.size(0) < 4:\n    continue"},
+        {"inside": "if loss.item() > 10:\n    print('large')"},
+        {"ready": PLATEAU, "after": "plateau.step(0.5)"},
+        {
+            "ready": PLATEAU,
+            "after": "worst = 0.0\nwith torch.no_grad():\n    for a, b in test_loader:\n        out = model(a)\n"
+            "        worst += criterion(out, b).item()\nplateau.step(worst)",
+        },
+        {"inside": "lr = optimizer.param_groups[0]['lr']\nif lr < 1e-9:\n    break"},
+    ],
+)
+def test_what_is_the_same_on_all_is_left_alone(lines):
+    source = training(**lines)
+    assert "AM806" not in codes(source)
+    assert "accelerator.reduce" not in migrated(source)
+
+
+def test_what_cannot_be_averaged_is_told():
+    assert "`y`" in noted(training(inside="if (y == 1).all():\n    continue"), "AM806")
+
+
+def test_every_figure_parses():
+    ast.parse(migrated(training(ready=PLATEAU, inside="total += loss", after="plateau.step(metrics=total)")))
+
+
+SAMPLES = "total += loss.item() * x.size(0)"
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "expected"),
+    [
+        (
+            "seen[epoch] += (model(x).argmax(1) == y).sum().item()",
+            "seen[epoch] /= len(loader.dataset)",
+            "seen[epoch] /= len(loader.dataset) / accelerator.num_processes",
+        ),
+        (SAMPLES, "m = total / len(loader.sampler)", "m = total / (len(loader.sampler) / accelerator.num_processes)"),
+        (SAMPLES, "m = total / len(data)", "m = total / (len(data) / accelerator.num_processes)"),
+        (SAMPLES, "n = len(loader.dataset)\nm = total / n", "m = total / (n / accelerator.num_processes)"),
+        (f"{SAMPLES} / len(data)", "", f"{SAMPLES} / (len(data) / accelerator.num_processes)"),
+    ],
+)
+def test_a_sum_of_a_share_is_divided_by_the_share(inside, after, expected):
+    becomes(training(ready="seen = [0, 0]", inside=inside, after=after), expected)
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "kept"),
+    [
+        ("total += loss.item()", "mean = total / len(loader)", "mean = total / len(loader)"),
+        ("total += loss.item()\nn += 1", "mean = total / n", "mean = total / n"),
+        ("total += loss.item()", "mean = total / (i + 1)", "mean = total / (i + 1)"),
+        ("rows.append(loss.item())", "mean = sum(rows) / len(rows)", "mean = sum(rows) / len(rows)"),
+        ("if i % 9 == 8:\n    print(total / 9)", "", "accelerator.print(total / 9)"),
+        ("print(total / (4 * i))\ntotal += loss.item() * 4", "", "accelerator.print(total / (4 * i))"),
+        ("", "mean = i / len(loader.dataset)", "mean = i / len(loader.dataset)"),
+    ],
+)
+def test_what_is_over_the_same_batches_is_left_alone(inside, after, kept):
+    source = training(ready="n, rows = 0, []", inside=inside, after=after)
+    stays(source, kept)
+    assert "AM605" not in codes(source)
+
+
+def test_a_loss_that_is_weighed_by_the_data_is_left_alone():
+    loss = "criterion(model(x), y) + F.relu(model(x)).sum() / len(data)"
+    stays(training(loss=loss), f"loss = {loss}")
+
+
+def test_a_length_taken_before_prepare_counts_the_batches_of_all():
+    source = training(ready="", inside="total += loss.item()", after="mean = total / batches").replace(
+        "model = nn.Linear", "batches = len(loader)\nmodel = nn.Linear"
+    )
+    becomes(source, "mean = total / (batches / accelerator.num_processes)")
+
+
+def test_a_divisor_out_of_sight_is_told():
+    assert "not in sight" in noted(
+        training(inside="total += loss.item()", after="mean = total / data.count()"), "AM605"
+    )
