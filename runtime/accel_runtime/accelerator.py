@@ -51,6 +51,7 @@ from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree
 from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
+from accel_runtime.world import TAKEN
 
 Parameters = Iterable[Tensor] | Tensor
 
@@ -384,6 +385,7 @@ class Accelerator(Processes, Facts, Recording):
             # What the device still has to do may need the others.
             self._session.hardware.synchronize()
             dist.destroy_process_group()
+            os.environ.pop(TAKEN, None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         return self

@@ -18,7 +18,7 @@ from msgspec import Meta
 from accel_runtime.errors import ConfigError
 from accel_runtime.nearest import nearest
 from accel_runtime.values import as_text, converted
-from accel_runtime.world import world_from
+from accel_runtime.world import TAKEN, world_from
 
 Precision = Literal["no", "fp16", "bf16", "fp8", "fp8-emulated"]
 MatmulPrecision = Literal["highest", "high", "medium"]
@@ -29,7 +29,7 @@ PREFIX = "ACCEL_"
 # Which keys the launcher was given as flags: the script's own arguments win over them, and that is reported.
 FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
 # What the launcher tells its processes, and the name of a config file.
-OWN_VARIABLES = frozenset({FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS"})
+OWN_VARIABLES = frozenset({FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", TAKEN})
 
 # Keys that not every strategy has a use for.
 OF_STRATEGIES: Mapping[str, tuple[StrategyName, ...]] = {

@@ -25,7 +25,7 @@ from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
 from accel_runtime.refusals import check_combination
 from accel_runtime.strategies import Strategy
-from accel_runtime.world import World, world_from, world_of_group
+from accel_runtime.world import World, place_is_taken, take_place, world_from, world_of_group
 
 # Import paths and not classes: an optional engine is imported only when it is chosen.
 DEVICES = {
@@ -96,6 +96,9 @@ def session_from(
 def current_world(environ: Mapping[str, str]) -> World:
     """The world of a process group that the script has joined by itself, else the one the launcher described."""
     world = world_from(environ)
+    if world.size > 1 and not dist.is_initialized() and place_is_taken(environ, os.getpid()):
+        # A child of a rank, such as a worker of its loader that imports the script. It keeps the rank's device.
+        return World(local_rank=world.local_rank, local_size=world.local_size)
     if not dist.is_initialized() or (world.rank, world.size) == (dist.get_rank(), dist.get_world_size()):
         return world
     return world_of_group(dist.get_rank(), dist.get_world_size(), environ)
@@ -123,6 +126,7 @@ def join(
 ) -> bool:
     """Joins the other processes, unless that was done before, or there are none and the strategy can do without."""
     if dist.is_initialized():
+        take_place(os.environ, os.getpid())
         return False
     if world.size == 1:
         return even_alone and _join_alone(settings.backend or hardware.backend)
@@ -134,6 +138,7 @@ def join(
         rank=world.rank,
         world_size=world.size,
     )
+    take_place(os.environ, os.getpid())
     part_at_exit()
     return True
 

@@ -7,7 +7,7 @@ Open MPI, MPICH and Intel are understood; anything else is a single process.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 from accel_runtime.errors import WorldError
@@ -78,6 +78,29 @@ DIALECTS = (
         ("SLURM_JOB_ID",),
     ),
 )
+
+
+# In the environment of a process that has joined the others, for its children: their place is taken.
+TAKEN = "ACCEL_PLACE_TAKEN"
+
+
+def take_place(environ: MutableMapping[str, str], pid: int) -> None:
+    """Notes that this process has joined the others: a process that it starts inherits its variables, not its place."""
+    environ[TAKEN] = f"{pid} {_place(environ)}"
+
+
+def place_is_taken(environ: Mapping[str, str], pid: int) -> bool:
+    """Whether another process, from which this one has its variables, has joined with them: it is a parent's child.
+
+    So it is with the workers of a DataLoader that import the script anew. Who sets variables of its own may join.
+    """
+    owner, _, place = environ.get(TAKEN, "").partition(" ")
+    return bool(owner) and owner != str(pid) and place == _place(environ)
+
+
+def _place(environ: Mapping[str, str]) -> str:
+    names = [dialect.rank for dialect in DIALECTS]
+    return " ".join(environ.get(name, "-") for name in (*names, "MASTER_ADDR", "MASTER_PORT"))
 
 
 def world_of_group(rank: int, size: int, environ: Mapping[str, str]) -> World:

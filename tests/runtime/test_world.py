@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from accel_runtime.errors import WorldError
-from accel_runtime.world import World, world_from
+from accel_runtime.world import World, place_is_taken, take_place, world_from
 
 
 def test_no_launcher_is_one_process() -> None:
@@ -80,3 +80,12 @@ def test_torchrun_inside_srun_is_torchrun() -> None:
 def test_an_impossible_place_is_refused(said: dict[str, str], message: str) -> None:
     with pytest.raises(WorldError, match=message):
         world_from(said)
+
+
+def test_the_place_of_a_rank_is_not_that_of_the_processes_it_starts():
+    environ = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    assert not place_is_taken(environ, pid=7)
+    take_place(environ, pid=7)
+    assert not place_is_taken(environ, pid=7)
+    assert place_is_taken(environ, pid=8)
+    assert not place_is_taken({**environ, "RANK": "0", "MASTER_PORT": "29501"}, pid=8)
