@@ -231,11 +231,13 @@ def _without_empty_functions(graph: CallGraph, pieces: list[Piece]) -> list[Piec
 
 def _vanishes(module: Module, statement: ast.stmt, pieces: list[Piece], removed: set[ast.expr | ast.stmt]) -> bool:
     """Whether nothing is left of a statement: it goes, all it holds goes, or it only set a rank for those that go."""
+    if statement in removed:
+        return True
     if isinstance(statement, ast.If) and only_reads(statement.test):
         return all(_vanishes(module, inner, pieces, removed) for inner in (*statement.body, *statement.orelse))
     if isinstance(statement, ast.Assign) and any(p.statement is statement for p in pieces):
         return _is_local(module, statement)
-    return statement in removed
+    return isinstance(statement, ast.Pass)
 
 
 def _is_local(module: Module, statement: ast.Assign) -> bool:

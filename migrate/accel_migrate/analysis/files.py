@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.contents import contents
+from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.timing import Timing
@@ -20,6 +22,7 @@ _WRITERS = {
     "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
 }  # fmt: skip
 _WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained"}
+_STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
 _WRITING_MODE = re.compile(r"[wax]")
 
 
@@ -48,22 +51,26 @@ class Written:
     what: str
 
 
-def saves_in(timing: Timing, module: Module) -> Iterator[Save]:
+def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
     for call in module.calls:
         if module.qualified(call.func) != "torch.save" or not timing.after_prepare(module, call):
             continue
         value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
         opened = _opened_by(module, target)
-        if target is None or (opened is None and _is_stream(module, target)):
+        if target is None or (opened is None and is_stream(graph, module, target)):
             continue
         yield Save(module, call, value, opened, opened is None and len(call.args) + len(call.keywords) == 2)
 
 
-def written_in(module: Module) -> Iterator[Written]:
-    """Statements that do nothing but write."""
+def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
+    """Statements that do nothing but write files; memory of this process is none."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
         what = _writes(module, call)
+        if what is not None and any(
+            is_stream(graph, module, a) for a in (*call.args, *[k.value for k in call.keywords])
+        ):
+            continue
         statement = _whole(module, call) if what is not None else None
         if what is not None and statement is not None and statement not in seen:
             seen.add(statement)
@@ -132,10 +139,9 @@ def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
     return None
 
 
-def _is_stream(module: Module, target: ast.expr) -> bool:
+def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:
     """`io.BytesIO()`: memory of this process, which every process may write."""
-    variable = module.variable(target)
-    bindings = module.bindings(variable) if variable is not None else []
-    return any(b.value is not None and "BytesIO" in ast.unparse(b.value) for b in bindings) or "BytesIO" in ast.unparse(
-        target
+    return any(
+        isinstance(part, ast.Call) and (owner.qualified(part.func) or ast.unparse(part.func)) in _STREAMS
+        for owner, part in contents(graph, module, target)
     )

@@ -110,8 +110,13 @@ class Roles:
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._targets: dict[ast.Call, Definition | None] = {}
         self._work: list[tuple[Module, Variable, Binding]] = []
+        self._settled = False
         for module in project.modules:
             self._collect(module)
+        self._settle()
+        # Now it is known of what class the objects are that functions are handed, and so what their methods are.
+        self._settled = True
+        self._targets = {call: target for call, target in self._targets.items() if target is not None}
         self._settle()
 
     # ---- questions
@@ -486,14 +491,26 @@ class Roles:
 
     def _find_target(self, module: Module, call: ast.Call) -> Definition | None:
         found = self.project.definition(module, call.func)
-        if found is not None or not isinstance(call.func, ast.Attribute):
+        if found is not None:
             return found
-        variable = module.variable(call.func.value)
+        called = self._class_of(module, module.variable(call.func))
+        if called is not None:
+            return self.project.method(called, "__call__")  # `stopper(loss, model)`
+        if not isinstance(call.func, ast.Attribute):
+            return None
+        owner = self._class_of(module, module.variable(call.func.value))
+        return self.project.method(owner, call.func.attr) if owner is not None else None
+
+    def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
+        """The project's class that a variable holds an object of."""
         for binding in module.bindings(variable) if variable is not None else ():
-            if isinstance(binding.value, ast.Call):
+            if isinstance(binding.value, ast.Call) and not binding.path:
                 owner = self.project.definition(module, binding.value.func)
                 if owner is not None and isinstance(owner.node, ast.ClassDef):
-                    return self.project.method(owner, call.func.attr)
+                    return owner
+        value = self.known.get(variable, UNKNOWN) if variable is not None and self._settled else UNKNOWN
+        if value.owner is not None and value.module is not None:
+            return Definition(value.module, value.owner)
         return None
 
     def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:

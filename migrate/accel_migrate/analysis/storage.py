@@ -20,6 +20,7 @@ from accel_migrate.analysis.timing import Timing
 @dataclass(frozen=True, eq=False)
 class Storage:
     held: frozenset[Variable]  # every variable that holds a prepared object, those handed on after prepare included
+    models: frozenset[Variable]  # every variable that holds a prepared model, or a part of one, under any name
     saves: tuple[Save, ...]
     taken: tuple[StateTaken, ...]
     written: tuple[Written, ...]
@@ -66,14 +67,15 @@ def find_storage(
 ) -> Storage:
     held = _handed_on(roles, graph, timing, aliases)
     everywhere = roles.project.modules
-    saves = tuple(save for module in everywhere for save in saves_in(timing, module))
+    saves = tuple(save for module in everywhere for save in saves_in(graph, timing, module))
     models = same_models(roles, graph, held)
     taken = [one for module in everywhere for one in states_taken(graph, flow, timing, module, models)]
     return Storage(
         held,
+        models,
         saves,
         tuple(_before_guards(one, saves) for one in taken),
-        tuple(written for module in everywhere for written in written_in(module)),
+        tuple(written for module in everywhere for written in written_in(graph, module)),
         tuple(load for module in everywhere for load in loads_in(timing, module)),
         tuple(loaded for module in everywhere for loaded in states_loaded_in(roles, timing, module, held)),
     )

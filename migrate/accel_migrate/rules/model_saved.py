@@ -6,9 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.files import Save
 from accel_migrate.analysis.lifting import Lifted
 from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.states import StateTaken
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap
@@ -23,7 +25,11 @@ def find(context: Context) -> Iterator[Change]:
     for save in storage.saves:
         if save.module is module:
             yield _saved(context, save)
-    yield from _handed_to_helpers(context)
+    whole = {value for save in storage.saves for owner, value in _whole_models(context, save) if owner is module}
+    for value in sorted(whole | set(_handed_to_helpers(context)), key=module.source.start):
+        text = f"{context.training.accelerator(module, value)}.unwrap_model({module.source.code(value)})"
+        edit = replace_node(module.source, value, text)
+        yield change(CODE, value, "the model itself is saved", [edit], loop=context.training.index)
     for lifted in storage.lifted:
         if lifted.module is module:
             edits = [_without_guard(context, lifted)]
@@ -47,7 +53,7 @@ def _collected(context: Context, taken: StateTaken) -> list[Edit]:
     return [opening, Replace(source.end(owner), source.end(call), ")")]
 
 
-def _handed_to_helpers(context: Context) -> Iterator[Change]:
+def _handed_to_helpers(context: Context) -> Iterator[ast.expr]:
     """`save_checkpoint({"net": net, ...})`: what a helper takes the state of must be the model itself."""
     module, training = context.module, context.training
     for call in module.calls:
@@ -56,23 +62,16 @@ def _handed_to_helpers(context: Context) -> Iterator[Change]:
             continue
         for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
             for value in argument.values if isinstance(argument, ast.Dict) else ():
-                spelled = training.ready(module, value)
                 variable = module.variable(value)
-                if spelled is None or not training.holds(variable) or not training.timing.after_prepare(module, value):
-                    continue
-                if context.script.roles.of(variable) & Role.MODEL:
-                    text = f"{spelled}.unwrap_model({module.source.code(value)})"
-                    edit = replace_node(module.source, value, text)
-                    yield change(CODE, value, "the model itself is saved", [edit], loop=training.index)
+                ready = training.ready(module, value) is not None and training.timing.after_prepare(module, value)
+                if ready and training.holds(variable) and context.script.roles.of(variable) & Role.MODEL:
+                    yield value
 
 
 def _saved(context: Context, save: Save) -> Change:
     module, training = context.module, context.training
     spelled = training.accelerator(module, save.call)
-    edits: list[Edit] = [
-        replace_node(module.source, whole, f"{spelled}.unwrap_model({module.source.code(whole)})")
-        for whole in _whole_models(context, save)
-    ]
+    edits: list[Edit] = []
     if save.plain:
         edits.append(replace_callee(module.source, save.call, f"{spelled}.save"))
     else:
@@ -139,15 +138,20 @@ def _bare(context: Context, owner: ast.expr) -> str:
     return ".".join([f"{spelled}.unwrap_model({module.source.code(root)})", *inner])
 
 
-def _whole_models(context: Context, save: Save) -> Iterator[ast.expr]:
-    """Prepared models that are saved as they are: `torch.save(model, ...)`, or as a value of a dictionary."""
-    values = [save.value]
-    if isinstance(save.value, ast.Dict):
-        values = [*save.value.values]
-    for value in values:
-        variable = context.module.variable(value) if value is not None else None
-        if value is not None and context.training.holds(variable) and context.script.roles.of(variable) & Role.MODEL:
-            yield value
+def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.expr]]:
+    """Prepared models that are saved as they are: `torch.save(model, ...)`, or somewhere in what is saved."""
+    training, roles = context.training, context.script.roles
+    for module, value in contents(context.script.graph, save.module, save.value) if save.value is not None else ():
+        variable = module.variable(value) if isinstance(value, ast.Name | ast.Attribute) else None
+        if variable not in training.storage.models or not roles.of(variable) & Role.MODEL:
+            continue
+        parent = module.parents[value]
+        kept = isinstance(parent, ast.Dict | ast.Tuple | ast.List | ast.keyword) or (
+            isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
+        )
+        if (kept or value is save.value) and training.ready(module, value) is not None:
+            if training.timing.after_prepare(module, value):
+                yield module, value
 
 
 RULE = Rule(

@@ -67,3 +67,12 @@ def test_keeps_a_folder_that_must_be_new():
 
 def test_keeps_a_folder_that_may_exist():
     assert "AM505" not in codes(training(after='if not os.path.exists("o"):\n    os.makedirs("o", exist_ok=True)'))
+
+
+def test_keeps_a_picture_in_memory():
+    assert "AM504" not in codes(training(functions="import io", after="page = io.BytesIO()\nfigure.savefig(page)"))
+
+
+def test_keeps_what_a_function_writes_into_memory():
+    draw = "import io\ndef draw(out):\n    np.save(out, 1)\n"
+    assert "AM504" not in codes(training(functions=draw, after="page = io.BytesIO()\ndraw(page)"))

@@ -222,3 +222,54 @@ def test_a_helper_that_saves_gets_the_model_itself():
     source = training(functions=helper, after='save_all({"net": model, "optimizer": optimizer}, "m.pt")')
     becomes(source, 'save_all({"net": accelerator.unwrap_model(model), "optimizer": optimizer}, "m.pt")')
     stays(training(functions=helper.replace("save_all", "run"), after='run({"net": model}, "m.pt")'), '{"net": model}')
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ('state = {"net": model}\ntorch.save(state, "m.pt")', '{"net": accelerator.unwrap_model(model)}'),
+        ('torch.save(dict(net=model), "m.pt")', "dict(net=accelerator.unwrap_model(model))"),
+        ('kept = {}\nkept["net"] = model\ntorch.save(kept, "m.pt")', 'kept["net"] = accelerator.unwrap_model(model)'),
+        ('best = model\ntorch.save([best, epoch], "m.pt")', "[accelerator.unwrap_model(best), epoch]"),
+    ],
+)
+def test_a_whole_model_inside_of_what_is_saved_loses_its_wrapper(lines: str, expected: str):
+    becomes(training(after=lines), expected)
+
+
+def test_a_whole_model_that_a_function_is_handed_to_save_loses_its_wrapper():
+    helper = "def keep(state, path):\n    torch.save(state, path)\n"
+    becomes(
+        training(functions=helper, after='keep({"net": model}, "m.pt")'),
+        'keep({"net": accelerator.unwrap_model(model)}, "m.pt")',
+    )
+
+
+STOPPER = """
+    class Stopper:
+        def __init__(self, path):
+            self.path, self.best = path, None
+
+        def __call__(self, loss, net):
+            if self.best is None or loss < self.best:
+                self.keep(net)
+                self.best = loss
+
+        def keep(self, net):
+            torch.save(net.state_dict(), self.path)
+    """
+
+
+def test_an_object_that_is_called_saves_once_and_without_the_wrapper():
+    source = training(functions=STOPPER, ready='stop = Stopper("m.pt")', after="stop(total, model)")
+    becomes(source, "accelerator.save(accelerator.get_state_dict(net), self.path)")
+    reading = source + '\nmodel.load_state_dict(torch.load("m.pt"))\n'
+    becomes(reading, "accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).load_state_dict(")
+
+
+def test_an_object_that_a_function_is_handed_and_calls_saves_once():
+    work = "def watch(net, total, stop):\n    stop(total, net)\n"
+    source = training(functions=STOPPER, after='watch(model, total, Stopper("m.pt"))')
+    becomes(
+        source.replace("device = ", work + "device = "), "accelerator.save(accelerator.get_state_dict(net), self.path)"
+    )
