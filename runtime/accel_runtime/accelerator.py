@@ -41,7 +41,7 @@ from accel_runtime.processes import Processes
 from accel_runtime.profiling import ProfileKwargs, profiled
 from accel_runtime.recording import Recording
 from accel_runtime.registry import Hook, Registry, Removable
-from accel_runtime.resolve import session_from
+from accel_runtime.resolve import asked_device, session_from
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
@@ -90,17 +90,19 @@ class Accelerator(Processes, Facts, Recording):
         nan_policy: str | None = None,
         hang_timeout: float = PATIENCE,
         fsdp_plugin: FullyShardedDataParallelPlugin | None = None,
+        device: torch.device | str | int | None = None,
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
+        asked = asked_device(device, cpu)
         arguments = _agreed(
             {
                 "split_batches": _one_of("split_batches", split_batches, self.dataloader_config.split_batches),
                 "mixed_precision": mixed_precision,
                 "matmul_precision": matmul_precision,
                 "gradient_accumulation_steps": _steps(gradient_accumulation_steps, gradient_accumulation_plugin),
-                "cpu": cpu or None,
+                "cpu": cpu or (None if asked is None else asked.type == "cpu"),
                 "dynamo_backend": dynamo_backend,
                 "strategy": "fsdp" if fsdp_plugin else None,
             },
@@ -108,7 +110,7 @@ class Accelerator(Processes, Facts, Recording):
         )
         options = options_from(os.environ, arguments, [file.layer() for file in config_files(os.environ)])
         self._handlers = check_handlers(kwargs_handlers or ())
-        self._session = session_from(options, self._handlers, plugins=(fsdp_plugin, deepspeed_plugin))
+        self._session = session_from(options, self._handlers, plugins=(fsdp_plugin, deepspeed_plugin), asked=asked)
         session = self._session
         super().__init__(session.world, session.device, session.collectives, session.strategy.name)
         self.device_placement = device_placement

@@ -25,6 +25,7 @@ KNOWN = (
     "mixed_precision",
     "gradient_accumulation_steps",
     "cpu",
+    "device",
     "dataloader_config",
     "log_with",
     "project_dir",

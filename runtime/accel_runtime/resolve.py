@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from accel_runtime.precision import Precision
 from accel_runtime.refusals import check_combination
 from accel_runtime.strategies import Strategy
 from accel_runtime.world import World, place_is_taken, take_place, world_from, world_of_group
+
+log = logging.getLogger("accel_runtime")
 
 # Import paths and not classes: an optional engine is imported only when it is chosen.
 DEVICES = {
@@ -68,13 +71,14 @@ def session_from(
     handlers: tuple[Handler, ...],
     environ: Mapping[str, str] = os.environ,
     plugins: tuple[object, ...] = (),
+    asked: torch.device | None = None,
 ) -> Session:
-    """Chooses device, strategy and precision, and joins the other processes."""
+    """Chooses device, strategy and precision, and joins the other processes; `asked` is the script's own device."""
     hardware = device_for(options, environ)
     world = hardware.world(current_world(environ))
     spread = strategy_name(options, world)
     check_combination(spread, options.mixed_precision, hardware.name)
-    device = hardware.of_rank(world.local_rank)
+    device = hardware.of_rank(world.local_rank) if asked is None else _own_device(hardware, world, asked)
     if options.matmul_precision is not None:
         # Torch has one setting for the whole process, so it is set only on request.
         torch.set_float32_matmul_precision(options.matmul_precision)
@@ -107,6 +111,36 @@ def current_world(environ: Mapping[str, str]) -> World:
 def device_for(options: Options, environ: Mapping[str, str]) -> Device:
     kind: type[Device] = _load(DEVICES, "device", "cpu" if options.cpu else device_name(environ))
     return kind()
+
+
+def asked_device(device: torch.device | str | int | None, cpu: bool | None) -> torch.device | None:
+    """What `Accelerator(device=...)` names."""
+    if device is None:
+        return None
+    try:
+        asked = torch.device(device)
+    except RuntimeError:
+        raise ConfigError(
+            f"device={device!r} names no device of torch; pass one such as 'cpu', 'cuda' or 'cuda:1'"
+        ) from None
+    if cpu and asked.type != "cpu":
+        raise ConfigError(f"cpu=True and device={str(asked)!r} ask for two devices; pass one of them")
+    return asked
+
+
+def _own_device(hardware: Device, world: World, asked: torch.device) -> torch.device:
+    """The device that was asked for; of many processes each has its own, so that a number does not count."""
+    if asked.type != hardware.name:
+        raise ConfigError(
+            f"device={str(asked)!r} is not available on this machine, which has {hardware.name}; pass another, or leave it out"
+        )
+    if world.size == 1 and asked.index is not None:
+        return hardware.of_number(asked.index)
+    if asked.index and world.is_main:
+        log.warning(
+            f"device={str(asked)!r}: each of the {world.size} processes has a device of its own; its number is not used"
+        )
+    return hardware.of_rank(world.local_rank)
 
 
 def device_name(environ: Mapping[str, str]) -> str:

@@ -12,8 +12,11 @@ from accel_runtime.devices import Device, native, parameters_kept
 from accel_runtime.errors import ConfigError
 from accel_runtime.options import Options
 from accel_runtime.tree import leaves
+from accel_runtime.world import World
 from torch import nn
 from torch.utils.data import DataLoader
+
+from tests.gpu_stand_in import gpus
 
 
 class Meta(Device):
@@ -162,3 +165,46 @@ def test_xla_is_chosen_where_its_runtime_was_asked_for_and_is_installed(monkeypa
     assert resolve.device_name({}) == "cpu"
     monkeypatch.setattr(resolve, "is_torch_xla_available", lambda: False)
     assert resolve.device_name({"PJRT_DEVICE": "TPU"}) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [("cuda:1", "cuda:1"), (torch.device("cuda", 3), "cuda:3"), ("cuda", "cuda:0")]
+)
+def test_a_script_that_names_its_device_has_it_on_one_process(asked, found):
+    with gpus(4):
+        accelerator = Accelerator(device=asked)
+        assert accelerator.prepare(nn.Linear(1, 1)).weight.device == accelerator.device == torch.device(found)
+        assert torch.accelerator.current_device_index() == accelerator.device.index
+
+
+def test_the_cpu_by_its_name_beside_gpus():
+    with gpus(1):
+        assert Accelerator(device="cpu").device == torch.device("cpu")
+
+
+def test_of_many_processes_each_has_its_own_device(machine_with, caplog):
+    machine_with("cuda", 2)
+    for rank in (0, 1):
+        world = World(rank=rank, size=2, local_rank=rank, local_size=2)
+        assert resolve._own_device(native.Native(), world, torch.device("cuda:1")) == torch.device("cuda", rank)
+    assert "device='cuda:1': each of the 2 processes has a device of its own" in caplog.text
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "cuda:7"}, "device='cuda:7' is not there: this machine has 2 cuda devices"),
+        ({"device": "xpu"}, "device='xpu' is not available on this machine, which has cuda"),
+        ({"device": "gpu"}, "device='gpu' names no device of torch"),
+        ({"device": "cuda", "cpu": True}, "cpu=True and device='cuda' ask for two devices"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(arguments, message):
+    with gpus(2), pytest.raises(ConfigError, match=message):
+        Accelerator(**arguments)
+
+
+def test_a_gpu_is_refused_where_there_is_none():
+    with pytest.raises(ConfigError, match="device='cuda:0' is not available on this machine, which has cpu"):
+        Accelerator(device="cuda:0")

@@ -26,6 +26,10 @@ class Device(ABC):
     def of_rank(self, local_rank: int) -> torch.device:
         """The device of the process with this rank on its machine; made current where that is a notion."""
 
+    def of_number(self, number: int) -> torch.device:
+        """The device with this number on the machine, which the script asked for; made current as well."""
+        return self.of_rank(number)
+
     @abstractmethod
     def synchronize(self) -> None:
         """Waits until the device has done what it was given."""

@@ -62,10 +62,22 @@ class Native(Device):
                 f"this process is number {local_rank} on its machine, which has {count} {self.name} "
                 f"device{'s' * (count != 1)}; start at most {count} on it"
             )
+        return self._current(local_rank)
+
+    def of_number(self, number: int) -> torch.device:
+        count = torch.accelerator.device_count()
+        if number >= count:
+            raise ConfigError(
+                f"device='{self.name}:{number}' is not there: this machine has {count} {self.name} device{'s' * (count != 1)}, "
+                "numbered from 0"
+            )
+        return self._current(number)
+
+    def _current(self, number: int) -> torch.device:
         if not self.traits.numbered:
             return torch.device(self.name)
-        torch.accelerator.set_device_index(local_rank)
-        return torch.device(self.name, local_rank)
+        torch.accelerator.set_device_index(number)
+        return torch.device(self.name, number)
 
     def synchronize(self) -> None:
         torch.accelerator.synchronize()
