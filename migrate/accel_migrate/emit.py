@@ -43,8 +43,7 @@ def accelerator_statement(context: Context) -> str:
     """`accelerator = Accelerator(...)` with what the script's own options ask for."""
     training, source = context.training, context.training.start.module.source
     arguments = []
-    if training.start.cpu is not None:
-        arguments.append(f"cpu={requoted(source, training.start.cpu)}")
+    arguments += _device(context, source)
     arguments += _precision(context, source)
     handlers = [
         f"{name}({', '.join(f'{key}={requoted(source, value)}' for key, value in told)})"
@@ -58,6 +57,16 @@ def accelerator_statement(context: Context) -> str:
         return line
     inner = "".join(f"\n    {argument}," for argument in arguments)
     return f"{made}({inner}\n)"
+
+
+def _device(context: Context, source: Source) -> list[str]:
+    """The script's own choice of its device; Accelerate knows of the CPU alone."""
+    start = context.training.start
+    if start.device is not None and context.settings.target == "accelerate":
+        return [f'cpu=torch.device({start.device}).type == "cpu"']
+    if start.device is not None:
+        return [f"device={start.device}"]
+    return [f"cpu={requoted(source, start.cpu)}"] if start.cpu is not None else []
 
 
 def _precision(context: Context, source: Source) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.homes import Built
-from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.origins import Where, where
+from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.timing import Timing
 
@@ -23,28 +24,50 @@ _MAKERS = {
 }  # fmt: skip
 
 
-def cpu_only(modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...]) -> int | None:
-    """The line of the first thing that ties a script without moves to the CPU; None if nothing does, or a device is told."""
-    if any(keyword.arg == "device" for module in modules for call in module.calls for keyword in call.keywords):
+def cpu_only(roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...]) -> str | None:
+    """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named."""
+    named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
+    if any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named):
         return None
     if not any(built.role is Role.LOADER for built in prepared):
-        return timing.place.after.lineno  # it makes its own batches
-    lines = [line for module in modules for line in _tied(module, timing)]
+        return "makes its batches by itself, on the CPU"
+    lines = [line for module in modules for line in _tied(roles, module, timing)]
     for built in prepared:
         if built.role is Role.MODEL:
             module = built.variable.scope.module
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
-    return min(lines, default=None)
+    return f"needs the CPU in line {min(lines)}" if lines else None
 
 
-def _tied(module: Module, timing: Timing) -> list[int]:
-    """Lines that make tensors, or hand them to numpy, while or after the model is trained."""
+def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
+    """Lines that make tensors, hand them to numpy, or move batches to the CPU, while or after the model is trained."""
     return [
         call.lineno
         for call in module.calls
-        if (module.qualified(call.func) in _MAKERS or _reads_array(call)) and _runs_late(module, call, timing)
+        if (_makes(roles, module, call) or _reads_array(call) or _moves_batch(roles, module, call))
+        and _runs_late(module, call, timing)
     ]
+
+
+def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a tensor on the CPU; one that goes where another tensor is does not."""
+    if module.qualified(call.func) not in _MAKERS:
+        return False
+    moved = module.parents[module.parents[call]] if isinstance(module.parents[call], ast.Attribute) else None
+    there = [k.value for k in call.keywords if k.arg == "device"]
+    if isinstance(moved, ast.Call) and isinstance(moved.func, ast.Attribute) and moved.func.attr == "to":
+        there += moved.args[:1]
+    return not any(where(roles, module, device) == Where.FOLLOWS for device in there)
+
+
+def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`x.to(device)` of a batch, where the device is the CPU."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "to" or len(call.args) != 1:
+        return False
+    batch = roles.role(module, function.value) & Role.BATCH
+    return bool(batch) and where(roles, module, call.args[0]) == Where.CPU
 
 
 def _reads_array(call: ast.Call) -> bool:

@@ -22,12 +22,6 @@ class GivenDevice:
     variable: Variable
     reads: tuple[ast.expr, ...]  # what still reads it after migration, in any file
 
-    @property
-    def wish(self) -> str:
-        """The condition under which it asks for the CPU."""
-        name = self.variable.name
-        return f'{name} == "cpu"' if "." in name else f'str({name}) == "cpu"'
-
     def rebound(self) -> tuple[str, ...]:
         """`args.device = accelerator.device`, where the script goes on reading it."""
         return (f"{self.variable.name} = {NAME}.device",) if self.reads else ()

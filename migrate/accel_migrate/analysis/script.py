@@ -158,7 +158,7 @@ class _Reader:
         passed = passed_instead(reach, self.graph)
         device = found.device
         gone = replace(found, precision=precision).gone(reach) | passed
-        if device is not None:
+        if device is not None and not start.stays:
             gone |= frozenset(device.module.walk(device.statement))
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
         prints = printing(self.roles, self.graph, reach, start, modules, list(stage.uses))
@@ -301,8 +301,8 @@ class _Reader:
             start = later
             carrier = Carrier(self.graph, start.module, start.statement, pieces, own.statement if own else None)
             precision = with_argument(found.precision, carrier, own, start.cpu)
-        if device is None and given is None and not (dropped or kept or precision.regions or start.cpu):
-            tied = cpu_only(modules, found.timing, stage.prepared)
+        if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
+            tied = cpu_only(self.roles, modules, found.timing, stage.prepared)
             start = replace(start, cpu="True" if tied else None, tied=tied)
         return after_names(start, precision.argument), precision, carrier, given
 

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from accel_migrate.analysis.devices import DeviceDefinition, Move, cpu_wish, guard_wish
+from accel_migrate.analysis.choices import below_definition, find_choice
+from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
@@ -27,8 +28,10 @@ class Start:
     block: list[ast.stmt]
     cpu: str | None  # the script's own wish for the CPU, as an expression
     at_prepare: bool  # right before prepare, after `statement`
-    tied: int | None = None  # the line that ties a script without a device to the CPU
+    tied: str | None = None  # what ties a script without a device to the CPU
     joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
+    device: str | None = None  # the script's own choice of a device, as an expression
+    stays: bool = False  # what decides on the device stays where it is, above
 
     def covers(self, node: ast.AST) -> bool:
         """Whether a node of the same scope runs only once the Accelerator is made."""
@@ -51,17 +54,37 @@ def find_start(
     gone: frozenset[ast.AST],
 ) -> Start:
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
+    choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
+    start = _placed(
+        roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
+        choice.stays,
+    )  # fmt: skip
+    return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+
+def _placed(
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    place: Place,
+    device: DeviceDefinition | None,
+    given: GivenDevice | None,
+    kept: list[Move],
+    reach: Reach,
+    distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
+    cpu: str | None,
+    stays: bool,
+) -> Start:
     module = creation.module
     early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
-    cpu = guard_wish(creation, [*dropped, *kept]) or (given.wish if given is not None else None)
     if device is not None:
-        anchor: ast.stmt = device.statement
-        cpu = cpu_wish(module, device)
+        anchor: ast.stmt = below_definition(device) if stays else device.statement
     elif creation is place.module.scope(place.after) or creation.is_class:
         anchor = place.after
     else:
         anchor = _way_home(roles, graph, creation, place)
-    cpu = cpu or _text_wish(module, creation, distribution)
     wished = names_in(cpu)
     block = place.block if anchor is place.after else module.block(anchor)
     if not creation.is_class:
@@ -197,15 +220,6 @@ def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> 
             if home in graph.reached_from(node, roles, module):
                 return node
     raise NoHome("how the training is reached from where processes are joined is not in sight", place.after.lineno)
-
-
-def _text_wish(module: Module, creation: Scope, distribution: Distribution) -> str | None:
-    """A device that is kept as text (`device = "cuda"`, later `f"cuda:{rank}"`) may say "cpu"."""
-    for piece in distribution.pieces:
-        statement = piece.statement
-        if piece.code == "AM701" and isinstance(statement, ast.Assign) and statement.value is piece.node:
-            return f"{module.source.code(statement.targets[0])} == 'cpu'"
-    return None
 
 
 def names_in(expression: str | None) -> set[str]:

@@ -31,6 +31,9 @@ def find(context: Context) -> Iterator[Change]:
         new = (*made, kept) if training.needs_device else made
         edits.append(Substitute(start.statement, new))
         message = "the Accelerator chooses the device"
+    elif start.stays:
+        edits.append(Insert(start.statement, (*made, kept) if training.needs_device else made, "before"))
+        message = "the Accelerator takes the device that is chosen above"
     elif device is not None and device.module is module and device.statement.lineno < start.statement.lineno:
         new = (*made, kept) if training.needs_device else made
         edits += [Remove(device.statement), Insert(start.statement, new, "before")]
@@ -41,14 +44,30 @@ def find(context: Context) -> Iterator[Change]:
         message = "the Accelerator is made"
         if device is not None and device.module is module:
             edits.append(Substitute(device.statement, (kept,)) if training.needs_device else Remove(device.statement))
-    edits += [Remove(statement) for statement in (device.later if device is not None else ())]
+    if device is not None and not start.stays:
+        edits += [Remove(statement) for statement in device.later]
     yield change(CODE, start.statement, message, edits, loop=training.index)
+    if start.device is not None:
+        yield change(CODE, start.statement, _meaning(context, start.device), loop=training.index, safety=Safety.NOTE)
     if start.tied is not None:
         told = (
-            f"the script moves nothing to a device, and line {start.tied} needs the CPU, so cpu=True keeps the model there; to "
-            "use a GPU take it out, and put what the script makes itself on accelerator.device"
+            f"the script moves nothing to a GPU and {start.tied}, so cpu=True keeps the model there; to use a GPU take it out, "
+            "and put what the script makes itself on accelerator.device"
         )
         yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
+
+
+def _meaning(context: Context, chosen: str) -> str:
+    """What the script's own choice means from now on."""
+    if context.settings.target == "accelerate":
+        return (
+            f"`{chosen}` still asks for the CPU, but Accelerate takes no other device by its name: set CUDA_VISIBLE_DEVICES to "
+            "train on another GPU than the first"
+        )
+    return (
+        f"on one process `{chosen}` is the device, as before; on N processes each has a GPU of its own, and a number in it "
+        "does not count"
+    )
 
 
 def _texts(context: Context) -> Iterator[Change]:
@@ -101,8 +120,9 @@ RULE = Rule(
     name="accelerator_made",
     summary="import and make the Accelerator where the script chose its device",
     why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
-    "by hand puts every process on the same. A wish for the CPU (`--no-cuda`, `--device cpu`) is kept as `cpu=`. So is a "
-    "script that knows of no device and makes tensors of its own.",
+    "by hand puts every process on the same. A wish for the CPU (`--no-cuda`) is kept as `cpu=`, and a device that the "
+    "user picks (`--device cuda:1`) as `device=`. A script that knows of no device and makes tensors of its own stays on "
+    "the CPU.",
     example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     example_after="accelerator = Accelerator()",
     find=find,

@@ -26,13 +26,51 @@ def with_choice(choice: str) -> str:
         ("device = torch.device('cuda' if args.cuda else 'cpu')", "not args.cuda"),
         ("device = torch.device('cuda' if torch.cuda.is_available() and not args.no_cuda else 'cpu')", "args.no_cuda"),
         ("use = not args.cpu and torch.cuda.is_available()\ndevice = 'cuda' if use else 'cpu'", "args.cpu"),
-        ("device = torch.device(args.device)", 'args.device == "cpu"'),
+        ("device = 'cpu' if not torch.cuda.is_available() else 'cuda'", None),
+        ("use = True if torch.cuda.is_available() else False\ndevice = 'cuda' if use else 'cpu'", None),
+        ("device = 'cuda' if bool(torch.cuda.is_available()) or args.force else 'cpu'", None),
+        ("device = 'cpu' if args.where is None else 'cuda'", "args.where is None"),
+        (
+            "if args.a:\n    device = 'cuda'\nelif args.b:\n    device = 'cuda'\nelse:\n    device = 'cpu'",
+            "not args.a and (not args.b)",
+        ),
     ],
 )
 def test_a_wish_for_the_cpu_is_kept_and_availability_is_not(choice: str, wish: str | None) -> None:
     found = training(with_choice(choice))
     assert found.device is not None
     assert found.start.cpu == wish
+
+
+@pytest.mark.parametrize(
+    ("choice", "named", "stays"),
+    [
+        ("device = torch.device(args.device)", "args.device", False),
+        ("device = torch.device(sys.argv[1])", "sys.argv[1]", False),
+        ("device = torch.device('cuda:1')", "'cuda:1'", False),
+        ("device = torch.device('cuda', 1)", "torch.device('cuda', 1)", False),
+        ("device = f'cuda:{args.gpu}'", "f'cuda:{args.gpu}'", False),
+        ("device = 'cuda:{}'.format(n) if n >= 0 else 'cpu'", "'cuda:{}'.format(n) if n >= 0 else 'cpu'", False),
+        ("def pick(n):\n    return torch.device(n)\ndevice = pick(args.gpu)", "pick(args.gpu)", False),
+        ("if args.gpu < 0:\n    device = 'cpu'\nelse:\n    device = f'cuda:{args.gpu}'", "device", True),
+        ("device = 'cpu'\nif args.gpu is not None:\n    device = f'cuda:{args.gpu}'", "device", True),
+    ],
+)
+def test_a_device_that_the_user_picks_is_the_accelerators(choice: str, named: str, stays: bool) -> None:
+    found = training(with_choice("import sys\n" + choice))
+    assert (found.start.device, found.start.stays, found.start.cpu) == (named, stays, None)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "device = torch.device('cuda', int(os.environ['LOCAL_RANK']))",
+        "local_rank = int(os.environ['LOCAL_RANK'])\ndevice = f'cuda:{local_rank}'",
+    ],
+)
+def test_the_device_of_a_process_is_no_choice(choice: str) -> None:
+    found = training(with_choice("import os\n" + choice))
+    assert (found.start.device, found.start.cpu) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +113,10 @@ def test_a_guard_around_cuda_calls_is_a_wish_too() -> None:
     )
 
 
-def test_the_other_branch_of_a_guard_is_none() -> None:
+def test_the_other_branch_of_a_guard_is_one_as_well() -> None:
     text = BUILT.replace(CHOICE, "").replace(".to(device)", "") + "if args.cpu:\n    pass\nelse:\n    model.cuda()\n"
     text += TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")
-    assert training(text).start.cpu is None
+    assert training(text).start.cpu == "args.cpu"
 
 
 @pytest.mark.parametrize("name", ["args.device", "opt.device", "cfg.device"])
@@ -88,7 +126,7 @@ def test_a_device_from_the_command_line_is_set_anew_where_it_is_still_read(name:
     assert training(text).rebound == (), "nothing reads it any more"
     read = text.replace("optimizer =", f"weight = torch.ones(2, device={name})\noptimizer =")
     assert training(read).rebound == (f"{name} = accelerator.device",)
-    assert training(read).start.cpu == f'{name} == "cpu"'
+    assert training(read).start.device == name
 
 
 def test_a_device_that_is_compared_as_a_text_is_not_set_anew() -> None:
