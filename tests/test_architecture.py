@@ -38,7 +38,7 @@ LAYERS = {
         __init__ utils
         notebook
         accelerator launch operations state
-        facts support
+        announcement facts support
         checkpoint
         bundle
         resolve

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
+from accel_runtime.announcement import nothing_trains_together, run_in_a_line, say_once, unused_devices
 from accel_runtime.arguments import refuse_unsupported
 from accel_runtime.bundle import Choices, Prepared
 from accel_runtime.checkpoint import Checkpoints, Resumed
@@ -32,6 +33,7 @@ from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
+from accel_runtime.machine import this_machine
 from accel_runtime.metrics import gather_samples
 from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
@@ -51,7 +53,7 @@ from accel_runtime.tracking import Choice, Trackers
 from accel_runtime.tree import Tree
 from accel_runtime.watchdog import PATIENCE, Watchdog
 from accel_runtime.weights import save_weights
-from accel_runtime.world import TAKEN
+from accel_runtime.world import leave_place
 
 Parameters = Iterable[Tensor] | Tensor
 
@@ -151,6 +153,11 @@ class Accelerator(Processes, Facts, Recording):
         self._checkpoints = Checkpoints(state, self.project_configuration)
         # Asked once, for it is needed at every step; None is the loss's own.
         self._backward = self._session.strategy.backward(self._session.precision.backward)
+        self._unannounced = self.use_distributed and self.is_main_process
+        if self._unannounced:
+            self._backward = self._first_backward(self._backward)
+        if self.is_main_process and (line := unused_devices(session, this_machine(os.environ))):
+            say_once(line)
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
@@ -170,6 +177,16 @@ class Accelerator(Processes, Facts, Recording):
     def prepare(self, *objects: Any, device_placement: list[bool] | None = None) -> Any:
         """Models, optimizers, loaders and schedulers made ready for this run, in the order given."""
         prepared = self._prepared.prepare(objects, device_placement or [self.device_placement] * len(objects))
+        if self._unannounced and self._prepared.models:
+            self._unannounced = False
+            say_once(
+                run_in_a_line(
+                    self._session,
+                    self._prepared.loaders,
+                    self.gradient_accumulation_steps,
+                    this_machine(os.environ).cores,
+                )
+            )
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def prepare_model(
@@ -222,6 +239,17 @@ class Accelerator(Processes, Facts, Recording):
             loss.backward(**kwargs)  # type: ignore[no-untyped-call]
         else:
             self._backward(loss, **kwargs)
+
+    def _first_backward(self, then: Callable[..., None] | None) -> Callable[..., None]:
+        """Looks once whether anything was prepared, and leaves its place to what the strategy does."""
+
+        def backward(loss: Tensor, **kwargs: Any) -> None:
+            self._backward = then
+            if line := nothing_trains_together(self._prepared.models, self.num_processes):
+                say_once(line)
+            loss.backward(**kwargs) if then is None else then(loss, **kwargs)  # type: ignore[no-untyped-call]
+
+        return backward
 
     def accumulate(self, *models: Module) -> Block:
         """One micro-step: optimizers and schedulers inside it step only when the window is complete."""
@@ -387,7 +415,7 @@ class Accelerator(Processes, Facts, Recording):
             # What the device still has to do may need the others.
             self._session.hardware.synchronize()
             dist.destroy_process_group()
-            os.environ.pop(TAKEN, None)
+            leave_place(os.environ)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         return self

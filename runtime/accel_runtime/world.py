@@ -89,6 +89,10 @@ def take_place(environ: MutableMapping[str, str], pid: int) -> None:
     environ[TAKEN] = f"{pid} {_place(environ)}"
 
 
+def leave_place(environ: MutableMapping[str, str]) -> None:
+    environ.pop(TAKEN, None)
+
+
 def place_is_taken(environ: Mapping[str, str], pid: int) -> bool:
     """Whether another process, from which this one has its variables, has joined with them: it is a parent's child.
 

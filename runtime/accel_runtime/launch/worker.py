@@ -19,6 +19,7 @@ from types import CodeType, ModuleType, TracebackType
 
 from accel_runtime.foreign import is_foreign
 from accel_runtime.launch.lost import lost_another
+from accel_runtime.launch.strangers import refuse_strangers
 
 LAUNCHER_PID = "ACCEL_LAUNCHER_PID"
 # Set when all ranks share a terminal: there the tracebacks that follow from the first would bury it.
@@ -32,6 +33,7 @@ def main() -> None:
     die_with_launcher(int(os.environ.get(LAUNCHER_PID, os.getppid())))
     sys.excepthook = report_failure
     _, *command = sys.argv
+    refuse_strangers(" ".join(command[:2] if command[0] == "-m" else command[:1]), os.environ.get("WORLD_SIZE", "many"))
     try:
         run_module(command[1:]) if command[0] == "-m" else run_script(command)
     except SystemExit as ended:
