@@ -7,16 +7,14 @@ in the middle of training. There the move is harmless, and without it the script
 from __future__ import annotations
 
 import ast
-import re
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.devices import Move, moves_in
+from accel_migrate.analysis.early_use import EarlyUses
 from accel_migrate.analysis.homes import Place, chain, is_root
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Function, Module, Variable
-
-_RUNS_THE_MODEL = re.compile(r"summary|add_graph|flops|macs|profile|trace|export", re.I)
+from accel_migrate.analysis.scopes import Module, Variable
 
 
 def sort_moves(
@@ -50,10 +48,10 @@ class _Sorter:
         self.roles = roles
         self.graph = graph
         self.aliases = aliases
-        self.place = place
         self.batches = Batches(roles, graph)
         self.shared = shared
-        self.early = self._run_before_prepare()
+        self.uses = EarlyUses(roles, graph, aliases, place)
+        self.early = self.uses.run_before()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
 
     def is_needless(self, move: Move) -> bool:
@@ -64,10 +62,10 @@ class _Sorter:
         ):
             if not any(variable in self.aliases for variable in stored):
                 return False
-            if self._is_before_prepare(move):
-                return not self._runs_early(move, stored)
+            if self.uses.comes_before(module, move.call):
+                return not self.uses.need(module, move.call, stored)
             return not self.sent_to_cpu
-        if (self._is_before_prepare(move) and self._is_at_home(move)) or module.scope(move.call).function in self.early:
+        if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         sources = self.batches.loaders(module, receiver)
         return sources is not None and all(self._is_shared(source) for source in sources)
@@ -77,19 +75,6 @@ class _Sorter:
         links = chain(self.roles, self.graph, loader)
         built = [link for link in links if is_root(link)]
         return any(link in self.shared for link in links) and all(link in self.shared for link in built)
-
-    def _run_before_prepare(self) -> set[Function]:
-        """Functions that are called, also or only, while the loaders are still plain."""
-        module, block = self.place.module, self.place.block
-        last = next(index for index, statement in enumerate(block) if statement is self.place.after)
-        found: set[Function] = set()
-        for statement in block[: last + 1]:
-            if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-                found |= self.graph.reached_from(statement, self.roles, module)
-        return found
-
-    def _is_at_home(self, move: Move) -> bool:
-        return move.module.scope(move.call).function is move.module.scope(self.place.after).function
 
     def _goes_to_cpu(self, module: Module, call: ast.Call) -> bool:
         """`model.cpu()`, `model.eval().cpu()` or `model.to("cpu")` of a prepared model."""
@@ -102,36 +87,6 @@ class _Sorter:
         while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
             receiver = receiver.func.value
         return module.variable(receiver) in self.aliases and bool(self.roles.role(module, receiver) & Role.MODEL)
-
-    def _is_before_prepare(self, move: Move) -> bool:
-        after = self.place.after
-        return move.module is self.place.module and move.call.lineno <= (after.end_lineno or after.lineno)
-
-    def _runs_early(self, move: Move, stored: list[Variable]) -> bool:
-        """Whether the model is run between its move and `prepare`."""
-        module = move.module
-        last = self.place.after.end_lineno or self.place.after.lineno
-        scope = module.scope(move.call)
-        for call in module.calls:
-            if not move.call.lineno < call.lineno <= last or module.scope(call) is not scope:
-                continue
-            if module.variable(call.func) in stored:
-                return True
-            if _RUNS_THE_MODEL.search(ast.unparse(call.func)):
-                if any(module.variable(argument) in stored for argument in call.args):
-                    return True
-            if self._is_kept_elsewhere(module, call, stored):
-                return True
-        return False
-
-    def _is_kept_elsewhere(self, module: Module, call: ast.Call, stored: list[Variable]) -> bool:
-        """`average = copy.deepcopy(model)`: what is made of the model, and not prepared, stays where the model was."""
-        statement = module.parents[call]
-        if not isinstance(statement, ast.Assign) or not any(module.variable(a) in stored for a in call.args):
-            return False
-        made = [module.variable(target) for target in statement.targets]
-        roles = Role.OPTIMIZER | Role.SCHEDULER
-        return not any(v in self.aliases or v in stored or self.roles.of(v) & roles for v in made)
 
 
 def _is_cpu(node: ast.expr) -> bool:

@@ -32,6 +32,8 @@ _READS = {
     "sum",
 }
 
+_TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
+
 
 def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of: set[Variable]) -> Place:
     """The place for `prepare`: after everything that builds or changes the objects, before the first use.
@@ -63,7 +65,7 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
         last = max((index for index in built if index < first), default=-1)
     limit = min(first if first is not None else len(block), _first_made(module, block, made_of))
     if last >= limit:
-        raise NoHome("the optimizer is wrapped before everything else is built", block[limit].lineno, module)
+        raise NoHome(_TAKEN_UP, block[limit].lineno, module)
     for index in range(last + 1, limit):
         if _affects(module, block[index], variables):
             last = index
@@ -202,7 +204,7 @@ def _place_in_class(
     last = max(order[id(_top(module, s, block))] for s in statements)
     limit = _first_made(module, block, made_of)
     if last >= limit:
-        raise NoHome("the optimizer is wrapped before everything else is built", block[limit].lineno)
+        raise NoHome(_TAKEN_UP, block[limit].lineno, module)
     for index in range(last + 1, limit):
         statement = block[index]
         if _affects(module, statement, variables) or _reads_loader(module, statement, variables):

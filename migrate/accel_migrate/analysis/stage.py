@@ -39,6 +39,7 @@ class _Staging:
         self.roles = roles
         self.graph = graph
         self.group = group
+        self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
 
     def stage(self, cast: Cast) -> Stage:
         home = choose_home(list(cast.chains))
@@ -48,7 +49,7 @@ class _Staging:
         prepared = self._prepared(home, cast)
         self._check_caller(home, prepared, cast.chains)
         uses = self._uses(home, cast.loops, cast.loaders)
-        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home, prepared))
+        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
         self._check_iterators(place, cast.loaders)
         return Stage(home, prepared, tuple(uses), place)
 
@@ -104,6 +105,7 @@ class _Staging:
         if kept is None:
             raise NoHome(f"what `{variable.name}` holds is not in sight", _line(variable), module)
         if any(module.variable(element) in named for element in kept.elements):
+            self.filled.add(variable)
             return ()
         if kept.is_tuple:
             raise NoHome(
@@ -143,23 +145,13 @@ class _Staging:
                 return NoHome(reason, call.lineno, caller)
         return NoHome(f"where `{parameter.name}` is built is not in sight", _line(parameter), module)
 
-    def _made_of_optimizers(self, home: Scope, prepared: tuple[Built, ...]) -> set[Variable]:
+    def _made_of_optimizers(self, home: Scope) -> set[Variable]:
         """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
         module = home.module
         names = [Variable(home, name) for name in home.bindings] if not home.is_class else []
         attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
-        named = {built.variable for built in prepared}
-        return {
-            v
-            for v in [*names, *attributes]
-            if v not in named and (wrapped_optimizer(self.roles, module, v) is not None or self._keeps(v, named))
-        }
-
-    def _keeps(self, variable: Variable, named: set[Variable]) -> bool:
-        """Whether a container was filled with objects that are prepared under names of their own."""
-        kept = kept_in(self.roles, variable)
-        module = variable.scope.module
-        return kept is not None and any(module.variable(element) in named for element in kept.elements)
+        wrapping = {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
+        return wrapping | self.filled
 
     def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:
         """Statements at home that start training or evaluation."""

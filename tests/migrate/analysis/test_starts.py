@@ -58,7 +58,9 @@ def test_is_made_before_a_function_that_uses_it_is_called() -> None:
 
 def test_is_left_where_it_is_needed_before_its_options_are_known() -> None:
     text = (
-        BUILT.replace(CHOICE, "").replace(".to(device)", "").replace("loader =", "x = torch.ones(4).cuda()\nloader =")
+        BUILT.replace(CHOICE, "")
+        .replace(".to(device)", "")
+        .replace("loader =", "x = torch.ones(4).to('cuda')\nloader =")
     )
     text += "args = parser.parse_args()\nif args.cuda:\n    model.cuda()\n" + WITHOUT
     assert "before the options" in refusal(text)
