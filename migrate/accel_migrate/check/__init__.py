@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from accel_migrate.check.accelerator_created import CONDITION as ACCELERATOR_CREATED
+from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.devices_together import CONDITION as DEVICES_TOGETHER
+from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
 from accel_migrate.check.pair import Pair, Program
+from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
 from accel_migrate.plan import Change
 from accel_migrate.source import Source
 
 __all__ = ["CONDITIONS", "Condition", "Project", "Violation", "project", "violations"]
 
-CONDITIONS: tuple[Condition, ...] = (NAMES_BOUND,)
+CONDITIONS: tuple[Condition, ...] = (
+    NAMES_BOUND,
+    ACCELERATOR_CREATED,
+    PREPARE_ORDER,
+    COLLECTIVE_UNDER_RANK,
+    GATHERED_LOADER,
+    DEVICES_TOGETHER,
+)
 
 
 def violations(

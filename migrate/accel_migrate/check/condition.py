@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from accel_migrate.check.evidence import Evidence
 from accel_migrate.check.pair import Pair
 from accel_migrate.plan import Safety
 
@@ -25,6 +27,12 @@ class Project:
     """All files of a project side by side, those that stay as they are included."""
 
     files: tuple[Pair, ...]
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Both versions as whole programs: who calls whom, and what reaches where."""
+        before = [(file.path, file.before.tree) for file in self.files]
+        return Evidence(before, [(file.path, file.after.tree) for file in self.files])
 
     @property
     def changed(self) -> tuple[Pair, ...]:

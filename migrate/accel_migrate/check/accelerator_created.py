@@ -1,0 +1,164 @@
+"""AM952: one Accelerator for each training: outside of loops, not made by importing a file, and the one that prepares."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, argument_of, parameter_names, step_of
+from accel_migrate.flow.program import File, Function
+
+Found = Iterator[tuple[File, ast.AST, str]]
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_STARTERS = ("torch.multiprocessing.spawn", "torch.multiprocessing.Process", "multiprocessing.Process")
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM952", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Accelerators that are made too often, by the wrong process, or beside the one that is used."""
+    side = evidence.after
+    for file, call in side.created:
+        if _repeats(side, file, call, _prepared_with(side, file, call), set()):
+            yield file, call, "the Accelerator would be made again in each round of a loop"
+        yield from _second(side, file, call)
+        yield from _by_import(side, file, call)
+    yield from _strangers(side)
+
+
+def _prepared_with(side: Side, file: File, call: ast.Call) -> set[str]:
+    """What is prepared in the scope that makes an Accelerator, as it is written there."""
+    scope = file.scope(call).function
+    return {
+        ast.unparse(argument)
+        for other, prepare in side.asked("prepare")
+        if other is file and file.scope(prepare).function is scope
+        for argument in prepare.args
+    }
+
+
+def _repeats(side: Side, file: File, node: ast.AST, objects: set[str], seen: set[Function]) -> bool:
+    """Whether a loop makes it again for objects that were built outside of the loop."""
+    scope = file.scope(node).function
+    graph = side.graph(scope)
+    step = step_of(file, node, graph)
+    if step is not None and graph.in_loop(step):
+        loop = next((above for above in file.ancestors(step) if isinstance(above, _LOOPS)), None)
+        if loop is not None and not objects <= _assigned(side, loop):
+            return True
+    function = scope.node
+    if not isinstance(function, Function) or function in seen:
+        return False
+    seen.add(function)
+    brought = objects - (_assigned(side, function) - set(parameter_names(function)))
+    return bool(brought) and any(
+        _repeats(side, site.file, site.call, _as_the_caller_says(function, site.call, brought), seen)
+        for site in side.above(function)
+    )
+
+
+def _as_the_caller_says(function: Function, call: ast.Call, objects: set[str]) -> set[str]:
+    given = {text: argument_of(function, call, text) for text in objects}
+    return {ast.unparse(argument) if argument is not None else text for text, argument in given.items()}
+
+
+def _assigned(side: Side, node: ast.AST) -> set[str]:
+    """What gets a value inside a loop or function, by anything but `prepare`."""
+    prepares = {id(call) for _, call in side.asked("prepare")}
+    return {
+        ast.unparse(target)
+        for each in ast.walk(node)
+        if isinstance(each, ast.Assign) and id(each.value) not in prepares
+        for listed in each.targets
+        for target in (listed.elts if isinstance(listed, ast.Tuple) else [listed])
+    }
+
+
+def _second(side: Side, file: File, call: ast.Call) -> Found:
+    scope = file.scope(call).function
+    graph = side.graph(scope)
+    here = step_of(file, call, graph)
+    for other_file, other in side.created:
+        if other is not call and other_file is file and file.scope(other).function is scope:
+            there = step_of(file, other, graph)
+            if here is not None and there is not None and graph.reachable(there, here):
+                yield file, call, "a second Accelerator would be made after the first"
+
+
+def _by_import(side: Side, file: File, call: ast.Call) -> Found:
+    """At module level each process that imports the file makes one: a loader's worker, or a script that wants a function."""
+    if file.scope(call).function.node is not file.tree or _under_main_guard(file, call):
+        return
+    for each in side.files:
+        for node in each.nodes:
+            if isinstance(node, ast.Call) and _spawns(each, node) and (each is file or _imports(side, each, file)):
+                yield (
+                    file,
+                    call,
+                    f"a process that `{ast.unparse(node)[:60]}` starts would import {file.path.name} and make an Accelerator",
+                )
+                return
+    prepared = any(
+        f is file and f.scope(c).function.node is f.tree and not _under_main_guard(f, c)
+        for f, c in side.asked("prepare")
+    )
+    importer = next((each for each in side.files if each is not file and _imports(side, each, file)), None)
+    if importer is not None and not prepared:
+        yield file, call, f"{importer.path.name} imports {file.path.name}, which would make an Accelerator"
+
+
+def _spawns(file: File, node: ast.Call) -> bool:
+    name = file.qualified(node.func) or ""
+    if name in _STARTERS:
+        return True
+    if name.endswith((".set_start_method", ".get_context")):
+        return any(isinstance(a, ast.Constant) and a.value in ("spawn", "forkserver") for a in node.args)
+    return any(
+        k.arg == "multiprocessing_context"
+        and not (isinstance(k.value, ast.Constant) and k.value.value in (None, "fork"))
+        for k in node.keywords
+    )
+
+
+def _imports(side: Side, file: File, imported: File) -> bool:
+    return any(
+        (found := side.program.imported(file, name)) is not None and found[0] is imported for name in file.imports
+    )
+
+
+def _under_main_guard(file: File, node: ast.AST) -> bool:
+    return any(isinstance(above, ast.If) and "__name__" in ast.unparse(above.test) for above in file.ancestors(node))
+
+
+def _strangers(side: Side) -> Found:
+    """A backward pass by an Accelerator that has prepared nothing."""
+    preparing = {
+        made.node
+        for file, call in side.asked("prepare")
+        if isinstance(call.func, ast.Attribute)
+        for made in side.flows.made(file, call.func.value, "accelerator")
+    }
+    for file, call in side.asked("backward"):
+        assert isinstance(call.func, ast.Attribute)
+        used = {made.node for made in side.flows.made(file, call.func.value, "accelerator")}
+        if used and preparing and not used & preparing:
+            yield file, call, "the backward pass asks an Accelerator that has prepared nothing"
+        elif not used and side.created:
+            yield file, call, "no Accelerator reaches this backward pass"
+
+
+CONDITION = Condition(
+    code="AM952",
+    name="accelerator_created",
+    summary="the Accelerator would be made too often, or by the wrong process",
+    why="A training has one Accelerator. It is made once in a run, above the loop that it serves; a file that "
+    "others import, or that a started process imports again, must not make one by being imported; and the "
+    "one that runs the backward pass is the one that prepared the model.",
+    example_before="for epoch in range(9):\n    accelerator = Accelerator()\n    train(model, accelerator)",
+    example_after="accelerator = Accelerator()\nfor epoch in range(9):\n    train(model, accelerator)",
+    find=find,
+)

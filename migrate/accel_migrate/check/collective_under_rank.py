@@ -1,0 +1,199 @@
+"""AM954: nothing in which all processes must meet depends on the rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.flow.calls import Place
+from accel_migrate.flow.program import File, Function
+
+MEETINGS = (
+    "prepare",
+    "backward",
+    "gather",
+    "gather_for_metrics",
+    "reduce",
+    "get_state_dict",
+    "save_state",
+    "load_state",
+    "save_model",
+    "wait_for_everyone",
+    "clip_grad_norm_",
+    "broadcast",
+    "pad_across_processes",
+    "main_process_first",
+    "local_main_process_first",
+    "end_training",
+)
+_RANKS = ("is_main_process", "is_local_main_process", "is_last_process", "process_index", "local_process_index")
+_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+)
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM954", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
+    """Calls of the result that only some processes would come to, with what stands in the way."""
+    side = evidence.after
+    guards = Guards(side)
+    for file, call in side.calls:
+        what = _meeting(side, file, call)
+        guard = guards.of(file, call) if what else None
+        if guard is not None:
+            yield (
+                file,
+                call,
+                f"{what} depends on the rank, by `{ast.unparse(guard)}`: the other processes would wait for ever",
+            )
+    yield from _bare_states(side, guards)
+    for file in side.files:
+        for node in file.nodes:
+            if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
+                guard = guards.of(file, node)
+                if guard is not None:
+                    yield (
+                        file,
+                        node,
+                        f"the loop over the prepared {ast.unparse(node.iter)} depends on the rank, by `{ast.unparse(guard)}`",
+                    )
+
+
+def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, str]]:
+    """The weights of a prepared model, or of a part of it, taken past the Accelerator by one process."""
+    models = set()
+    for file, call in side.calls:
+        models |= {made for made in side.flows.made(file, call.func, "prepared") if made.kind == "prepared"}
+    roots = [
+        side.flows.place(file, call.args[index])
+        for file, call in side.asked("prepare")
+        for index in range(len(call.args))
+        if any(made.node is call and made.index == index for made in models)
+    ]
+    bare = side.flows.reached(roots)
+    for file, call in side.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "state_dict" and not call.args:
+            if side.flows.place(file, function.value) in bare and guards.of(file, call) is not None:
+                yield (
+                    file,
+                    call,
+                    f"{ast.unparse(call)} is read by one process, which has only a part of sharded weights",
+                )
+
+
+def _meeting(side: Side, file: File, call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in MEETINGS and is_accelerator(function.value):
+        return f"{function.attr}()"
+    return f"the forward pass of {ast.unparse(function)}" if side.flows.made(file, function, "prepared") else ""
+
+
+class Guards:
+    """Which statements run on some processes only, because a test on the way to them depends on the rank."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._ranked = self._places()
+        self._functions: dict[Function, ast.expr] = {}
+        pending = [(f, c) for f, c in side.calls if side.flows.callees.get(c)]
+        changed = True
+        while changed:
+            changed = False
+            for file, call in pending:
+                functions = side.flows.callees[call] - self._functions.keys()
+                guard = self.of(file, call) if functions else None
+                if guard is not None:
+                    changed = True
+                    self._functions.update(dict.fromkeys(functions, guard))
+
+    def of(self, file: File, node: ast.AST) -> ast.expr | None:
+        """The test on the rank that decides whether a node runs."""
+        scope = file.scope(node).function
+        graph = self._side.graph(scope)
+        at = node
+        while not isinstance(at, ast.stmt):  # `rank == 0 and evaluate()`, `evaluate() if rank == 0 else None`
+            above = file.parents[at]
+            if isinstance(above, ast.IfExp) and at is not above.test and self._depends(file, above.test):
+                return above.test
+            if isinstance(above, ast.BoolOp):
+                for earlier in above.values[: above.values.index(at)] if at in above.values else ():
+                    if self._depends(file, earlier):
+                        return earlier
+            if isinstance(above, ast.Lambda):
+                return self._functions.get(above)
+            at = above
+        step = step_of(file, at, graph)
+        if step is not None and graph.is_reached(step):
+            for decision in graph.control_dependences(step):
+                if decision.test is not None and self._depends(file, decision.test):
+                    return decision.test
+        function = scope.node
+        return self._functions.get(function) if isinstance(function, Function) else None
+
+    def _depends(self, file: File, test: ast.expr) -> bool:
+        return self._side.flows.place(file, test) in self._ranked
+
+    def _places(self) -> set[Place]:
+        """Every place that a rank gets to, by value or because it is set under a condition on one."""
+        flows = self._side.flows
+        seeds = {
+            flows.place(f, n) for f in self._side.files for n in f.nodes if isinstance(n, ast.expr) and _is_rank(f, n)
+        }
+        self._ranked = flows.reached(seeds)
+        flags = [
+            (file, node)
+            for file in self._side.files
+            for node in file.nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        ]
+        self._functions = {}
+        while True:
+            found = {
+                flows.variable(file.scope(node), target.id) if isinstance(target, ast.Name) else ("field", target.attr)
+                for file, node in flags
+                for target in node.targets
+                if isinstance(target, ast.Name | ast.Attribute) and self.of(file, node) is not None
+            }
+            if found <= seeds:
+                return self._ranked
+            seeds |= found
+            self._ranked = flows.reached(seeds)
+
+
+def _is_rank(file: File, node: ast.expr) -> bool:
+    match node:
+        case ast.Attribute(attr=name) if name in _RANKS:
+            return is_accelerator(node.value)
+        case ast.Call(func=function) if (file.qualified(function) or "").startswith("torch.distributed"):
+            return (file.qualified(function) or "").endswith(("get_rank", "get_node_local_rank"))
+        case ast.Call(args=[ast.Constant(value=name), *_]) if name in _VARIABLES:
+            return (file.qualified(node.func) or "") in ("os.getenv", "os.environ.get")
+        case ast.Subscript(slice=ast.Constant(value=name)) if name in _VARIABLES:
+            return file.qualified(node.value) == "os.environ"
+    return False
+
+
+CONDITION = Condition(
+    code="AM954",
+    name="collective_under_rank",
+    summary="some processes would wait for ever for the others",
+    why="Gathering, collecting weights, waiting and the forward pass of a prepared model need every process. "
+    "None of them may stand under a condition that depends on the rank, however the rank came there: by a "
+    "variable, an attribute, a parameter, an early return. And one process alone must not read the "
+    "weights of the bare model: where they are sharded it has a part of them.",
+    example_before="if accelerator.is_main_process:\n    torch.save(accelerator.get_state_dict(model), path)",
+    example_after="weights = accelerator.get_state_dict(model)\nif accelerator.is_main_process:\n    torch.save(weights, path)",
+    find=find,
+)

@@ -1,0 +1,214 @@
+"""AM956: what the script put on one device is still on one device: the Accelerator takes over all moves to it, or none."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator
+from accel_migrate.flow.program import File, Function, Scope
+
+Found = Iterator[tuple[File, ast.AST, str]]
+_DEPTH = 12
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM956", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Moves to a device of the script's own choice beside a model that is on the Accelerator's."""
+    side = evidence.after
+    if not side.created:
+        return
+    devices = Devices(side)
+    told = {
+        ast.unparse(n)
+        for _, call in side.created
+        for k in call.keywords
+        for n in ast.walk(k.value)
+        if isinstance(n, ast.expr)
+    }
+    for file, node, named, found in devices.moves():
+        own = found - {"accelerator"}
+        if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and ast.unparse(named) in told):
+            continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
+        if not _chosen_alike(told, own):
+            listed = " or ".join(sorted(own))
+            yield (
+                file,
+                node,
+                f"{ast.unparse(node)[:60]} goes to {listed}, while the prepared model is on the Accelerator's device",
+            )
+    yield from _fed_from_the_cpu(side, devices)
+
+
+def _chosen_alike(told: set[str], own: set[str]) -> bool:
+    """Whether the Accelerator was told when to use the CPU, and the script's own choice is between that and its GPU."""
+    return bool(told) and own == {"cpu", "cuda"}
+
+
+def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
+    """What a prepared model is called with, moved to the CPU by name."""
+    pinned = {id(node) for _, node, _, found in devices.moves() if found == {"cpu"}}
+    cpu_only = any(k.arg == "cpu" for _, call in side.created for k in call.keywords)
+    if cpu_only:
+        return
+    for file, call in side.calls:
+        if not side.flows.made(file, call.func, "prepared"):
+            continue
+        for argument in call.args:
+            values = [argument, *devices.assigned(file, argument)]
+            if any(id(value) in pinned for value in values):
+                yield (
+                    file,
+                    call,
+                    f"{ast.unparse(argument)[:40]} is on the CPU, and {ast.unparse(call.func)} on the Accelerator's device",
+                )
+
+
+class Devices:
+    """Which devices the moves of a program lead to, through variables, attributes, parameters and results."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._moves: list[tuple[File, ast.Call, ast.expr | None, set[str]]] | None = None
+        self._options = {option for _, call in side.calls for option in _options(call)}
+        self._owners: set[str] = set()  # of attributes that are called device
+        self._assigned: dict[tuple[Scope | None, str], list[tuple[File, ast.expr]]] = {}
+        for file in side.files:
+            for node in file.nodes:
+                if isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        self._assign(file, target, node.value)
+                elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                    self._assign(file, node.target, node.value)
+
+    def moves(self) -> list[tuple[File, ast.Call, ast.expr | None, set[str]]]:
+        """Calls that put something on a device: the expression that names it, and the devices it may be."""
+        if self._moves is None:
+            self._moves = []
+            for file, call in self._side.calls:
+                for named in self._named(file, call):
+                    self._moves.append((file, call, named, self._devices(file, named, 0)))
+                if isinstance(call.func, ast.Attribute) and not file.qualified(call.func) and not call.args:
+                    if call.func.attr in ("cpu", "cuda") and not call.keywords:
+                        self._moves.append((file, call, None, {call.func.attr}))
+        return self._moves
+
+    def assigned(self, file: File, node: ast.expr) -> list[ast.expr]:
+        """The values that a name gets."""
+        if not isinstance(node, ast.Name):
+            return []
+        return [value for _, value in self._assigned.get((file.binder(node.id, file.scope(node)), node.id), ())]
+
+    def _named(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
+        """The expressions of a call that name a device."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and call.args:
+            if not (file.qualified(call.args[0]) or "").startswith("torch."):
+                yield call.args[0]
+        yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
+
+    def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
+        """The devices that an expression may name; what is not known is named by its text."""
+        if depth > _DEPTH:
+            return set()
+        match node:
+            case ast.Attribute(attr="device") if is_accelerator(node.value):
+                return {"accelerator"}
+            case ast.Attribute(attr="device") if not self._keeps_device(file, node.value):
+                return set()  # of a tensor: it follows what it meets
+            case ast.Constant(value=str(text)):
+                return {text} if text.split(":")[0] in ("cpu", "cuda", "mps", "xpu") else set()
+            case ast.Constant(value=int(number)) if not isinstance(number, bool):
+                return {f"cuda:{number}"}
+            case ast.IfExp():
+                return self._devices(file, node.body, depth + 1) | self._devices(file, node.orelse, depth + 1)
+            case ast.BoolOp():
+                return {each for value in node.values for each in self._devices(file, value, depth + 1)}
+            case ast.Call(args=[first, *_]) if (file.qualified(node.func) or "") == "torch.device":
+                return self._devices(file, first, depth + 1) or {ast.unparse(node)}
+            case ast.Call():
+                return self._returned(file, node, depth)
+            case ast.JoinedStr():
+                return {ast.unparse(node)}
+            case ast.Name():
+                return self._of(file, file.binder(node.id, file.scope(node)), node.id, node, depth)
+            case ast.Attribute():
+                return self._of(file, None, node.attr, node, depth)
+        return set()
+
+    def _keeps_device(self, file: File, owner: ast.expr) -> bool:
+        """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""
+        return ast.unparse(owner) in self._owners or bool(self._side.flows.made(file, owner, "options"))
+
+    def _returned(self, file: File, call: ast.Call, depth: int) -> set[str]:
+        found: set[str] = set()
+        for function in self._side.flows.callees.get(call, ()):
+            home = self._side.flows.function_file[function]
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    found |= self._devices(home, node.value, depth + 1)
+        return found
+
+    def _of(self, file: File, scope: Scope | None, name: str, node: ast.expr, depth: int) -> set[str]:
+        found: set[str] = set()
+        if scope is None and name in self._options:
+            found.add(f"the option --{name}")
+        for home, value in self._assigned.get((scope, name), ()):
+            if value is not node:
+                found |= self._devices(home, value, depth + 1)
+        if scope is not None and isinstance(scope.node, Function):
+            default = _default(scope.node, name)
+            if default is not None:
+                found |= self._devices(file, default, depth + 1)
+        if scope is not None and isinstance(scope.node, Function):
+            for site in self._side.above(scope.node):
+                given = argument_of(scope.node, site.call, name)
+                if given is not None:
+                    found |= self._devices(site.file, given, depth + 1)
+        return found
+
+    def _assign(self, file: File, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            binder = file.binder(target.id, file.scope(target))
+            self._assigned.setdefault((binder, target.id), []).append((file, value))
+        elif isinstance(target, ast.Attribute):
+            if target.attr == "device":
+                self._owners.add(ast.unparse(target.value))
+            self._assigned.setdefault((None, target.attr), []).append((file, value))
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for part, each in zip(target.elts, value.elts):
+                self._assign(file, part, each)
+
+
+def _options(call: ast.Call) -> Iterator[str]:
+    """The names under which a parser's option is read."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        for argument in call.args:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield argument.value.lstrip("-").replace("-", "_")
+
+
+def _default(function: Function, name: str) -> ast.expr | None:
+    known = function.args
+    positional = [*known.posonlyargs, *known.args]
+    for parameter, default in zip(positional[len(positional) - len(known.defaults) :], known.defaults):
+        if parameter.arg == name:
+            return default
+    return next((d for p, d in zip(known.kwonlyargs, known.kw_defaults) if p.arg == name and d is not None), None)
+
+
+CONDITION = Condition(
+    code="AM956",
+    name="devices_together",
+    summary="a model and its data would be on different devices",
+    why="The prepared model is on the Accelerator's device. What meets it must be there too: all moves to a "
+    "device of the script are taken over, or none, and a device that the script chose by an option is "
+    "given to the Accelerator.",
+    example_before="model = accelerator.prepare(model)\nloss = model(x.to(args.device))",
+    example_after="model = accelerator.prepare(model)\nloss = model(x.to(accelerator.device))",
+    find=find,
+)

@@ -1,0 +1,119 @@
+"""Original and result side by side, with what several conditions ask of them, each worked out once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from accel_migrate.flow.calls import Flows, Site
+from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.program import File, Function, Program, Scope
+
+NAME = "accelerator"
+Step = ast.stmt
+
+
+class Side:
+    """One version of the project."""
+
+    def __init__(self, trees: Iterable[tuple[Path, ast.Module]]) -> None:
+        self.program = Program(trees)
+        self._graphs: dict[ast.AST, Graph] = {}
+
+    @property
+    def files(self) -> list[File]:
+        return self.program.files
+
+    def file(self, path: Path) -> File | None:
+        return next((file for file in self.files if file.path == path), None)
+
+    def graph(self, scope: Scope) -> Graph:
+        """Control flow of the function or module around a scope; classes in it run where they stand."""
+        node = scope.function.node
+        if node not in self._graphs:
+            self._graphs[node] = Graph(node)  # type: ignore[arg-type]
+        return self._graphs[node]
+
+    @cached_property
+    def flows(self) -> Flows:
+        followed = [(f, c, "prepared") for f, c in self.asked("prepare")]
+        followed += [(f, c, "accelerator") for f, c in self.created]
+        followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
+        return Flows(self.program, followed)
+
+    @cached_property
+    def calls(self) -> list[tuple[File, ast.Call]]:
+        return [(file, node) for file in self.files for node in file.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def created(self) -> list[tuple[File, ast.Call]]:
+        """Where an Accelerator is made."""
+        return [
+            (file, call)
+            for file, call in self.calls
+            if (file.qualified(call.func) or "").split(".")[0] in ("accel_runtime", "accelerate")
+            and (file.qualified(call.func) or "").endswith(".Accelerator")
+        ]
+
+    def asked(self, *methods: str) -> Iterator[tuple[File, ast.Call]]:
+        """Calls of the Accelerator's methods."""
+        for method in methods:
+            yield from self._asked.get(method, ())
+
+    @cached_property
+    def _asked(self) -> dict[str, list[tuple[File, ast.Call]]]:
+        found: dict[str, list[tuple[File, ast.Call]]] = {}
+        for file, call in self.calls:
+            if isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value):
+                found.setdefault(call.func.attr, []).append((file, call))
+        return found
+
+    def above(self, function: Function) -> list[Site]:
+        """Where a function is called."""
+        return self.flows.callers.get(function, [])
+
+
+class Evidence:
+    """The project before and after rewriting."""
+
+    def __init__(self, before: Iterable[tuple[Path, ast.Module]], after: Iterable[tuple[Path, ast.Module]]) -> None:
+        self._before = before
+        self.after = Side(after)
+
+    @cached_property
+    def before(self) -> Side:
+        return Side(self._before)
+
+
+def is_accelerator(node: ast.AST) -> bool:
+    """`accelerator`, `self.accelerator`: the name that rewritten scripts give it."""
+    return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == NAME
+
+
+def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
+    """The statement of a graph that a node runs in."""
+    at: ast.AST = node
+    while not (isinstance(at, ast.stmt) and graph.holds(at)):
+        if at not in file.parents:
+            return None
+        at = file.parents[at]
+    return at
+
+
+def parameter_names(function: Function) -> list[str]:
+    known = function.args
+    return [a.arg for a in (*known.posonlyargs, *known.args, *known.kwonlyargs)]
+
+
+def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | None:
+    """What a call gives for a parameter; None where that cannot be told."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    names = parameter_names(function)
+    if name not in names or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    index = names.index(name) - (1 if names[:1] == ["self"] else 0)
+    return call.args[index] if 0 <= index < len(call.args) else None

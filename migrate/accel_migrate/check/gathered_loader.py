@@ -1,0 +1,198 @@
+"""AM955: what is gathered comes from a prepared loader, each value once; what a prepared loader counts is gathered."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.program import File, Function
+
+Found = Iterator[tuple[File, ast.AST, str]]
+_GATHERS = ("gather", "gather_for_metrics", "reduce")
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM955", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Gathered values whose batches every process has whole, or that were gathered before."""
+    side = evidence.after
+    for file, call in side.asked("gather_for_metrics"):
+        if not _over_prepared(side, file, call, set()):
+            yield (
+                file,
+                call,
+                f"`{ast.unparse(call)[:60]}` gathers over a loader that is not prepared: each sample would count "
+                "once for each process",
+            )
+        yield from _twice(side, file, call)
+    for file in side.files:
+        for node in file.nodes:
+            if (
+                isinstance(node, ast.For)
+                and _is_prepared(side, file, node.iter, set())
+                and _counts_a_share(side, file, node)
+            ):
+                yield (
+                    file,
+                    node,
+                    f"the loop over the prepared {ast.unparse(node.iter)} counts and gathers nothing: each process would "
+                    "count its own batches only",
+                )
+
+
+def _over_prepared(side: Side, file: File, node: ast.AST, seen: set[ast.AST]) -> bool:
+    """Whether a loop over a prepared loader is around a node, in its function or around each call of it."""
+    for above in file.ancestors(node):
+        if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension) and _is_prepared(
+            side, file, above.iter, set()
+        ):
+            return True
+        if isinstance(above, ast.While) and _draws(side, file, above):
+            return True
+        if isinstance(above, Function):
+            if above in seen:
+                return False
+            seen.add(above)
+            sites = side.above(above)
+            return _draws(side, file, above) or (
+                bool(sites) and all(_over_prepared(side, site.file, site.call, seen) for site in sites)
+            )
+    return _draws(side, file, file.tree)
+
+
+def _draws(side: Side, file: File, around: ast.AST) -> bool:
+    """`next(iterator)` of a prepared loader."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "next"
+        and bool(node.args)
+        and _is_prepared(side, file, node.args[0], set())
+        for node in ast.walk(around)
+    )
+
+
+def _is_prepared(side: Side, file: File, node: ast.expr, seen: set[ast.AST]) -> bool:
+    """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
+    if not side.flows.made(file, node, "prepared"):
+        return False
+    while isinstance(node, ast.Call) and node.args:
+        inner = next((a for a in node.args if side.flows.made(file, a, "prepared")), None)
+        if inner is None:
+            return True
+        node = inner
+    scope = file.scope(node).function
+    function = scope.node
+    if (
+        not isinstance(node, ast.Name)
+        or not isinstance(function, Function)
+        or node.id not in parameter_names(function)
+        or function in seen
+    ):
+        return True
+    seen.add(function)
+    given = [argument_of(function, site.call, node.id) for site in side.above(function)]
+    return all(
+        argument is None or _is_prepared(side, site.file, argument, seen)
+        for site, argument in zip(side.above(function), given)
+    )
+
+
+def _twice(side: Side, file: File, call: ast.Call) -> Found:
+    scope = file.scope(call).function
+    graph = side.graph(scope)
+    step = step_of(file, call, graph)
+    if step is None:
+        return
+    given = {n.id for argument in call.args for n in ast.walk(argument) if isinstance(n, ast.Name)}
+    for other_file, other in side.asked("gather_for_metrics", "gather"):
+        if other_file is not file or file.scope(other).function is not scope:
+            continue
+        first = step_of(file, other, graph)
+        if first is None or not graph.reachable(first, step):
+            continue
+        for name in sorted(given & _stored(first)):
+            drawn = not graph.dominates(first, step) or first is step
+            rebound = drawn and any(
+                isinstance(above, ast.For | ast.AsyncFor) and name in _stored(above) for above in file.ancestors(step)
+            )
+            rebound = rebound or any(
+                isinstance(node, ast.stmt)
+                and node is not first
+                and graph.holds(node)
+                and name in _stored(node)
+                and graph.reachable(first, node)
+                and graph.dominates(node, step)
+                and node is not step
+                for node in file.nodes
+                if not isinstance(node, ast.For | ast.AsyncFor)
+            )
+            if not rebound:
+                yield file, call, f"{name} would be gathered twice"
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """The names that a statement itself binds."""
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.For | ast.AsyncFor | ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.With):
+        targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+    else:
+        return set()
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+
+
+def _counts_a_share(side: Side, file: File, loop: ast.For) -> bool:
+    """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
+    around = file.scope(loop).function.node
+    inside = [n for n in ast.walk(loop) if isinstance(n, ast.Call)]
+    if any(isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step") for n in inside):
+        return False
+    if any(_trains(side, callee, set()) for n in inside for callee in side.flows.callees.get(n, ())):
+        return False
+    if not any(side.flows.made(file, n.func, "prepared") for n in inside):
+        return False
+    if any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and n.func.attr in _GATHERS
+        and is_accelerator(n.func.value)
+        for n in ast.walk(around)
+    ):
+        return False
+    return any(isinstance(n, ast.AugAssign) for n in ast.walk(loop)) or any(
+        isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "update") for n in inside
+    )
+
+
+def _trains(side: Side, function: Function, seen: set[Function]) -> bool:
+    if function in seen:
+        return False
+    seen.add(function)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and (node.func.attr in ("backward", *_GATHERS)):
+                return True
+            if any(_trains(side, callee, seen) for callee in side.flows.callees.get(node, ())):
+                return True
+    return False
+
+
+CONDITION = Condition(
+    code="AM955",
+    name="gathered_loader",
+    summary="samples would be counted several times, or for one process only",
+    why="A prepared loader gives each process a part of the data, any other gives each process all of it. So "
+    "what is gathered must come from a prepared loader, once, and what is counted over a prepared loader "
+    "must be gathered or reduced.",
+    example_before="for x, y in plain_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
+    example_after="for x, y in prepared_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
+    find=find,
+)

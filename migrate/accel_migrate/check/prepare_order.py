@@ -1,0 +1,226 @@
+"""AM953: `prepare` comes after what builds its arguments, before everything that trains with them, and once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.program import File, Function, Scope
+
+Found = Iterator[tuple[File, ast.AST, str]]
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM953", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Uses of prepared objects that a run can come to before `prepare`, and objects that are prepared twice."""
+    for file, call in evidence.after.asked("prepare"):
+        order = _Order(evidence, file, call)
+        yield from order.early_uses()
+        yield from order.repeated()
+
+
+class _Order:
+    """What comes before one call of `prepare`."""
+
+    def __init__(self, evidence: Evidence, file: File, call: ast.Call) -> None:
+        self.evidence = evidence
+        self.side: Side = evidence.after
+        self.file = file
+        self.call = call
+        self.scope: Scope = file.scope(call).function
+        self.graph: Graph = self.side.graph(self.scope)
+        self.step = step_of(file, call, self.graph)
+        self.texts = {
+            ast.unparse(argument): argument for argument in call.args if not isinstance(argument, ast.Starred)
+        }
+
+    def early_uses(self) -> Found:
+        if self.step is None:
+            return
+        for node in self.file.nodes:
+            if self.file.scope(node).function is not self.scope or not isinstance(node, ast.Call | ast.For):
+                continue
+            step = step_of(self.file, node, self.graph)
+            if step is None or self._is_prepared(step) or not self._comes_first(step):
+                continue
+            what = self._trains(node)
+            if what:
+                yield self.file, node, f"{what} before `{ast.unparse(self.call)[:80]}`"
+
+    def _is_prepared(self, step: ast.stmt) -> bool:
+        """Whether this call, or another one that takes the same objects, comes before a step on every path."""
+        for file, call in self.side.asked("prepare"):
+            if file is self.file and file.scope(call).function is self.scope:
+                other = step_of(file, call, self.graph)
+                taken = {ast.unparse(argument) for argument in call.args}
+                if other is not None and self.texts.keys() <= taken and self.graph.dominates(other, step):
+                    return True
+        return False
+
+    def _comes_first(self, step: ast.stmt) -> bool:
+        """Whether a run can come to a step with an object that is built and not yet prepared."""
+        assert self.step is not None
+        if self.graph.reachable(step, self.step):
+            return True
+        return any(
+            isinstance(node, ast.stmt)
+            and node is not self.step
+            and any(_binds(node, text) for text in self.texts)
+            and self.graph.holds(node)
+            and self.graph.dominates(node, step)
+            for node in self.file.nodes
+        )
+
+    def _trains(self, node: ast.Call | ast.For) -> str:
+        """What a call or a loop does with a prepared object that needs it prepared; empty if nothing."""
+        if isinstance(node, ast.For):
+            named = self._names(node.iter)
+            return f"a training loop over {named} runs" if named and self._steps(node) else ""
+        function = node.func
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr == "step"
+            and ast.unparse(function.value) in self.texts
+        ):
+            return f"{ast.unparse(function)}() runs"
+        if isinstance(function, ast.Attribute) and function.attr == "backward" and is_accelerator(function.value):
+            return "a backward pass runs"
+        for callee in self.side.flows.callees.get(node, ()):
+            if self._reaches_step(callee, set()):
+                return f"{ast.unparse(function)}() trains"
+        return ""
+
+    def _names(self, node: ast.expr) -> str:
+        return next(
+            (ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.expr) and ast.unparse(n) in self.texts), ""
+        )
+
+    def _steps(self, node: ast.AST) -> bool:
+        """Whether a backward pass or an optimizer's step is inside, or in what is called inside."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call):
+                if isinstance(inner.func, ast.Attribute) and inner.func.attr == "backward":
+                    return True
+                if any(self._reaches_step(callee, set()) for callee in self.side.flows.callees.get(inner, ())):
+                    return True
+        return False
+
+    def _reaches_step(self, function: Function, seen: set[Function]) -> bool:
+        """Whether a function trains with what this `prepare` prepares."""
+        if function in seen:
+            return False
+        seen.add(function)
+        if self.call in ast.walk(function):
+            return False  # it prepares by itself
+        file = self.side.flows.function_file[function]
+        for inner in ast.walk(function):
+            if not isinstance(inner, ast.Call):
+                continue
+            target = inner.func
+            if isinstance(target, ast.Attribute) and target.attr == "backward" and is_accelerator(target.value):
+                return True
+            if (
+                isinstance(target, ast.Attribute)
+                and target.attr in ("step", "zero_grad")
+                and self._is_ours(file, target.value)
+            ):
+                return target.attr == "step"
+            if any(self._reaches_step(callee, seen) for callee in self.side.flows.callees.get(inner, ())):
+                return True
+        return False
+
+    def _is_ours(self, file: File, node: ast.expr) -> bool:
+        return any(made.node is self.call for made in self.side.flows.made(file, node, "prepared"))
+
+    def repeated(self) -> Found:
+        """The same object in a second call, or in one that runs again while its argument does not change."""
+        if self.step is None:
+            return
+        for argument in self.call.args:
+            for made in self.side.flows.made(self.file, argument, "prepared"):
+                if made.node is self.call:
+                    continue
+                other = made.node
+                same = next((f for f, c in self.side.asked("prepare") if c is other), None)
+                if same is self.file and same.scope(other).function is self.scope:
+                    first = step_of(same, other, self.graph)
+                    if first is None or not self.graph.reachable(first, self.step) or self._rebuilt(argument, first):
+                        continue
+                    yield self.file, self.call, f"{ast.unparse(argument)} would be prepared a second time"
+        loop = self._loop_around(self.file, self.step)
+        if loop is not None:
+            for text in self.texts:
+                if not self._bound_in(loop, text):
+                    yield self.file, self.call, f"{text} would be prepared again in each round of a loop"
+
+    def _rebuilt(self, argument: ast.expr, first: ast.stmt) -> bool:
+        """Whether a name gets a new value between two calls that prepare it."""
+        assert self.step is not None
+        text = ast.unparse(argument)
+        for node in self.file.nodes:
+            if isinstance(node, ast.stmt) and node not in (first, self.step) and _binds(node, text):
+                if (
+                    self.graph.holds(node)
+                    and self.graph.reachable(first, node)
+                    and self.graph.dominates(node, self.step)
+                ):
+                    return True
+        return False
+
+    def _loop_around(self, file: File, step: ast.stmt) -> ast.stmt | None:
+        for above in file.ancestors(step):
+            if isinstance(above, Function):
+                return None
+            if isinstance(above, _LOOPS) and self.graph.in_loop(step):
+                return above
+        return None
+
+    def _bound_in(self, loop: ast.stmt, text: str) -> bool:
+        return any(
+            isinstance(node, ast.stmt) and node is not self.step and _binds(node, text) for node in ast.walk(loop)
+        )
+
+
+def _binds(statement: ast.stmt, text: str) -> bool:
+    """Whether a statement gives a name a value."""
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign | ast.AugAssign | ast.For):
+        targets = [statement.target]
+    elif isinstance(statement, ast.With):
+        targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+    else:
+        return False
+    parts = [
+        part for target in targets for part in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
+    ]
+    return any(ast.unparse(part) == text for part in parts)
+
+
+CONDITION = Condition(
+    code="AM953",
+    name="prepare_order",
+    summary="`prepare` would come too late, or twice",
+    why="What `prepare` gives back is what must train: on every path it stands after what builds its "
+    "arguments and before the loops, steps and backward passes that use them, and it prepares an object "
+    "once.",
+    example_before=(
+        "for batch in loader:\n"
+        "    accelerator.backward(model(batch))\n"
+        "model, loader = accelerator.prepare(model, loader)"
+    ),
+    example_after=(
+        "model, loader = accelerator.prepare(model, loader)\n"
+        "for batch in loader:\n"
+        "    accelerator.backward(model(batch))"
+    ),
+    find=find,
+)

@@ -1,0 +1,461 @@
+"""Which functions, classes and made objects may reach each expression of a program, and so who calls whom.
+
+Every expression has a place. Values flow from place to place by assignment, argument, return and container; `solve` brings
+the objects to a fixed point. Attributes are one place per name, whatever object they are of: `args.rank = rank` is seen
+again in `self.args.rank`. So are the constant keys of mappings.
+Order does not matter here; `flow.cfg` answers questions of order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from accel_migrate.flow.program import File, Function, Program, Scope, parameters
+
+Place = Hashable
+_PASSED_ON = frozenset(
+    [
+        "tqdm",
+        "trange",
+        "enumerate",
+        "iter",
+        "zip",
+        "cycle",
+        "islice",
+        "chain",
+        "list",
+        "tuple",
+        "reversed",
+        "sorted",
+        "set",
+        "dict",
+        "copy",
+        "deepcopy",
+        "next",
+        "partial",
+    ]
+)
+_COMPUTED = frozenset(
+    [
+        "int",
+        "str",
+        "bool",
+        "float",
+        "abs",
+        "min",
+        "max",
+        "any",
+        "all",
+        "len",
+        "getattr",
+        "get",
+        "getenv",
+        "range",
+        "str2bool",
+        "format",
+    ]
+)
+_CONSTRAINING = frozenset(
+    (
+        ast.ClassDef,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.AugAssign,
+        ast.NamedExpr,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.withitem,
+        ast.Return,
+        ast.If,
+        ast.While,
+        ast.IfExp,
+        ast.Call,
+        ast.BoolOp,
+    )
+)
+_GROWN = frozenset(["append", "extend", "insert", "add", "update", "setdefault", "appendleft", "put"])
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Something that exists once for each run of a place in the code: a function, a class, an instance, a result."""
+
+    kind: str  # function, class, instance, or what a caller of `seed` named
+    node: ast.AST
+    index: int = 0  # which item of a result; for a function, how many arguments it already has
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A call in its file."""
+
+    file: File
+    call: ast.Call
+
+
+class Flows:
+    """What reaches what in a program."""
+
+    def __init__(self, program: Program, seeds: Iterable[tuple[File, ast.Call, str]] = ()) -> None:
+        """`seeds` are calls whose result is followed: (file, call, kind); a tuple that is unpacked has an index each."""
+        self.program = program
+        self.objects: dict[Place, set[Made]] = {}
+        self.callees: dict[ast.Call, set[Function]] = {}
+        self.callers: dict[Function, list[Site]] = {}
+        self.function_file: dict[Function, File] = {}
+        self._class_file = {node: f for f in program.files for node in f.scopes if isinstance(node, ast.ClassDef)}
+        self._copies: dict[Place, set[Place]] = {}
+        self._computed: dict[Place, set[Place]] = {}
+        self._calls: dict[Place, list[Site]] = {}
+        self._reads: dict[Place, list[tuple[str, Place]]] = {}
+        self._places: dict[ast.AST, Place] = {}
+        self._pending: list[tuple[Place, Made]] = []
+        self._followed = {id(call): kind for _, call, kind in seeds}
+        self._methods: dict[str, list[Function]] = {}
+        written = (node for file in program.files for node in file.nodes if type(node) in (ast.Dict, ast.Subscript))
+        self._keys = {key for node in written for key in _written_keys(node)}
+        for file in program.files:
+            for node in file.nodes:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    self._define(file, node)
+        for file in program.files:
+            self._imports(file)
+            for node in file.nodes:
+                if type(node) in _CONSTRAINING:
+                    self._constrain(file, node)
+        self._solve()
+
+    # ---- questions
+
+    def made(self, file: File, node: ast.expr, kind: str = "") -> set[Made]:
+        """The objects that may be the value of an expression."""
+        found = self.objects.get(self.place(file, node), set())
+        return {each for each in found if not kind or each.kind == kind}
+
+    def variable(self, scope: Scope, name: str) -> Place:
+        binder = scope.file.binder(name, scope)
+        return ("builtin", name) if binder is None else ("name", binder, name)
+
+    def reached(self, seeds: Iterable[Place], computed: bool = True) -> set[Place]:
+        """Every place that a value of the seeds gets to; with `computed`, also what is computed from it."""
+        found = set(seeds)
+        pending = list(found)
+        while pending:
+            place = pending.pop()
+            onward = self._copies.get(place, set()) | (self._computed.get(place, set()) if computed else set())
+            for each in onward - found:
+                found.add(each)
+                pending.append(each)
+        return found
+
+    def sites(self) -> Iterator[Site]:
+        for found in self._calls.values():
+            yield from found
+
+    # ---- places of expressions
+
+    def place(self, file: File, node: ast.expr) -> Place:
+        """Where the value of an expression is; made, with what flows into it, when first asked for."""
+        if node not in self._places:
+            if isinstance(node, ast.Name):
+                self._places[node] = self.variable(file.scope(node), node.id)
+            else:
+                module = self._of_module(file, node) if isinstance(node, ast.Attribute) else None
+                self._places[node] = module or ("expression", node)
+                if module is None:
+                    self._fill(file, node, self._places[node])
+        return self._places[node]
+
+    def _of_module(self, file: File, node: ast.Attribute) -> Place | None:
+        """`engine.train` where engine is a file of the project."""
+        dotted = file.qualified(node)
+        found = self.program.locate(file, dotted) if dotted else None
+        return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.names else None
+
+    def _fill(self, file: File, node: ast.expr, place: Place) -> None:
+        match node:
+            case ast.Attribute():
+                base = self.place(file, node.value)
+                self._copy(("field", node.attr), place)
+                self._compute(base, place)
+                self._read(base, node.attr, place)
+            case ast.Call():
+                self._call(file, node, place)
+            case ast.Lambda():
+                self._put(place, Made("function", node))
+            case ast.IfExp():
+                self._copy(self.place(file, node.body), place)
+                self._copy(self.place(file, node.orelse), place)
+                self._compute(self.place(file, node.test), place)
+            case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+                for part in parts:
+                    self._copy(self.place(file, part), place)
+            case ast.Dict():
+                for key, part in zip(node.keys, node.values):
+                    self._copy(self.place(file, part), place)
+                    if isinstance(key, ast.Constant):
+                        self._copy(self.place(file, part), ("key", key.value))
+            case ast.Subscript(slice=ast.Constant(value=str(key))) if key in self._keys:
+                self._copy(("key", key), place)
+            case ast.Subscript() | ast.Starred() | ast.Await() | ast.NamedExpr() | ast.FormattedValue():
+                self._copy(self.place(file, node.value), place)
+            case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
+                self._copy(self.place(file, made), place)
+            case ast.Compare() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr():
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self._compute(self.place(file, child), place)
+
+    def _call(self, file: File, node: ast.Call, place: Place) -> None:
+        called = self.place(file, node.func)
+        self._calls.setdefault(called, []).append(Site(file, node))
+        for made in self.objects.get(called, ()):
+            self._pending.append((called, made))
+        if id(node) in self._followed:
+            self._put(place, Made(self._followed[id(node)], node))
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        arguments = [*node.args, *[keyword.value for keyword in node.keywords]]
+        if name == "partial" and node.args:
+            self._copy(self.place(file, node.args[0]), ("partial", node))
+            self._calls.setdefault(("partial", node), []).append(Site(file, node))
+        elif name in _PASSED_ON:
+            for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
+                self._copy(self.place(file, argument), place)
+        elif name in _COMPUTED:
+            for argument in arguments:
+                self._compute(self.place(file, argument), place)
+        elif name in _GROWN and isinstance(node.func, ast.Attribute):
+            for argument in arguments:
+                self._copy(self.place(file, argument), self.place(file, node.func.value))
+        elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
+            self._copy(self.place(file, node.args[2]), ("field", node.args[1].value))
+        for argument in arguments:
+            self.place(file, argument)
+
+    # ---- constraints of statements
+
+    def _define(self, file: File, node: Function) -> None:
+        self.function_file[node] = file
+        scope = file.scopes[node]
+        if isinstance(node, ast.Lambda):
+            self._copy(self.place(file, node.body), ("result", node))
+            return
+        owner = scope.parent
+        if owner is not None and owner.is_class:
+            self._methods.setdefault(node.name, []).append(node)
+            first = parameters(node)[:1]
+            if first and not any("static" in ast.unparse(d) for d in node.decorator_list):
+                self._put(("name", scope, first[0].arg), Made("instance", owner.node))
+        if owner is not None:
+            self._put(("name", owner, node.name), Made("function", node))
+
+    def _imports(self, file: File) -> None:
+        for name in file.imports:
+            found = self.program.imported(file, name)
+            if found is not None and found[1] is not None:
+                for scope in file.scopes.values():
+                    if name in scope.names:
+                        self._copy(("name", found[0].root, found[1]), ("name", scope, name))
+
+    def _constrain(self, file: File, node: ast.AST) -> None:
+        match node:
+            case ast.ClassDef():
+                self._put(self.variable(file.scope(node), node.name), Made("class", node))
+            case ast.Assign():
+                for target in node.targets:
+                    self._flow(file, node.value, target)
+            case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+                self._flow(file, node.value, node.target)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._into(file, self.place(file, node.iter), node.target)
+            case ast.withitem() if node.optional_vars is not None:
+                self._flow(file, node.context_expr, node.optional_vars)
+            case ast.Return() if node.value is not None:
+                function = file.scope(node).function.node
+                self._copy(self.place(file, node.value), ("result", function))
+                if isinstance(node.value, ast.Tuple):
+                    for index, part in enumerate(node.value.elts):
+                        self._copy(self.place(file, part), ("result", function, index))
+            case ast.If() | ast.While() | ast.IfExp():
+                self.place(file, node.test)
+            case ast.Call() | ast.BoolOp():
+                self.place(file, node)
+
+    def _flow(self, file: File, value: ast.expr, target: ast.expr) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            parts = target.elts
+            if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts):
+                for item, part in zip(parts, value.elts):
+                    self._flow(file, part, item)
+                return
+            if isinstance(value, ast.Call) and not any(isinstance(part, ast.Starred) for part in parts):
+                self.place(file, value)
+                for index, part in enumerate(parts):
+                    if id(value) in self._followed:
+                        self._put(("item", value, index), Made(self._followed[id(value)], value, index))
+                    self._into(file, ("item", value, index), part)
+                return
+        self._into(file, self.place(file, value), target)
+
+    def _into(self, file: File, place: Place, target: ast.expr) -> None:
+        match target:
+            case ast.Name():
+                self._copy(place, self.variable(file.scope(target), target.id))
+            case ast.Attribute():
+                self._copy(place, ("field", target.attr))
+            case ast.Subscript():
+                self._copy(place, self.place(file, target.value))
+                if isinstance(target.slice, ast.Constant):
+                    self._copy(place, ("key", target.slice.value))
+            case ast.Starred():
+                self._into(file, place, target.value)
+            case ast.Tuple() | ast.List():
+                for part in target.elts:
+                    self._into(file, place, part)
+
+    # ---- the fixed point
+
+    def _copy(self, source: Place, target: Place) -> None:
+        known = self._copies.setdefault(source, set())
+        if target not in known and source != target:
+            known.add(target)
+            self._pending += [(target, made) for made in self.objects.get(source, ())]
+
+    def _compute(self, source: Place, target: Place) -> None:
+        self._computed.setdefault(source, set()).add(target)
+
+    def _put(self, place: Place, made: Made) -> None:
+        self._pending.append((place, made))
+
+    def _read(self, base: Place, name: str, place: Place) -> None:
+        self._reads.setdefault(base, []).append((name, place))
+        self._pending += [(base, made) for made in self.objects.get(base, ())]
+
+    def _solve(self) -> None:
+        done: set[tuple[Place, Made]] = set()
+        while self._pending:
+            place, made = self._pending.pop()
+            self.objects.setdefault(place, set()).add(made)
+            first = (place, made) not in done
+            done.add((place, made))
+            if first:
+                self._pending += [(each, made) for each in self._copies.get(place, ())]
+            for name, target in tuple(self._reads.get(place, ())):
+                method = self._method(made.node, name) if made.kind in ("instance", "class") else None
+                if method is not None and Made("function", method) not in self.objects.get(target, ()):
+                    self._put(target, Made("function", method))
+            for site in tuple(self._calls.get(place, ())):
+                self._bind(site, place, made)
+
+    def _bind(self, site: Site, place: Place, made: Made) -> None:
+        result = self._places.get(site.call) or ("expression", site.call)
+        partial = place == ("partial", site.call)
+        function: ast.AST | None = None
+        match made.kind:
+            case "function":
+                function = made.node
+            case "class":
+                if Made("instance", made.node) not in self.objects.get(result, ()):
+                    self._put(result, Made("instance", made.node))
+                function = self._method(made.node, "__init__")
+            case "instance":
+                function = self._method(made.node, "__call__") or self._method(made.node, "forward")
+        if not isinstance(function, Function):
+            return
+        given = site.call.args[1:] if partial else site.call.args
+        if partial:
+            self._put(result, Made("function", function, made.index + len(given)))
+        elif function in self.callees.get(site.call, ()):
+            return
+        else:
+            self.callees.setdefault(site.call, set()).add(function)
+            self.callers.setdefault(function, []).append(site)
+            if made.kind != "class":
+                self._copy(("result", function), result)
+                self._copy_items(function, site.call)
+        self._bind_arguments(site, function, given, made)
+
+    def _copy_items(self, function: Function, call: ast.Call) -> None:
+        indexed = 0
+        while ("result", function, indexed) in self._copies or self._has_item(function, indexed):
+            self._copy(("result", function, indexed), ("item", call, indexed))
+            indexed += 1
+        if not indexed:
+            for index in range(16):
+                if ("item", call, index) in self._copies:
+                    self._copy(("result", function), ("item", call, index))
+
+    def _has_item(self, function: Function, index: int) -> bool:
+        """Whether every value that a function returns is a tuple with such an item."""
+        if isinstance(function, ast.Lambda):
+            return isinstance(function.body, ast.Tuple) and index < len(function.body.elts)
+        file = self.function_file[function]
+        returns = [
+            node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return) and node.value is not None and file.scope(node).function.node is function
+        ]
+        return bool(returns) and all(isinstance(each, ast.Tuple) and index < len(each.elts) for each in returns)
+
+    def _bind_arguments(self, site: Site, function: Function, given: list[ast.expr], made: Made) -> None:
+        file = self.function_file[function]
+        scope = file.scopes[function]
+        known = function.args
+        positional = [*known.posonlyargs, *known.args]
+        owner = scope.parent
+        static = not isinstance(function, ast.Lambda) and any(
+            "static" in ast.unparse(d) for d in function.decorator_list
+        )
+        if owner is not None and owner.is_class and not static and not self._through_class(site):
+            positional = positional[1:]
+        positional = positional[made.index if made.kind == "function" else 0 :]
+        for index, argument in enumerate(given):
+            place = self.place(site.file, argument)
+            if isinstance(argument, ast.Starred):
+                for parameter in positional[index:]:
+                    self._copy(place, ("name", scope, parameter.arg))
+            elif index < len(positional):
+                self._copy(place, ("name", scope, positional[index].arg))
+            elif known.vararg is not None:
+                self._copy(place, ("name", scope, known.vararg.arg))
+        names = {parameter.arg for parameter in parameters(function)}
+        for keyword in site.call.keywords:
+            place = self.place(site.file, keyword.value)
+            if keyword.arg in names:
+                self._copy(place, ("name", scope, keyword.arg))
+            elif known.kwarg is not None:
+                self._copy(place, ("name", scope, known.kwarg.arg))
+
+    def _through_class(self, site: Site) -> bool:
+        """`Base.method(self, ...)`: the instance is written out."""
+        function = site.call.func
+        return isinstance(function, ast.Attribute) and any(
+            made.kind == "class" for made in self.objects.get(self.place(site.file, function.value), ())
+        )
+
+    def _method(self, owner: ast.AST, name: str, depth: int = 0) -> Function | None:
+        """A method of a class, or of the classes of the project that it inherits from."""
+        if not isinstance(owner, ast.ClassDef) or depth > 8:
+            return None
+        for statement in owner.body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+                return statement
+        file = self._class_file[owner]
+        for base in owner.bases:
+            for made in tuple(self.objects.get(self.place(file, base), ())):
+                found = self._method(made.node, name, depth + 1) if made.kind == "class" else None
+                if found is not None:
+                    return found
+        return None
+
+
+def _written_keys(node: ast.AST) -> Iterator[str]:
+    """The constant keys under which something is put into a mapping."""
+    if isinstance(node, ast.Dict):
+        yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant):
+        if isinstance(node.slice.value, str):
+            yield node.slice.value

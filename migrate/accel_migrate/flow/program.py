@@ -1,0 +1,244 @@
+"""The files of a project as one program: scopes and what their names mean, through imports and from file to file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = frozenset((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+_OPENERS = _COMPREHENSIONS | {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef}
+_BINDERS = frozenset(
+    (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+)
+_CONTEXTS = frozenset((ast.Load, ast.Store, ast.Del))
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A module, class, function, lambda or comprehension, with the names that it binds."""
+
+    node: ast.AST
+    parent: Scope | None
+    file: File
+    names: set[str] = field(default_factory=set)
+    outer: set[str] = field(default_factory=set)  # declared global or nonlocal here
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def method_of(self) -> Scope | None:
+        """The class whose method this is, or is nested in."""
+        scope: Scope | None = self
+        while scope is not None and scope.parent is not None:
+            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent.is_class:
+                return scope.parent
+            scope = scope.parent
+        return None
+
+    @property
+    def function(self) -> Scope:
+        """The innermost function around, or the module."""
+        scope = self
+        while scope.parent is not None and not isinstance(scope.node, Function):
+            scope = scope.parent
+        return scope
+
+
+class File:
+    """One parsed file: its scopes, the parent of each node, what its imported names stand for."""
+
+    def __init__(self, path: Path, tree: ast.Module) -> None:
+        self.path = path
+        self.tree = tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}  # of the nodes that open one
+        self.imports: dict[str, str] = {}
+        self.nodes: list[ast.AST] = []
+        self.root = Scope(tree, None, self)
+        self.scopes[tree] = self.root
+        self._home: dict[ast.AST, Scope] = {tree: self.root}
+        for statement in tree.body:
+            self._visit(statement, tree, self.root)
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which a node is evaluated."""
+        while node not in self._home:
+            node = self.parents[node]
+        return self._home[node]
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def binder(self, name: str, scope: Scope) -> Scope | None:
+        """The scope that a name belongs to where it is read; None for builtins and what a star import brings."""
+        at: Scope | None = scope
+        first = True
+        while at is not None:
+            if name in at.names and name not in at.outer and (first or not at.is_class):
+                return at
+            first = False
+            at = at.parent
+        return None
+
+    def qualified(self, node: ast.AST) -> str | None:
+        """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.imports:
+            return None
+        return ".".join([self.imports[node.id], *reversed(parts)])
+
+    def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
+        self.parents[node] = parent
+        kind = type(node)
+        if kind is ast.Constant:
+            return
+        self.nodes.append(node)
+        if kind is ast.Name:
+            if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                self._bind_name(node, parent, scope)  # type: ignore[arg-type]
+            return
+        if kind in _OPENERS:
+            if kind in _COMPREHENSIONS:
+                self._comprehension(node, scope)  # type: ignore[arg-type]
+            else:
+                self._open(node, scope)  # type: ignore[arg-type]
+            return
+        if kind in _BINDERS:
+            self._bind(node, scope)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                for child in value:
+                    if isinstance(child, ast.AST):
+                        self._visit(child, node, scope)
+            elif isinstance(value, ast.AST) and type(value) not in _CONTEXTS:
+                self._visit(value, node, scope)
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope) -> None:
+        """The first iterable is evaluated outside, all else inside."""
+        inner = Scope(node, scope, self)
+        self.scopes[node] = inner
+        for index, generator in enumerate(node.generators):
+            self.parents[generator] = node
+            self.nodes.append(generator)
+            home = scope if index == 0 else inner
+            self._visit(generator.iter, generator, home)
+            self._home[generator.iter] = home
+            self._inside(generator.target, generator, inner)
+            for condition in generator.ifs:
+                self._inside(condition, generator, inner)
+        for made in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self._inside(made, node, inner)
+
+    def _inside(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
+        self._home[node] = scope
+        self._visit(node, parent, scope)
+
+    def _open(self, node: Function | ast.ClassDef, scope: Scope) -> None:
+        """Decorators, defaults and bases belong to the scope outside."""
+        inner = Scope(node, scope, self)
+        self.scopes[node] = inner
+        if not isinstance(node, ast.Lambda):
+            scope.names.add(node.name)
+            for decorator in node.decorator_list:
+                self._visit(decorator, node, scope)
+                self._home[decorator] = scope
+        if isinstance(node, ast.ClassDef):
+            for outside in (*node.bases, *[keyword.value for keyword in node.keywords]):
+                self._visit(outside, node, scope)
+                self._home[outside] = scope
+        else:
+            self.parents[node.args] = node
+            for default in (*node.args.defaults, *[d for d in node.args.kw_defaults if d is not None]):
+                self._visit(default, node.args, scope)
+                self._home[default] = scope
+            for argument in parameters(node):
+                self.parents[argument] = node.args
+                inner.names.add(argument.arg)
+        for statement in [node.body] if isinstance(node, ast.Lambda) else node.body:
+            self._inside(statement, node, inner)
+
+    def _bind_name(self, node: ast.Name, parent: ast.AST, scope: Scope) -> None:
+        if isinstance(parent, ast.NamedExpr):  # a walrus binds outside of comprehensions
+            while type(scope.node) in _COMPREHENSIONS and scope.parent is not None:
+                scope = scope.parent
+        scope.names.add(node.id)
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    bound = alias.asname or alias.name.split(".")[0]
+                    scope.names.add(bound)
+                    self.imports[bound] = alias.name if alias.asname else bound
+            case ast.ImportFrom():
+                base = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    bound = alias.asname or alias.name
+                    scope.names.add(bound)
+                    self.imports[bound] = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
+            case ast.Global() | ast.Nonlocal():
+                scope.outer.update(node.names)
+                if isinstance(node, ast.Global):
+                    self.root.names.update(node.names)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                scope.names.add(name)
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [*every, *[a for a in (arguments.vararg, arguments.kwarg) if a is not None]]
+
+
+class Program:
+    """All files together; a name that is imported from one of them leads there."""
+
+    def __init__(self, trees: Iterable[tuple[Path, ast.Module]]) -> None:
+        self.files = [File(path, tree) for path, tree in trees]
+        self._by_name: dict[str, list[File]] = {}
+        for file in self.files:
+            parts = file.path.with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            for first in range(len(parts)):  # `pkg.engine` and `engine` may both mean pkg/engine.py
+                self._by_name.setdefault(".".join(parts[first:]), []).append(file)
+
+    def imported(self, file: File, name: str) -> tuple[File, str | None] | None:
+        """The file, and the name in it, that an imported name of another file stands for."""
+        dotted = file.imports.get(name)
+        return self.locate(file, dotted) if dotted else None
+
+    def locate(self, file: File, dotted: str) -> tuple[File, str | None] | None:
+        """The file of the project that a dotted name as `file` writes it leads to, and what is named in it."""
+        level = len(dotted) - len(dotted.lstrip("."))
+        rest = dotted.lstrip(".")
+        if level:
+            folder = file.path.parent
+            for _ in range(level - 1):
+                folder = folder.parent
+            rest = ".".join([*folder.parts, *([rest] if rest else [])])
+        found = self._by_name.get(rest)
+        if found:
+            return self._nearest(file, found), None
+        module, _, name = rest.rpartition(".")
+        found = self._by_name.get(module)
+        return (self._nearest(file, found), name) if found and name else None
+
+    def _nearest(self, file: File, found: list[File]) -> File:
+        """Of several files of one name, that beside the importing one."""
+        return next((each for each in found if each.path.parent == file.path.parent), found[0])

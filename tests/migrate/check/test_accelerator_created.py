@@ -1,0 +1,58 @@
+"""AM952: one Accelerator for each training, where a run makes it once."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = "from accel_runtime import Accelerator\n"
+TRAIN = "    net, opt = accelerator.prepare(net, opt)\n    accelerator.backward(net(1))\n"
+
+
+def test_an_accelerator_of_each_round_for_a_model_from_outside() -> None:
+    assert said("AM952", "x = 1\n", TOP + "for epoch in range(2):\n    accelerator = Accelerator()\n" + TRAIN)
+    built = "for fold in range(2):\n    accelerator = Accelerator()\n    net = Net()\n    opt = SGD(net)\n" + TRAIN
+    assert not said("AM952", "x = 1\n", TOP + built)
+
+
+def test_an_accelerator_of_each_call_for_a_model_that_the_caller_has() -> None:
+    epoch = "def epoch(net, opt):\n    accelerator = Accelerator()\n" + TRAIN
+    assert said("AM952", "x = 1\n", TOP + epoch + "for e in range(2):\n    epoch(net, opt)\n")
+    assert said("AM952", "x = 1\n", TOP + epoch + "def fit():\n    epoch(net, opt)\nwhile True:\n    fit()\n")
+    assert not said("AM952", "x = 1\n", TOP + epoch + "epoch(net, opt)\n")
+
+
+def test_a_second_accelerator_after_the_first() -> None:
+    made = "accelerator = Accelerator()\n"
+    assert said(
+        "AM952", "x = 1\n", TOP + made + "net = accelerator.prepare(net)\n" + made + "accelerator.backward(net(1))\n"
+    )
+    either = "if half:\n    accelerator = Accelerator(mixed_precision='fp16')\nelse:\n    accelerator = Accelerator()\n"
+    assert not said("AM952", "x = 1\n", TOP + either + "net = accelerator.prepare(net)\naccelerator.backward(net(1))\n")
+
+
+def test_a_module_level_accelerator_that_a_started_process_makes_again() -> None:
+    text = "{}accelerator = Accelerator()\nnet = accelerator.prepare(net)\naccelerator.backward(net(1))\n"
+    workers = "from torch.utils.data import DataLoader\ndata = DataLoader(s, multiprocessing_context='spawn')\n"
+    assert said("AM952", "x = 1\n", TOP + text.format(workers))
+    assert said(
+        "AM952", "x = 1\n", TOP + text.format("import torch\ntorch.multiprocessing.set_start_method('spawn')\n")
+    )
+    assert not said("AM952", "x = 1\n", TOP + text.format(workers.replace("spawn", "fork")))
+    main = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in text.format(workers).splitlines())
+    assert not said("AM952", "x = 1\n", TOP + main)
+
+
+def test_an_accelerator_that_importing_the_file_makes() -> None:
+    train = (
+        TOP
+        + "accelerator = Accelerator()\ndef fit(net):\n    net = accelerator.prepare(net)\n    accelerator.backward(net(1))\n"
+    )
+    other = "from train import fit\nfit(1)\n"
+    assert said("AM952", {"train.py": "x = 1\n", "run.py": other}, {"train.py": train, "run.py": other})
+
+
+def test_a_backward_pass_that_no_accelerator_reaches() -> None:
+    step = "def step(accelerator, loss):\n    accelerator.backward(loss)\n"
+    made = "first = Accelerator()\naccelerator = first\nnet = accelerator.prepare(net)\n"
+    assert said("AM952", "x = 1\n", TOP + step + made)
+    assert not said("AM952", "x = 1\n", TOP + step + made + "step(accelerator, net(1))\n")

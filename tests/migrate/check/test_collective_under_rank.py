@@ -1,0 +1,86 @@
+"""AM954: nothing in which all processes must meet depends on the rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.check.reading import said
+
+TOP = "from accel_runtime import Accelerator\nimport os, torch\naccelerator = Accelerator()\nnet = accelerator.prepare(net)\n"
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if accelerator.is_main_process:\n    weights = accelerator.get_state_dict(net)\n",
+        "if not accelerator.is_main_process:\n    raise SystemExit\nweights = accelerator.get_state_dict(net)\n",
+        "first = accelerator.process_index == 0\nif first:\n    accelerator.wait_for_everyone()\n",
+        "first = False\nif accelerator.process_index == 0:\n    first = True\nif first:\n    accelerator.reduce(x)\n",
+        "if accelerator.is_main_process or accelerator.num_processes == 1:\n    accelerator.gather(x)\n",
+        "accelerator.is_main_process and accelerator.gather(x)\n",
+        "y = accelerator.gather(x) if accelerator.is_local_main_process else x\n",
+        "if int(os.environ['LOCAL_RANK']) == 0:\n    net(x)\n",
+        "if int(os.environ.get('RANK', 0)) == 0:\n    net(x)\n",
+        "if torch.distributed.get_rank() == 0:\n    net(x)\n",
+        "while accelerator.process_index:\n    accelerator.gather(x)\n",
+    ],
+)
+def test_a_meeting_that_only_some_processes_come_to(guarded: str) -> None:
+    assert said("AM954", "x = 1\n", TOP + guarded)
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        "weights = accelerator.get_state_dict(net)\nif accelerator.is_main_process:\n    torch.save(weights, 'w.pt')\n",
+        "if accelerator.num_processes > 1:\n    accelerator.wait_for_everyone()\n",
+        "if accelerator.is_main_process:\n    print('best')\naccelerator.gather(x)\n",
+        "for batch in tqdm(batches, disable=not accelerator.is_main_process):\n    net(batch)\n",
+        "rank, size = accelerator.process_index, accelerator.num_processes\nif size > 1:\n    accelerator.gather(x)\n",
+    ],
+)
+def test_a_meeting_that_every_process_comes_to(free: str) -> None:
+    assert not said("AM954", "x = 1\n", TOP + free)
+
+
+def test_a_rank_that_comes_through_calls_and_attributes() -> None:
+    down = (
+        "def evaluate(model):\n    return accelerator.gather(model(1))\n"
+        "def train(rank, model):\n    if rank == 0:\n        evaluate(model)\n"
+        "def run(args, model):\n    train(args.rank, model)\n"
+        "def main(args):\n    args.rank = accelerator.process_index\n    run(args, net)\n"
+    )
+    messages = said("AM954", "x = 1\n", TOP + down)
+    assert any("gather()" in message for message in messages)
+
+
+def test_a_rank_that_a_function_returns_beside_the_number_of_processes() -> None:
+    asked = "def world():\n    return accelerator.process_index, accelerator.num_processes\n"
+    used = "index, count = world()\nif {}:\n    accelerator.gather(x)\n"
+    assert said("AM954", "x = 1\n", TOP + asked + used.format("index == 0"))
+    assert not said("AM954", "x = 1\n", TOP + asked + used.format("count > 1"))
+
+
+def test_a_method_of_an_object_that_only_one_process_calls() -> None:
+    saver = (
+        "class Saver:\n    def __call__(self, model):\n        return accelerator.get_state_dict(model)\n"
+        "saver = Saver()\nif accelerator.is_main_process:\n    saver(net)\n"
+    )
+    assert said("AM954", "x = 1\n", TOP + saver)
+
+
+def test_another_name_of_the_model_whose_weights_one_process_reads() -> None:
+    top = TOP.replace("net = acc", "bare = net\nnet = acc") + "net(x)\n"
+    assert said(
+        "AM954", "x = 1\n", top + "if accelerator.is_main_process:\n    torch.save(bare.state_dict(), 'w.pt')\n"
+    )
+    part = "head = bare.head\nif accelerator.is_main_process:\n    torch.save(head.state_dict(), 'w.pt')\n"
+    assert said("AM954", "x = 1\n", top + part)
+    assert not said(
+        "AM954", "x = 1\n", top + "if accelerator.is_main_process:\n    torch.save(args.state_dict(), 'w.pt')\n"
+    )
+
+
+def test_a_prepared_loader_that_one_process_runs_through() -> None:
+    top = TOP.replace("net = accelerator.prepare(net)", "net, test = accelerator.prepare(net, test)")
+    assert said("AM954", "x = 1\n", top + "if accelerator.is_main_process:\n    for x in test:\n        print(x)\n")

@@ -1,0 +1,61 @@
+"""AM956: what met on one device still does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.check.reading import said
+
+TOP = "import torch, sys, argparse\nfrom accel_runtime import Accelerator\naccelerator = Accelerator({})\n"
+CHOSEN = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        CHOSEN + "x = x.to(device)\n",
+        "x = x.to('cuda:1')\n",
+        "x = torch.zeros(3, device='cuda:0')\n",
+        "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\nx = x.to(args.device)\n",
+        "class A:\n    def __init__(self):\n        self.device = torch.device('cuda:0')\n"
+        "    def go(self, x):\n        return x.to(self.device)\n",
+        "def pick():\n    return torch.device('cuda:1')\nx = x.to(pick())\n",
+        "def move(x, device):\n    return x.to(device)\nmove(x, 'cuda:1')\n",
+    ],
+)
+def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
+    assert said("AM956", "x = 1\n", TOP.format("") + kept + MODEL)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "device = accelerator.device\nx = x.to(device)\n",
+        "x = x.to(accelerator.device)\n",
+        "x = x.cuda()\n",
+        "y = y.cpu()\nz = z.to('cpu')\n",
+        "y = y.to(x.device)\n",
+        "y = y.to(torch.float16)\n",
+        "y = y.to(x)\n",
+    ],
+)
+def test_data_that_follows_the_accelerator_or_goes_to_the_cpu_by_name(kept: str) -> None:
+    assert not said("AM956", "x = 1\n", TOP.format("") + kept + MODEL)
+
+
+def test_an_accelerator_that_was_told_the_scripts_choice() -> None:
+    assert not said("AM956", "x = 1\n", TOP.format("cpu=no_cuda") + CHOSEN + "x = x.to(device)\n" + MODEL)
+    assert said("AM956", "x = 1\n", TOP.format("cpu=no_cuda") + "x = x.to('cuda:1')\n" + MODEL)
+
+
+def test_what_a_prepared_model_is_fed_from_the_cpu() -> None:
+    fed = (
+        "def score(net, x, device=torch.device('cpu')):\n    x = x.to(device)\n    return net(x)\n"
+        "net = accelerator.prepare(net)\nscore(net, x)\n"
+    )
+    assert said("AM956", "x = 1\n", TOP.format("") + fed)
+    assert not said("AM956", "x = 1\n", TOP.format("cpu=True") + fed)
+    assert not said(
+        "AM956", "x = 1\n", TOP.format("") + fed.replace("score(net, x)\n", "score(net, x, accelerator.device)\n")
+    )

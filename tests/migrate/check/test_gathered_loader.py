@@ -1,0 +1,54 @@
+"""AM955: what is gathered comes from a prepared loader, once; what a prepared loader counts is gathered."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = (
+    "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, train = accelerator.prepare(net, train)\n"
+)
+BOTH = TOP.replace("train", "train, test")
+COUNTED = (
+    "for x, y in {}:\n    out = net(x)\n    out, y = accelerator.gather_for_metrics((out, y))\n"
+    "    hits += (out == y).sum()\n"
+)
+
+
+def test_a_loader_that_every_process_has_whole() -> None:
+    assert said("AM955", "x = 1\n", TOP + COUNTED.format("test"))
+    assert not said("AM955", "x = 1\n", BOTH + COUNTED.format("test"))
+    assert not said("AM955", "x = 1\n", BOTH + COUNTED.format("tqdm(test)"))
+
+
+def test_a_function_that_gets_prepared_and_other_loaders() -> None:
+    body = "".join(f"    {line}\n" for line in ("hits = 0\n" + COUNTED.format("data") + "return hits").splitlines())
+    count = "def count(net, data):\n" + body
+    assert said("AM955", "x = 1\n", BOTH + count + "count(net, test)\ncount(net, DataLoader(extra))\n")
+    assert not said("AM955", "x = 1\n", BOTH + count + "count(net, test)\ncount(net, data=train)\n")
+
+
+def test_batches_that_are_drawn_one_by_one() -> None:
+    drawn = (
+        "batches = iter({})\nwhile hits < 9:\n    x = next(batches)\n"
+        "    hits += accelerator.gather_for_metrics(net(x)).sum()\n"
+    )
+    assert not said("AM955", "x = 1\n", BOTH + drawn.format("test"))
+    assert said("AM955", "x = 1\n", TOP + drawn.format("test"))
+
+
+def test_a_value_that_is_gathered_twice() -> None:
+    again = COUNTED.format("test") + "    y = accelerator.gather_for_metrics(y)\n"
+    assert said("AM955", "x = 1\n", BOTH + again)
+    fresh = COUNTED.format("test") + "    y = net(y)\n    y = accelerator.gather_for_metrics(y)\n"
+    assert not said("AM955", "x = 1\n", BOTH + fresh)
+
+
+def test_figures_of_a_prepared_loader_that_stay_on_their_process() -> None:
+    counted = "for x, y in test:\n    hits += (net(x) == y).sum()\n"
+    assert said("AM955", "x = 1\n", BOTH + counted)
+    assert not said("AM955", "x = 1\n", TOP + counted)
+    assert not said("AM955", "x = 1\n", BOTH + counted + "hits = accelerator.reduce(hits)\n")
+    keyed = "data['train'] = accelerator.prepare(data['train'])\nnet = accelerator.prepare(net)\n" + counted.replace(
+        "test", "data['test']"
+    )
+    assert not said("AM955", "x = 1\n", TOP.split("net,")[0] + "data = {'train': a, 'test': b}\n" + keyed)

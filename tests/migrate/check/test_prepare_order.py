@@ -1,0 +1,58 @@
+"""AM953: `prepare` comes after what builds its arguments, before all that trains with them, and once."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = Net()\nopt = SGD(net.parameters())\n"
+PREPARED = "net, opt, data = accelerator.prepare(net, opt, data)\n"
+LOOP = "for x in data:\n    accelerator.backward(net(x))\n    opt.step()\n"
+
+
+def test_a_loop_that_trains_before_prepare() -> None:
+    assert said("AM953", "x = 1\n", TOP + LOOP + PREPARED)
+    assert not said("AM953", "x = 1\n", TOP + PREPARED + LOOP)
+
+
+def test_a_function_that_trains_called_before_prepare() -> None:
+    train = "def fit(data):\n    for x in data:\n        accelerator.backward(net(x))\n        opt.step()\n"
+    assert said("AM953", "x = 1\n", TOP + train + "fit(data)\n" + PREPARED)
+    assert not said("AM953", "x = 1\n", TOP + train + PREPARED + "fit(data)\n")
+
+
+def test_prepare_on_one_branch_only() -> None:
+    branch = "if big:\n    net, opt, data = accelerator.prepare(net, opt, data)\n"
+    assert said("AM953", "x = 1\n", TOP + branch + LOOP)
+
+
+def test_an_object_that_is_built_and_prepared_on_one_branch() -> None:
+    built = "if adam:\n    opt = Adam(net.parameters())\n    opt = accelerator.prepare(opt)\n"
+    used = "for x in data:\n    accelerator.backward(net(x))\n    if adam:\n        opt.step()\n"
+    start = TOP.replace("opt = SGD(net.parameters())\n", "")
+    assert not said("AM953", "x = 1\n", start + "net = accelerator.prepare(net)\n" + built + used)
+
+
+def test_a_method_that_trains_before_the_constructor_prepares() -> None:
+    early = (
+        "class Trainer:\n    def __init__(self):\n        self.net = Net()\n        self.accelerator = Accelerator()\n"
+        "        self.warm()\n        self.net = self.accelerator.prepare(self.net)\n"
+        "    def warm(self):\n        self.accelerator.backward(self.net(1))\n"
+    )
+    assert said("AM953", "x = 1\n", "from accel_runtime import Accelerator\n" + early)
+    late = early.replace("        self.warm()\n", "")
+    assert not said("AM953", "x = 1\n", "from accel_runtime import Accelerator\n" + late + "Trainer().warm()\n")
+
+
+def test_an_object_that_is_prepared_twice() -> None:
+    assert said("AM953", "x = 1\n", TOP + PREPARED + PREPARED + LOOP)
+    again = TOP + PREPARED + LOOP + "net = Net()\nopt = SGD(net.parameters())\ndata = load()\n" + PREPARED + LOOP
+    assert not said("AM953", "x = 1\n", again)
+
+
+def test_prepare_in_a_loop_that_does_not_build_what_it_prepares() -> None:
+    inside = "for epoch in range(3):\n    net, opt, data = accelerator.prepare(net, opt, data)\n"
+    assert said("AM953", "x = 1\n", TOP + inside)
+    built = (
+        "for fold in folds:\n    net = Net()\n    net = accelerator.prepare(net)\n    accelerator.backward(net(fold))\n"
+    )
+    assert not said("AM953", "x = 1\n", "from accel_runtime import Accelerator\naccelerator = Accelerator()\n" + built)
