@@ -47,7 +47,7 @@ LAYERS = {
         accumulation processes
         agreement data recording
         collectives config_file handlers tracking weights
-        arguments peer_config
+        arguments peer_config peer_environment
         logging options progress seeding watchdog
         values world
         errors not_here

@@ -38,6 +38,7 @@ from accel_runtime.metrics import gather_samples
 from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.options import Options, options_from
+from accel_runtime.peer_environment import peer_layer, unread_of_peer
 from accel_runtime.precision.autocast import unwrap_forward
 from accel_runtime.processes import Processes
 from accel_runtime.profiling import ProfileKwargs, profiled
@@ -110,7 +111,8 @@ class Accelerator(Processes, Facts, Recording):
             },
             deepspeed_plugin.options() if deepspeed_plugin else {},
         )
-        options = options_from(os.environ, arguments, [file.layer() for file in config_files(os.environ)])
+        lower = [peer_layer(os.environ), *(file.layer() for file in config_files(os.environ))]
+        options = options_from(os.environ, arguments, lower)
         self._handlers = check_handlers(kwargs_handlers or ())
         self._session = session_from(options, self._handlers, plugins=(fsdp_plugin, deepspeed_plugin), asked=asked)
         session = self._session
@@ -156,8 +158,10 @@ class Accelerator(Processes, Facts, Recording):
         self._unannounced = self.use_distributed and self.is_main_process
         if self._unannounced:
             self._backward = self._first_backward(self._backward)
-        if self.is_main_process and (line := unused_devices(session, this_machine(os.environ))):
-            say_once(line)
+        if self.is_main_process:
+            lines = [unused_devices(session, this_machine(os.environ)), *unread_of_peer(os.environ)]
+            for line in filter(None, lines):
+                say_once(line)
 
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config

@@ -11,6 +11,11 @@ from safetensors.torch import load_file
 from torch import nn
 
 
+def test_a_checkpoint_that_is_asked_to_be_pickled_says_that_it_is_not(tmp_path):
+    with pytest.warns(UserWarning, match="always safetensors and JSON"):
+        Accelerator(cpu=True).save_state(tmp_path / "state", safe_serialization=False)
+
+
 def test_a_failed_save_leaves_the_old_file_and_no_debris(tmp_path):
     accelerator = Accelerator(cpu=True)
     path = tmp_path / "model.pt"

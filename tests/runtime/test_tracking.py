@@ -166,3 +166,16 @@ def test_wandb_and_mlflow_open_the_run_of_the_checkpoint(monkeypatch, tmp_path):
         accelerator.load_state("latest", missing_ok=True)
         accelerator.save_state()
     assert opened[4:] == [{"project": "run", "id": "fresh-1", "resume": "must"}, {"run_id": "fresh-2"}]
+
+
+def test_a_figure_that_is_none_is_left_out_of_tensorboard_and_stays_in_json(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accelerator = Accelerator(cpu=True, log_with=["tensorboard", "jsonl"], project_dir=tmp_path)
+    accelerator.init_trackers("run")
+    accelerator.log({"loss": 1.5, "lr": None}, step=1)
+    accelerator.end_training()
+    events = EventAccumulator(str(tmp_path / "run"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["loss"]

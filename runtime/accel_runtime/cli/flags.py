@@ -121,13 +121,24 @@ class GroupedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self._without_numbers_of_tee(args))
         except click.NoSuchOption as error:
             if instead := instead_of_flag(error.option_name):
                 raise click.UsageError(f"{error.option_name}: {instead}", ctx) from None
             known = [flag for param in self.params if isinstance(param, click.Option) for flag in param.opts]
             close = nearest(error.option_name, known)
             raise click.UsageError(f"no such option {error.option_name}{close}", ctx) from None
+
+    def _without_numbers_of_tee(self, args: list[str]) -> list[str]:
+        """`--tee 3`, as torchrun and Accelerate have it, says no more than `--tee`; the number is no script."""
+        valued = {flag for one in self.params if isinstance(one, click.Option) and not one.is_flag for flag in one.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-"):
+            flag = args[place].replace("_", "-")
+            if flag == "--tee" and args[place + 1 : place + 2] in (["0"], ["1"], ["2"], ["3"]):
+                return [*args[:place], "--no-tee" if args[place + 1] == "0" else "--tee", *args[place + 2 :]]
+            place += 2 if flag in valued else 1
+        return args
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = {

@@ -18,6 +18,7 @@ from accel_runtime.launch.plan import Target, plan_launch, require_script
 from accel_runtime.launch.submit import SCHEDULERS, submit
 from accel_runtime.machine import this_machine
 from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle, unread_variables
+from accel_runtime.peer_environment import peer_layer, unread_of_peer
 
 
 @click.command("launch", cls=GroupedCommand)
@@ -70,8 +71,8 @@ def named_file(path: str | None) -> dict[str, str]:
 
 def settled_from(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settled, list[ConfigFile]]:
     """The values of a launch from here: flags, environment, files, and what a scheduler has decided."""
-    for line in unread_variables(environ):
+    for line in (*unread_variables(environ), *unread_of_peer(environ)):
         click.echo(f"accel: {line}", err=True)
     files = config_files(environ)
-    layers = [flag_layer(flags), environment_layer(environ), *(file.layer() for file in files)]
+    layers = [flag_layer(flags), environment_layer(environ), peer_layer(environ), *(file.layer() for file in files)]
     return settle([*layers, detection_layer(machines_of(environ))]), files

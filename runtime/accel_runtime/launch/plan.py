@@ -116,7 +116,8 @@ def _layout_of_rank(settings: Settings, world: World) -> Layout:
 def _devices(settings: Settings, machine: Machine) -> dict[str, str]:
     if settings.devices is None or settings.devices == "all":
         return {}
-    return {MAKERS[machine.kind].visible: ",".join(chosen_devices(settings, machine))}
+    chosen = chosen_devices(settings, machine)
+    return {MAKERS[machine.kind].visible: ",".join(chosen)}
 
 
 def _threads(settings: Settings, layout: Layout, machine: Machine, environ: Mapping[str, str]) -> dict[str, str]:

@@ -38,6 +38,8 @@ class TensorBoardTracker(GeneralTracker):
         self._last = self._last if step is None else step
         for key, value in values.items():
             value = plain(value)
+            if value is None:
+                continue  # a figure that a script does not have at this step
             if isinstance(value, str):
                 self.writer.add_text(key, value, global_step=step, **kwargs)
             elif isinstance(value, Mapping):

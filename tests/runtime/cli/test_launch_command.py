@@ -111,6 +111,13 @@ def test_flags_of_the_peer() -> None:
     assert "ACCEL_STRATEGY=fsdp" in line and "OMP_NUM_THREADS=3" in line
 
 
+def test_the_number_after_tee_is_no_script_and_devices_of_a_run_on_the_cpu_are_refused() -> None:
+    line = answer("launch", "--dry-run", "--cpu", "--num_processes", "2", "--tee", "3", "train.py", "--tee", "3")
+    assert "--tee=3" in line and line.rstrip().endswith("train.py --tee 3")
+    assert "--tee" not in answer("launch", "--dry-run", "--cpu", "--num-processes", "2", "--tee", "0", "train.py")
+    assert answer("launch", "--cpu", "--gpu_ids", "0", "train.py") == "accel: devices is 0, but this run is on the CPU"
+
+
 def test_the_explanation_names_the_file_and_the_flag(project: Path) -> None:
     (project / "accel.yaml").write_text("num_processes: 2\nmixed_precision: bf16\ncpu: true\n")
     said = answer("launch", "--explain", "--mixed-precision", "no")
