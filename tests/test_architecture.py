@@ -26,7 +26,7 @@ LAYERS = {
         judge rewriting rules
         edits emit
         rule
-        analysis apply check discover document undo verify
+        analysis apply check discover document emptied leftovers undo verify
         flow
         notebook
         outcome source
@@ -142,7 +142,7 @@ def test_the_check_shares_no_conclusion_with_what_it_checks() -> None:
     for module in modules("accel_migrate"):
         if module.split(".")[0] in ("check", "flow"):
             known = {name.split(".")[0] for name in own_imports("accel_migrate", module)}
-            assert known <= {"check", "flow", "source", "plan", "errors"}, module
+            assert known <= {"check", "flow", "source", "plan", "errors", "effects"}, module
             assert module.split(".")[0] == "check" or "check" not in known, module
 
 

@@ -178,6 +178,7 @@ def _migrate_modules(
         loops,
         left,
         lambda result: _check_stable(result, settings),
+        accept,
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accel_migrate.check import Violation, violations
+from accel_migrate.check import NOTHING_ORPHANED, Violation, violations
+from accel_migrate.emptied import emptied
 from accel_migrate.errors import MigrateError
+from accel_migrate.flow.version import Version
+from accel_migrate.leftovers import leftovers, without_unread
 from accel_migrate.plan import Change, FileResult, Note, Status
 from accel_migrate.source import Source
-from accel_migrate.verify import check
+from accel_migrate.verify import BrokenResult, check
 
 LOOP_LEFT = "AM901"
 
@@ -59,36 +63,47 @@ def rewrite(
     loops: Sequence[Loop],
     left: Mapping[Path, Left],
     confirm: Callable[[Source], None],
+    accept: Callable[[Source, Change], bool] = lambda source, change: True,
 ) -> dict[Path, FileResult]:
-    """The result of each source. `around` is read with them and never changes; `confirm` raises on a result that is wrong."""
-    by_path = {source.path: source for source in sources}
+    """The result of each source. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
+
+    `accept` is asked for each change that only follows from those of the loops.
+    """
+    programs = {source.path: Version(source) for source in (*sources, *around)}
     taken: dict[Loop, Taken] = {}
     failed: dict[Path, Exception] = {}
-    done: dict[tuple[Path, tuple[Change, ...]], Source] = {}
+    done: dict[tuple[Path, tuple[Change, ...]], _Rewritten] = {}
+
+    def others(path: Path) -> list[Source]:
+        return [source for source in (*sources, *around) if source.path != path]
+
     while True:
         applied = _applied(loop for loop in loops if loop not in taken)
-        results: dict[Path, Source] = {}
-        for path, changes in applied.items():
+        results: dict[Path, Version] = {}
+        untidy: set[Path] = set()
+        for path, changes in list(applied.items()):
             try:
                 if (path, changes) not in done:
-                    done[path, changes] = _rewritten(by_path[path], changes, confirm)
-                results[path] = done[path, changes]
-            except (MigrateError, AssertionError) as error:
-                failed[path] = error
-                _take(loops, taken, path, Taken(f"{path.name} could not be rewritten: {error}"))
+                    done[path, changes] = _rewritten(programs[path], others(path), changes, confirm, accept)
+                it = done[path, changes]
+                applied[path], results[path] = it.changes, it.result
+                untidy |= {path} if it.declined else set()
+            except Exception as error:  # whatever went wrong with it, the other loops must go on
+                failed[path] = error if isinstance(error, MigrateError) else _internal(error)
+                _take(loops, taken, path, Taken(f"{path.name} could not be rewritten: {failed[path]}"))
         if len(results) < len(applied):
             continue
-        found = _broken([*sources, *around], results, applied)
+        found = _broken(list(programs.values()), results, applied, untidy)
         if not found:
             break
         for violation in found:
             _take(loops, taken, violation.path, _reason(violation, results.get(violation.path)))
     kept = [loop for loop in loops if loop not in taken]
     return {
-        path: failure(source, failed[path])
-        if path in failed
-        else _result(source, kept, taken, left.get(path, Left()), applied.get(path, ()), results.get(path))
-        for path, source in by_path.items()
+        source.path: failure(source, failed[source.path])
+        if source.path in failed
+        else _result(source, kept, taken, left, applied.get(source.path, ()), results.get(source.path))
+        for source in sources
     }
 
 
@@ -98,35 +113,76 @@ def _applied(loops: Iterable[Loop]) -> dict[Path, tuple[Change, ...]]:
     for loop in loops:
         for path, changes in loop.applied.items():
             found.setdefault(path, {}).update(dict.fromkeys(changes))
-    order = {path: sorted(changes, key=lambda c: (c.line, c.column, c.code)) for path, changes in found.items()}
+    order = {path: sorted(changes, key=_place) for path, changes in found.items()}
     return {path: tuple(changes) for path, changes in order.items() if changes}
 
 
-def _rewritten(source: Source, changes: Sequence[Change], confirm: Callable[[Source], None]) -> Source:
+@dataclass(frozen=True)
+class _Rewritten:
+    changes: tuple[Change, ...]
+    result: Version
+    declined: bool  # what was left without a reader stays, because that was asked for
+
+
+def _rewritten(
+    before: Version,
+    others: Sequence[Source],
+    changes: tuple[Change, ...],
+    confirm: Callable[[Source], None],
+    accept: Callable[[Source, Change], bool],
+) -> _Rewritten:
+    """The file with all changes made, and with those that take away what they left without a reader."""
     from accel_migrate.apply import apply  # libcst is imported only for a file that changes
 
-    result = check(source, apply(source, (edit for change in changes for edit in change.edits)))
-    confirm(result)
-    return result
+    source = before.source
+
+    def made() -> Version:
+        return Version(check(source, apply(source, (edit for change in changes for edit in change.edits))))
+
+    result = made()
+    declined: set[Change] = set()
+    while True:
+        pruned = without_unread(changes, result)
+        follows = [*leftovers(before, result), *emptied(before, result, others)]
+        new = [each for each in follows if each not in declined and each not in changes]
+        accepted = [each for each in new if accept(source, each)]
+        declined |= set(new) - set(accepted)
+        if not accepted and pruned == changes:
+            break
+        changes = (*pruned, *accepted)
+        result = made()
+    confirm(result.source)
+    return _Rewritten(tuple(sorted(changes, key=_place)), result, bool(declined))
+
+
+def _place(change: Change) -> tuple[int, int, str]:
+    return change.line, change.column, change.code
+
+
+def _internal(error: Exception) -> BrokenResult:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}:{last.lineno}"
+    return BrokenResult(f"internal error, {type(error).__name__} at {where}: {error}; please report this script")
 
 
 def _broken(
-    sources: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+    programs: Sequence[Version],
+    results: Mapping[Path, Version],
+    applied: Mapping[Path, Sequence[Change]],
+    untidy: set[Path],
 ) -> list[Violation]:
     """The first violation of each file: what the others say may only follow from it."""
     found: dict[Path, Violation] = {}
     if results:
-        for violation in violations(sources, results, applied):
-            found.setdefault(violation.path, violation)
+        for violation in violations(programs, results, applied):
+            if violation.code != NOTHING_ORPHANED.code or violation.path not in untidy:
+                found.setdefault(violation.path, violation)
     return list(found.values())
 
 
-def _reason(violation: Violation, result: Source | None) -> Taken:
+def _reason(violation: Violation, result: Version | None) -> Taken:
     place = f"{violation.path.name}:{violation.line}"
-    code = ""
-    if result is not None and violation.line <= len(result.line_starts):
-        start = result.line_starts[violation.line - 1]
-        code = result.text[start:].split("\n", 1)[0].strip()
+    code = result.lines[violation.line - 1].strip() if result is not None else ""
     detail = (
         f"this is a bug of accel-migrate: please report this script with {violation.code} at {place} of its result"
         + (f", `{code}`" if code else "")
@@ -148,26 +204,27 @@ def _result(
     source: Source,
     kept: Sequence[Loop],
     taken: Mapping[Loop, Taken],
-    left: Left,
+    left: Mapping[Path, Left],
     changes: tuple[Change, ...],
-    after: Source | None,
+    after: Version | None,
 ) -> FileResult:
     """How a file ended, with what is said of the loops that stay in it and of those that were taken back."""
     path = source.path
-    told = Left(list(left.notes), list(left.reasons), list(left.refused))
+    said = left.get(path, Left())
+    told = Left(list(said.notes), list(said.reasons), list(said.refused))
     for loop, why in taken.items():
         told.refused += [change for change in loop.found(path) if change not in changes]
         if loop.path == path or (loop.applied.get(path) and not changes):
             line = loop.line if loop.path == path else min(change.line for change in loop.applied[path])
             told.add(line, why.reason, why.detail)
-    said = [*told.notes, *[note for loop in kept for note in loop.notes.get(path, ())]]
-    notes = tuple(sorted(dict.fromkeys(said), key=lambda n: (n.line, n.column, n.code)))
+    every = [*told.notes, *[note for loop in kept for note in loop.notes.get(path, ())]]
+    notes = tuple(sorted(dict.fromkeys(every), key=lambda n: (n.line, n.column, n.code)))
     refused = [*told.refused, *[change for loop in kept for change in loop.refused.get(path, ())]]
     refusals = tuple(dict.fromkeys(refused))
     if after is None:
         reason = "; ".join(dict.fromkeys(told.reasons)) or ("" if notes else "no training loop")
         return FileResult(path, Status.UNCHANGED, reason, (), refusals, notes, source.data, source.data)
-    return FileResult(path, Status.MIGRATED, "", changes, refusals, notes, source.data, after.data)
+    return FileResult(path, Status.MIGRATED, "", changes, refusals, notes, source.data, after.source.data)
 
 
 def failure(source: Source, error: Exception) -> FileResult:

@@ -10,30 +10,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from accel_migrate.check.accelerator_created import CONDITION as ACCELERATOR_CREATED
+from accel_migrate.check.accounted import CONDITION as ACCOUNTED_FOR
 from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import CONDITION as DEVICES_TOGETHER
 from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
+from accel_migrate.check.kept_on_cpu import CONDITION as KEPT_ON_CPU
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
-from accel_migrate.check.pair import Pair, Program
+from accel_migrate.check.orphans import CONDITION as NOTHING_ORPHANED
+from accel_migrate.check.pair import Pair
 from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
+from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
-from accel_migrate.source import Source
 
-__all__ = ["CONDITIONS", "Condition", "Project", "Violation", "project", "violations"]
+__all__ = ["CONDITIONS", "NOTHING_ORPHANED", "Condition", "Project", "Violation", "project", "violations"]
 
 CONDITIONS: tuple[Condition, ...] = (
     NAMES_BOUND,
+    NOTHING_ORPHANED,
     ACCELERATOR_CREATED,
     PREPARE_ORDER,
     COLLECTIVE_UNDER_RANK,
     GATHERED_LOADER,
     DEVICES_TOGETHER,
+    ACCOUNTED_FOR,
+    KEPT_ON_CPU,
 )
 
 
 def violations(
-    originals: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+    originals: Sequence[Version], results: Mapping[Path, Version], applied: Mapping[Path, Sequence[Change]]
 ) -> Iterator[Violation]:
     """Where the rewritten project breaks a condition; `results` holds the files that changed, with what was applied."""
     it = project(originals, results, applied)
@@ -42,13 +48,9 @@ def violations(
 
 
 def project(
-    originals: Sequence[Source], results: Mapping[Path, Source], applied: Mapping[Path, Sequence[Change]]
+    originals: Sequence[Version], results: Mapping[Path, Version], applied: Mapping[Path, Sequence[Change]]
 ) -> Project:
     """The files of a project side by side."""
-    files = []
-    for source in originals:
-        before = Program(source)
-        result = results.get(source.path)
-        after = Program(result) if result is not None else before
-        files.append(Pair(source.path, before, after, tuple(applied.get(source.path, ()))))
+    pairs = [(before.source.path, before) for before in originals]
+    files = [Pair(path, before, results.get(path, before), tuple(applied.get(path, ()))) for path, before in pairs]
     return Project(tuple(files))

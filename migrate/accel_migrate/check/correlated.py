@@ -6,11 +6,11 @@ import ast
 from collections.abc import Sequence
 from itertools import pairwise
 
-from accel_migrate.check.pair import Program
 from accel_migrate.flow.definitions import Read, Variable
+from accel_migrate.flow.version import Version
 
 
-def is_bound_under_its_condition(program: Program, read: Read, variable: Variable) -> bool:
+def is_bound_under_its_condition(program: Version, read: Read, variable: Variable) -> bool:
     """Whether an `if` above, in the same block, binds the name under conditions that also guard the read."""
     path = _path(program, read.statement)
     for index, inner in enumerate(path):
@@ -27,7 +27,7 @@ def is_bound_under_its_condition(program: Program, read: Read, variable: Variabl
     return False
 
 
-def _path(program: Program, statement: ast.AST) -> list[ast.AST]:
+def _path(program: Version, statement: ast.AST) -> list[ast.AST]:
     """A statement and those around it, from the inside."""
     found = [statement]
     while (outer := program.holder_of.get(found[-1])) is not None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.check.condition import Project
-from accel_migrate.check.pair import Pair, Program
+from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Called, Names, Scope, Variable
+from accel_migrate.flow.version import Version
 
 _STARTS_PROCESSES = frozenset({"spawn", "start_processes", "Process"})
 
@@ -31,7 +32,7 @@ class DeferredRead:
         return self.call.lineno
 
 
-def deferred_reads(program: Program) -> Iterator[DeferredRead]:
+def deferred_reads(program: Version) -> Iterator[DeferredRead]:
     """Every call in a scope of a function that reads names of that scope before they are bound."""
     names = program.names
     needs = _Needs(names)
@@ -142,7 +143,7 @@ def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[
             yield from (each for each in needs.called(call) if each.name != last)
 
 
-def _only_as_script(program: Program) -> set[str]:
+def _only_as_script(program: Version) -> set[str]:
     """Module-level names that are bound under `if __name__ == "__main__":` and nowhere else."""
     names = program.names
     guards = [s for s in program.tree.body if isinstance(s, ast.If) and _asks_for_main(s.test)]
@@ -156,7 +157,7 @@ def _only_as_script(program: Program) -> set[str]:
     }
 
 
-def _read_as_script(program: Program) -> set[str]:
+def _read_as_script(program: Version) -> set[str]:
     """Such names that a function read before: that worked, or failed, as it does now."""
     only = _only_as_script(program)
     root = program.names.root

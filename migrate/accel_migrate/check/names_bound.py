@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
-from accel_migrate.check.pair import Pair, Program
+from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Read
+from accel_migrate.flow.version import Version
 
 CODE = "AM950"
 
@@ -58,7 +59,7 @@ def _unbound(file: Pair) -> Iterator[Violation]:
                 yield _violation(file, read, f"`{read.name}` may not be bound yet")
 
 
-def _unbound_names(program: Program, path: str) -> set[str]:
+def _unbound_names(program: Version, path: str) -> set[str]:
     scopes = [scope for scope in program.names.scopes if scope.path == path and not scope.runs_in_place]
     return {read.name for scope in scopes for read in program.assignment(scope).unbound()}
 
@@ -113,7 +114,7 @@ def _lost(file: Pair) -> set[str]:
     return set() if after.binds_unknown else set(before.root.bound) - set(after.root.bound)
 
 
-def _is_module(program: Program, name: str) -> bool:
+def _is_module(program: Version, name: str) -> bool:
     return any(isinstance(node, ast.alias) for node in program.names.root.bound.get(name, ()))
 
 

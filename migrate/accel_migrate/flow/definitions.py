@@ -386,6 +386,18 @@ class Names:
                 self._expression(made, inner, events, owner)
 
 
+def exported(tree: ast.Module) -> set[str]:
+    """What `__all__` hands on."""
+    return {
+        node.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+        if statement.targets[0].id == "__all__"
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMPREHENSION_KINDS = frozenset(_COMPREHENSIONS)
 _LEAVES = frozenset({ast.Constant, ast.Load, ast.Store, ast.Del})

@@ -27,6 +27,7 @@ from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
 from accel_migrate.rules.host_value import RULE as HOST_VALUE
 from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
+from accel_migrate.rules.meaningless_code import RULE as MEANINGLESS_CODE
 from accel_migrate.rules.model_attribute import RULE as MODEL_ATTRIBUTE
 from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     UNUSED_IMPORT,
     MODEL_ATTRIBUTE,
     FORWARD_METHOD,
+    MEANINGLESS_CODE,
     DEVICE_MOVE,
     OTHER_MOVE,
     OTHER_DEVICE,

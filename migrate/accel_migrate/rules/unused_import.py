@@ -1,4 +1,4 @@
-"""AM104: an import goes when everything that used it went."""
+"""AM104: an import goes when everything that used it went; variables follow once the rewrite is made."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def _shortened(module: Module, statement: ast.Import | ast.ImportFrom, unused: l
 RULE = Rule(
     code=CODE,
     name="unused_import",
-    summary="imports that nothing uses any more go",
-    why="A script that no longer names DistributedSampler or GradScaler should not import them. Only what the migration itself "
-    "made unused goes.",
+    summary="imports and variables that nothing uses any more go",
+    why="A script that no longer names DistributedSampler or GradScaler should not import them, nor keep the name of a backend "
+    "that nobody reads. Only what the migration itself made unused goes, and only where binding it does nothing else.",
     example_before="from torch.cuda.amp import GradScaler",
     example_after="",
     find=find,

@@ -1,0 +1,174 @@
+"""AM957: every statement and argument that disappeared is covered by an applied change, and nothing else changed."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.heads import Head, compact, head_text, heads
+from accel_migrate.check.pair import Pair
+from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
+from accel_migrate.source import Source
+
+CODE = "AM957"
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file in project.changed:
+        yield from _unaccounted(file)
+
+
+def _unaccounted(file: Pair) -> Iterator[Violation]:
+    """Statements that no change names must come again in their order; every other one must be what a change says."""
+    plan = _Plan(file)
+    kept = [head for head in heads(file.before.source) if plan.keeps(head.node)]
+    results = heads(file.after.source)
+    position = 0
+    others: list[Head] = []
+    for head in kept:
+        start = position
+        while position < len(results) and results[position].text != head.text:
+            position += 1
+        if position == len(results):
+            lost = file.before.code(head.node)
+            yield Violation(CODE, file.path, 1, f"`{lost}` would disappear, and no change accounts for it")
+            return
+        others += results[start:position]
+        position += 1
+    others += results[position:]
+    written = plan.written()
+    for head in others:
+        if not written[head.text]:
+            message = f"`{file.after.code(head.node)}` would be there, and no change accounts for it"
+            yield Violation(CODE, file.path, getattr(head.node, "lineno", 1), message)
+            return
+        written[head.text] -= 1
+
+
+@dataclass
+class _Plan:
+    """What the applied changes say about each statement of the original."""
+
+    file: Pair
+    gone: set[ast.AST] = field(default_factory=set)  # with all that is in them
+    heads: set[ast.AST] = field(default_factory=set)  # those whose head goes and whose block stays
+    replaced: dict[ast.AST, list[Replace]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        replacements: list[Replace] = []
+        for change in self.file.changes:
+            for edit in change.edits:
+                if isinstance(edit, Remove | Substitute):
+                    self._goes(edit.statement)
+                elif isinstance(edit, Unwrap):
+                    self.heads.add(edit.statement)
+                elif isinstance(edit, Replace):
+                    replacements.append(edit)
+        for edit in dict.fromkeys(replacements):
+            owner = self._owner(edit)
+            if owner is not None:
+                self.replaced.setdefault(owner, []).append(edit)
+
+    def keeps(self, node: ast.AST) -> bool:
+        return not (node in self.gone or node in self.heads or node in self.replaced or self.may_go(node))
+
+    def may_go(self, node: ast.AST) -> bool:
+        """Whether a compound statement holds nothing more, so that it goes, or is turned round, with its last statement."""
+        if not isinstance(node, ast.If | ast.For | ast.With):
+            return False
+        return all(child in self.gone or child in self.heads or self.may_go(child) for child in node.body)
+
+    def written(self) -> Counter[str]:
+        """The heads of all statements that changes write."""
+        found: Counter[str] = Counter()
+        for statement, edits in self.replaced.items():
+            if statement not in self.gone:
+                found[self._rewritten(statement, edits)] += 1
+        for edit in dict.fromkeys(edit for change in self.file.changes for edit in change.edits):
+            if isinstance(edit, Insert | Substitute):
+                found.update(_heads_of("\n".join(edit.statements)))
+            elif isinstance(edit, Guard):
+                found.update(_heads_of(f"if {edit.test}:\n    pass"))
+        found["pass"] += len(self.gone)  # what keeps a block a block
+        for head in heads(self.file.before.source) if self.gone else ():
+            if head.node not in self.gone and self.may_go(head.node):
+                found[head.text] += 1
+                if isinstance(head.node, ast.If) and head.node.orelse:
+                    found.update(_turned(self.file.before.source, head.node))
+        return found
+
+    def _goes(self, statement: ast.stmt) -> None:
+        self.gone.add(statement)
+        self.gone.update(node for node in ast.walk(statement) if isinstance(node, ast.stmt))
+
+    def _owner(self, edit: Replace) -> ast.AST | None:
+        """The statement whose own text, not that of its blocks, an edit is in."""
+        source = self.file.before.source
+        found: ast.AST | None = None
+        block: list[ast.stmt] = source.tree.body
+        while block:
+            inner = next((s for s in block if _start(source, s) <= edit.start and edit.end <= source.end(s)), None)
+            if inner is None:
+                return found
+            found = inner
+            block = [
+                child
+                for name in ("body", "handlers", "orelse", "finalbody", "cases")
+                for part in getattr(inner, name, ())
+                for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
+                if isinstance(child, ast.stmt)
+            ]
+        return found
+
+    def _rewritten(self, statement: ast.AST, edits: list[Replace]) -> str:
+        """The head of a statement once its replacements are made."""
+        source = self.file.before.source
+        assert isinstance(statement, ast.stmt)
+        start, end = _start(source, statement), source.end(statement)
+        pieces, position = [], start
+        for edit in sorted(edits, key=lambda each: (each.start, each.end)):
+            pieces += [source.text[position : edit.start], edit.text]
+            position = max(position, edit.end)
+        text = "".join([*pieces, source.text[position:end]])
+        margin = " " * statement.col_offset
+        whole = f"{margin}{text}" if not margin else f"if 1:\n{margin}{text}"
+        try:
+            tree = ast.parse(whole)
+        except SyntaxError:
+            return compact(text)
+        made = tree.body[0] if not margin else tree.body[0].body[0]  # type: ignore[attr-defined]
+        return head_text(Source.from_bytes(self.file.path, whole.encode()), made)
+
+
+def _start(source: Source, statement: ast.stmt) -> int:
+    """Where a statement begins, decorators included."""
+    decorators = getattr(statement, "decorator_list", ())
+    return source.text.rindex("@", 0, source.start(decorators[0])) if decorators else source.start(statement)
+
+
+def _turned(source: Source, node: ast.If) -> Iterator[str]:
+    """`if test: (nothing left) else: rest` asks the opposite."""
+    test = source.code(node.test)
+    for opposite in (f"not {test}", f"not ({test})", test.removeprefix("not ")):
+        yield compact(f"if {opposite}")
+
+
+def _heads_of(text: str) -> list[str]:
+    source = Source.from_bytes(Path("new.py"), text.encode())
+    return [head.text for head in heads(source)]
+
+
+CONDITION = Condition(
+    code=CODE,
+    name="accounted_for",
+    summary="a rewritten script would differ from the original where no change says so",
+    why="A statement or an argument goes only with a change that names it, and comes only with a change that writes it. "
+    "Everything else is in the result as it was, in the same order.",
+    example_before="loss.backward()\noptimizer.step()  # gone from the result",
+    example_after="accelerator.backward(loss)\noptimizer.step()",
+    find=find,
+)

@@ -1,0 +1,116 @@
+"""Imports and variables whose last reader a rewrite took away: they go with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from accel_migrate.effects import only_reads
+from accel_migrate.flow.definitions import Names, Scope, Variable, exported
+from accel_migrate.flow.version import Version
+from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
+from accel_migrate.source import Source
+
+CODE = "AM104"
+
+
+def leftovers(before: Version, after: Version) -> Iterator[Change]:
+    """Changes of the original that take away what only the code that went had read."""
+    old, new = before.names, after.names
+    if new.binds_unknown:
+        return  # whoever binds by a name in a string may read by one
+    still = {(variable.scope.path, variable.name) for variable in _read(new)}
+    handed_on = exported(after.tree)
+    lost = {(v.scope.path, v.name) for v in _read(old)} - still
+    if not lost:
+        return
+    parents = {child: node for node in ast.walk(before.tree) for child in ast.iter_child_nodes(node)}
+    for path, name in sorted(lost):
+        scope = _only(old, path)
+        kept = _only(new, path)
+        if scope is None or kept is None or scope.is_class or (scope is old.root and name in handed_on):
+            continue
+        nodes = scope.bound.get(name, [])
+        if not nodes or len(nodes) != len(kept.bound.get(name, ())):
+            continue  # gone already, or partly: then it is not a plain leftover
+        edits = [_without(before.source, node, parents) for node in nodes]
+        if all(edit is not None for edit in edits):
+            first = nodes[0]
+            line, column = getattr(first, "lineno", 1), getattr(first, "col_offset", 0) + 1
+            message = f"nothing uses {name} any more"
+            yield Change(CODE, line, column, message, edits=tuple(e for e in edits if e), required=False)
+
+
+def without_unread(changes: tuple[Change, ...], after: Version) -> tuple[Change, ...]:
+    """The same changes without new statements that bind a name for nobody."""
+    names = after.names
+    read = {name.name for name in (*names.reads, *names.mentions)}
+    return tuple(_pruned(change, read) for change in changes)
+
+
+def _pruned(change: Change, read: set[str]) -> Change:
+    edits = [_pruned_edit(edit, read) for edit in change.edits]
+    return change if all(a is b for a, b in zip(edits, change.edits)) else replace(change, edits=tuple(edits))
+
+
+def _pruned_edit(edit: Edit, read: set[str]) -> Edit:
+    if not isinstance(edit, Insert | Substitute):
+        return edit
+    kept = tuple(text for text in edit.statements if not _binds_for_nobody(text, read))
+    if kept == edit.statements or (isinstance(edit, Substitute) and not kept):
+        return edit
+    return replace(edit, statements=kept)
+
+
+def _binds_for_nobody(text: str, read: set[str]) -> bool:
+    statement = ast.parse(text).body[0]
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    return len(statement.targets) == 1 and statement.targets[0].id not in read and only_reads(statement.value)
+
+
+def _read(names: Names) -> Iterator[Variable]:
+    for read in (*names.reads, *names.mentions):
+        variable = names.resolve(read.name, read.scope)
+        if variable is not None:
+            yield variable
+
+
+def _only(names: Names, path: str) -> Scope | None:
+    """The one scope of this path; two functions of one name are left alone."""
+    found = [scope for scope in names.scopes if scope.path == path]
+    return found[0] if len(found) == 1 else None
+
+
+def _without(source: Source, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Edit | None:
+    """The edit that takes a binding away; None when it cannot go, because it does more than bind this one name."""
+    statement = parents[node]
+    if isinstance(parents.get(statement), ast.Try | ast.ExceptHandler | ast.ClassDef):
+        return None
+    if isinstance(node, ast.alias) and isinstance(statement, ast.Import | ast.ImportFrom):
+        return _without_import(source, node, statement)
+    if isinstance(node, ast.Name) and isinstance(statement, ast.Assign) and statement.targets == [node]:
+        return (
+            Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))
+            if only_reads(statement.value)
+            else None
+        )
+    return None
+
+
+def _without_import(source: Source, node: ast.alias, statement: ast.Import | ast.ImportFrom) -> Edit | None:
+    if len(statement.names) == 1:
+        # `import torch.distributed` also makes the module known to whoever names it in full.
+        return Remove(statement) if node.asname or "." not in node.name else None
+    index = statement.names.index(node)
+    if index:
+        return Replace(source.end(statement.names[index - 1]), source.end(node), "")
+    return Replace(source.start(node), source.start(statement.names[1]), "")
+
+
+def _closes_a_paragraph(source: Source, statement: ast.stmt) -> bool:
+    """Whether a comment right above speaks of this statement alone: nothing follows without a blank line."""
+    end = source.text.find("\n", source.end(statement))
+    following = source.text[end + 1 :].split("\n", 1)[0] if end >= 0 else ""
+    return not following.strip()

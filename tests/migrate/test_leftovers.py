@@ -1,0 +1,87 @@
+"""What only the code that went had read goes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from accel_migrate.apply import apply
+from accel_migrate.emptied import emptied
+from accel_migrate.flow.version import Version
+from accel_migrate.leftovers import leftovers
+from accel_migrate.source import Source
+
+
+def tidied(before: str, after: str) -> str:
+    """The original without what the rewrite left behind."""
+    old, new = (Version(Source.from_bytes(Path("train.py"), text.encode())) for text in (before, after))
+    changes = [*leftovers(old, new), *emptied(old, new, [])]
+    return apply(old.source, [edit for change in changes for edit in change.edits])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gone"),
+    [
+        ("import os\nprint(os)\n", "import os\nprint(1)\n", "import os\n"),
+        ("import os, sys\nprint(os, sys)\n", "import os, sys\nprint(os)\n", ", sys"),
+        ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint(c)\n", "b, "),
+        (
+            "n = torch.cuda.device_count()\nprint(n)\n",
+            "n = torch.cuda.device_count()\nprint()\n",
+            "n = torch.cuda.device_count()\n",
+        ),
+        (
+            "def f():\n    a = 1\n    b = 2\n    print(a, b)\n",
+            "def f():\n    a = 1\n    b = 2\n    print(a)\n",
+            "    b = 2\n",
+        ),
+    ],
+)
+def test_imports_and_variables(before: str, after: str, gone: str) -> None:
+    assert tidied(before, after) == before.replace(gone, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("n = draw()\nprint(n)\n", "n = draw()\nprint()\n"),  # a call may do more than it returns
+        ("a = b = 1\nprint(a, b)\n", "a = b = 1\nprint(a)\n"),
+        ("import torch.cuda\nprint(torch)\n", "import torch.cuda\nprint()\n"),
+        (
+            "try:\n    import a\nexcept ImportError:\n    a = None\nprint(a)\n",
+            "try:\n    import a\nexcept ImportError:\n    a = None\nprint()\n",
+        ),
+        ("__all__ = ['a']\na = 1\nprint(a)\n", "__all__ = ['a']\na = 1\nprint()\n"),
+        ("a = 1\nprint(a)\nglobals()['b'] = 2\n", "a = 1\nprint()\nglobals()['b'] = 2\n"),
+        ("a = 1\nprint()\n", "a = 1\nprint(2)\n"),
+        ("class A:\n    a = 1\n    print(a)\n", "class A:\n    a = 1\n    print()\n"),
+        ("if x:\n    a = 1\nelse:\n    a = make()\nprint(a)\n", "if x:\n    a = 1\nelse:\n    a = make()\nprint()\n"),
+    ],
+)
+def test_what_stays(before: str, after: str) -> None:
+    assert tidied(before, after) == before
+
+
+def test_a_function_that_does_nothing_goes_with_its_calls() -> None:
+    before = "def setup(rank):\n    join(rank)\n\nsetup(0)\nprint(1)\n"
+    assert tidied(before, before.replace("join(rank)", "pass")) == "print(1)\n"
+    used = before.replace("setup(0)", "x = setup(0)")
+    assert tidied(used, used.replace("join(rank)", "pass")) == used
+    handed = before.replace("setup(0)", "start(setup)")
+    assert tidied(handed, handed.replace("join(rank)", "pass")) == handed
+    acts = before.replace("setup(0)", "setup(draw())")
+    assert tidied(acts, acts.replace("join(rank)", "pass")) == acts
+
+
+def test_branches_that_became_the_same() -> None:
+    before = "if gpu is None:\n    a = load(1)\nelse:\n    a = load(2)\n"
+    assert tidied(before, before.replace("load(2)", "load(1)")) == "a = load(1)\n"
+    acts = before.replace("gpu is None", "draw()")
+    assert tidied(acts, acts.replace("load(2)", "load(1)")) == acts
+
+
+def test_a_name_that_would_be_given_to_itself() -> None:
+    before = "model = build()\nmodel = wrap(model)\nrun(model)\n"
+    assert tidied(before, before.replace("wrap(model)", "model")) == "model = build()\nrun(model)\n"
+    own = "model = build()\nmodel = model\nrun(model)\n"
+    assert tidied(own, own.replace("run(model)", "run(model, 1)")) == own
