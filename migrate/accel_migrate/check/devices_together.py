@@ -40,7 +40,7 @@ def _found(evidence: Evidence) -> Found:
             yield (
                 file,
                 node,
-                f"{ast.unparse(node)[:60]} goes to {listed}, while the prepared model is on the Accelerator's device",
+                f"`{ast.unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
             )
     yield from _fed_from_the_cpu(side, devices)
 
@@ -65,7 +65,7 @@ def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
                 yield (
                     file,
                     call,
-                    f"{ast.unparse(argument)[:40]} is on the CPU, and {ast.unparse(call.func)} on the Accelerator's device",
+                    f"{ast.unparse(argument)[:40]} would be on the CPU, and {ast.unparse(call.func)} on the Accelerator's device",
                 )
 
 
@@ -124,6 +124,8 @@ class Devices:
                 return {text} if text.split(":")[0] in ("cpu", "cuda", "mps", "xpu") else set()
             case ast.Constant(value=int(number)) if not isinstance(number, bool):
                 return {f"cuda:{number}"}
+            case ast.IfExp() if any(getattr(part, "attr", "") in ("is_cuda", "device") for part in ast.walk(node.test)):
+                return set()  # as a tensor is: it follows what it meets
             case ast.IfExp():
                 return self._devices(file, node.body, depth + 1) | self._devices(file, node.orelse, depth + 1)
             case ast.BoolOp():

@@ -36,6 +36,7 @@ def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
         "x = x.cuda()\n",
         "y = y.cpu()\nz = z.to('cpu')\n",
         "y = y.to(x.device)\n",
+        "device = torch.device('cuda') if x.is_cuda else torch.device('cpu')\ny = y.to(device)\n",
         "y = y.to(torch.float16)\n",
         "y = y.to(x)\n",
     ],
