@@ -31,14 +31,15 @@ def _found(evidence: Evidence) -> Found:
 
 
 def _prepared_with(side: Side, file: File, call: ast.Call) -> set[str]:
-    """What is prepared in the scope that makes an Accelerator, as it is written there."""
+    """What is prepared in the scope that makes an Accelerator, as it is written there; if nothing is, no loop builds it."""
     scope = file.scope(call).function
-    return {
+    found = {
         ast.unparse(argument)
         for other, prepare in side.asked("prepare")
         if other is file and file.scope(prepare).function is scope
         for argument in prepare.args
     }
+    return found or {""}
 
 
 def _repeats(side: Side, file: File, node: ast.AST, objects: set[str], seen: set[Function]) -> bool:

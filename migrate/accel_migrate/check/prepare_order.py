@@ -127,12 +127,8 @@ class _Order:
             target = inner.func
             if isinstance(target, ast.Attribute) and target.attr == "backward" and is_accelerator(target.value):
                 return True
-            if (
-                isinstance(target, ast.Attribute)
-                and target.attr in ("step", "zero_grad")
-                and self._is_ours(file, target.value)
-            ):
-                return target.attr == "step"
+            if isinstance(target, ast.Attribute) and target.attr == "step" and self._is_ours(file, target.value):
+                return True
             if any(self._reaches_step(callee, seen) for callee in self.side.flows.callees.get(inner, ())):
                 return True
         return False
