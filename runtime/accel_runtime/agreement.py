@@ -84,6 +84,10 @@ class CheckedCollectives(Collectives):
         super().__init__(world, device)
         object.__setattr__(self, "agreement", agreement)
 
+    def announce(self, name: str) -> None:
+        agreement: Agreement = self.__dict__["agreement"]
+        agreement.check(name)
+
 
 def _checked(name: str) -> Callable[..., Any]:
     plain = getattr(Collectives, name)

@@ -39,6 +39,9 @@ class Collectives:
     def alone(self) -> bool:
         return self.world.size == 1
 
+    def announce(self, name: str) -> None:
+        """Says what follows, where that is compared between processes."""
+
     def barrier(self) -> None:
         if not self.alone:
             self._meet("wait_for_everyone")

@@ -50,16 +50,21 @@ class Stopping:
         self._requested = True
 
     def _leave(self) -> None:
-        """Makes an ordinary end tell that it was asked for; a run that failed keeps its own exit code."""
-        if getattr(sys, "last_value", None) is not None:
-            return
-        if self._told is not None:
+        """Makes an ordinary end tell that it was asked for."""
+        if self._told is not None and getattr(sys, "last_value", None) is None:
             Path(self._told).touch()
             return
-        # An exit handler cannot change the exit code otherwise. Those that were registered before this one still run.
         atexit.unregister(self._leave)
-        exits: Any = atexit
-        exits._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(EXIT_CODE)
+        end_with(EXIT_CODE)
+
+
+def end_with(code: int) -> None:
+    """In an exit handler that is not registered any more: the exit code of this program, unless it has failed."""
+    if getattr(sys, "last_value", None) is not None:
+        return
+    # An exit handler cannot change the exit code otherwise. Those that were registered before this one still run.
+    exits: Any = atexit
+    exits._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

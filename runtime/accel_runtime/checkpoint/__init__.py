@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import time
 import warnings
 from dataclasses import dataclass
@@ -11,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.checkpoint.background import Background
-from accel_runtime.checkpoint.council import Council, council_of
-from accel_runtime.checkpoint.folders import next_automatic, number_of
+from accel_runtime.checkpoint.fitting import check_fits, check_object, check_optimizer_state, check_trackers
+from accel_runtime.checkpoint.folders import number_of
 from accel_runtime.checkpoint.loaded import Loaded, check_kind, check_model, check_number, check_optimizer
 from accel_runtime.checkpoint.manifest import Manifest
-from accel_runtime.checkpoint.own_format import loaded_from
+from accel_runtime.checkpoint.own_format import Most, loaded_from
 from accel_runtime.checkpoint.peer_format import is_of_peer, loaded_from_peer
+from accel_runtime.checkpoint.process_group import CheckpointGroup, checkpoint_group
 from accel_runtime.checkpoint.reading import Saved, open_checkpoint, open_latest
+from accel_runtime.checkpoint.rollback import Rollback
 from accel_runtime.checkpoint.run_state import RunState, model_parts
-from accel_runtime.checkpoint.writing import Part, begin, finish
+from accel_runtime.checkpoint.signals import handlers_postponed
+from accel_runtime.checkpoint.writing import Destination, Part, begin, finish
 from accel_runtime.configuration import ProjectConfiguration
 from accel_runtime.errors import CheckpointError, UsageError
 
@@ -44,82 +48,127 @@ class Checkpoints:
         self.state = state
         self.project = project
         self.background = Background()
+        self._lock = threading.RLock()
 
     @functools.cached_property
-    def council(self) -> Council:
-        return council_of(self.state.session.world)
+    def group(self) -> CheckpointGroup:
+        return checkpoint_group(self.state.session.world)
 
     def save(self, folder: Folder, allow_pickle: bool = False, wait: bool = True) -> Path:
-        """Writes the state; every process must come here. Returns where it stands now, or soon without `wait`."""
-        self.background.settle()
-        target, weights, optimizers = self._target(folder), self.state.weights(), self.state.optimizer_states()
-        own, shared = self.council.together(
-            lambda: (self.state.own_part(), self._shared_parts(optimizers, allow_pickle))
-        )
-        parts = [own, *self._written_here(weights, shared, allow_pickle)]
-        draft = begin(target, parts, self.council, self.project.save_on_each_node, self._keeps(folder))
-        if self.state.registry.before_save.all:
-            # Hooks may write files of their own into the folder, and take out weights that they have saved.
+        """Writes the state; every process must come here. Returns where it is now, or soon without `wait`."""
+        self.state.session.collectives.announce("save_state")
+        with self._lock, handlers_postponed():
+            self.background.settle()
+            destination = self._destination(folder)
+            weights, optimizers = self.group.together(lambda: (self.state.weights(), self.state.optimizer_states()))
+            own, shared = self.group.together(
+                lambda: (self.state.own_part(), self._shared_parts(optimizers, allow_pickle))
+            )
+            parts = [own, *self._written_here(weights, shared, allow_pickle)]
+            draft = begin(destination, parts, self.group)
+            self.project.iteration = max(self.project.iteration, number_of(draft.target) + 1)
             with draft.discarded_on_error():
-                self.state.registry.before_save.run(self.state.prepared.models, weights, str(draft.staging))
-                parts = [own, *self._written_here(weights, shared, allow_pickle)]
-        manifest = self._manifest()
-        if wait:
-            finish(draft, parts, manifest)
-        else:
-            copies = self.background.copied(parts)
+                if self.group.total(len(self.state.registry.before_save.all)):
+                    # Hooks may write files of their own into the folder, and take out weights that they have saved.
+                    models, staging = self.state.prepared.models, str(draft.staging)
+                    self.group.together(lambda: self.state.registry.before_save.run(models, weights, staging))
+                    parts = [own, *self._written_here(weights, shared, allow_pickle)]
+                manifest = self._manifest()
+                copies = parts if wait else self.group.together(lambda: self.background.copied(parts))
+            if wait:
+                return finish(draft, parts, manifest)
             self.background.start(lambda: finish(draft, copies, manifest))
-        self.project.iteration = max(self.project.iteration, number_of(target) + 1)
-        return target
+            return draft.target
 
     def load(self, folder: Folder, missing_ok: bool = False, allow_pickle: bool = False) -> Resumed | None:
         """Puts a state back, after all of it was verified and found to fit."""
-        self.background.settle()
-        loaded = self._loaded(folder, allow_pickle)
-        if loaded is None:
-            if missing_ok:
-                return None
-            raise CheckpointError(f"there is no checkpoint in {self._home}; pass missing_ok=True to begin without one")
+        self.state.session.collectives.announce("load_state")
+        with self._lock, handlers_postponed():
+            self.background.settle()
+            loaded = self._loaded(folder, allow_pickle)
+            if loaded is not None:
+                self.group.together(lambda: self._check(loaded, allow_pickle))
+                self._put_back(loaded)
+                return Resumed(loaded.folder, loaded.epoch, loaded.step, loaded.batch)
+        if missing_ok:
+            return None
+        raise CheckpointError(f"there is no checkpoint in {self._home}; pass missing_ok=True to begin without one")
+
+    def _put_back(self, loaded: Loaded) -> None:
+        hooked = bool(self.group.total(len(self.state.registry.before_load.all)))
+        rollback = self.group.together(lambda: Rollback(self.state, hooked))
         models = list(self.state.prepared.models)
-        self.state.registry.before_load.run(models, str(loaded.folder))
-        self.council.together(lambda: self._check(loaded, models))
-        self.state.restore(loaded, models)
-        return Resumed(loaded.folder, loaded.epoch, loaded.step, loaded.batch)
+        try:
+            self.group.together(lambda: self.state.registry.before_load.run(models, str(loaded.folder)))
+            self.group.together(lambda: self._check_models(loaded, models))
+            self.group.together(lambda: self.state.restore(loaded, models))
+        except BaseException:
+            rollback.undo()
+            raise
 
     def _loaded(self, folder: Folder, allow_pickle: bool) -> Loaded | None:
         world = self.state.session.world
         if folder is not None and folder != LATEST:
             path = Path(folder)
-            if self.council.follow(is_of_peer(path)):
+            if self.group.broadcast(is_of_peer(path)):
                 if self._shards:
                     raise CheckpointError(
                         f"{path} is a checkpoint of Accelerate, which sharded runs do not read; load it with strategy ddp "
                         "and save it again"
                     )
-                return self.council.together(lambda: loaded_from_peer(path, world))
-            saved: Saved | None = open_checkpoint(path, self.council, allow_pickle)
+                return self.group.together(lambda: loaded_from_peer(path, world))
+            saved: Saved | None = open_checkpoint(path, self.group, allow_pickle)
         else:
-            saved = open_latest(self._home, self.council, allow_pickle)
+            saved = open_latest(self._home, self.group, allow_pickle)
         if saved is None:
             return None
-        return self.council.together(lambda: loaded_from(saved, world, self.state.likeness()))
+        return self.group.together(lambda: loaded_from(saved, world, self.state.layouts(), self._most()))
 
-    def _check(self, loaded: Loaded, models: list[Any]) -> None:
+    def _most(self) -> Most:
+        """How many things of each kind this run can take: more are not even read."""
+        prepared = self.state.prepared
+        return Most(
+            len(prepared.models),
+            len(self.state.own_optimizers),
+            len(prepared.schedulers),
+            len(self.state.registry.objects),
+        )
+
+    def _check(self, loaded: Loaded, trusted: bool) -> None:
         prepared, registry, strategy = self.state.prepared, self.state.registry, self.state.session.strategy
-        check_number(loaded, loaded.models, len(models), "model", "prepare")
         check_number(loaded, loaded.optimizers, len(self.state.own_optimizers), "optimizer", "prepare")
         check_number(loaded, loaded.schedulers, len(prepared.schedulers), "scheduler", "prepare")
         check_number(loaded, loaded.objects, len(registry.objects), "registered object", "register")
-        for kept, model in zip(loaded.models, models):
-            check_model(kept, type(strategy.unwrap(model)).__name__, strategy.shapes(model))
         for kept, optimizer in zip(loaded.optimizers, self.state.own_optimizers):
             check_optimizer(kept, optimizer.optimizer, strategy.group_sizes(optimizer.optimizer))
         if loaded.own_states is not None:
             strategy.check_own_state(loaded.own_states)
         for kept, scheduler in zip(loaded.schedulers, prepared.schedulers):
             check_kind(kept, scheduler.scheduler)
+        if not trusted:
+            self._check_types(loaded)
         if loaded.random is None and loaded.processes == self.state.session.world.size:
             warnings.warn(f"{loaded.folder} has no random states of this process; they stay as they are", stacklevel=5)
+
+    def _check_types(self, loaded: Loaded) -> None:
+        """Refuses states that are not data of the kind that this run has; see `fitting`."""
+        for kept, optimizer in zip(loaded.optimizers, self.state.own_optimizers):
+            check_optimizer_state(kept.state, optimizer.optimizer, str(kept.path))
+        for kept, scheduler in zip(loaded.schedulers, self.state.prepared.schedulers):
+            check_fits(kept.state, scheduler.scheduler.state_dict(), str(kept.path))
+        for kept, thing in zip(loaded.objects, self.state.registry.objects):
+            check_object(kept.state, thing, str(kept.path))
+        if loaded.scaler is not None and (scales := self.state.session.precision.state()) is not None:
+            check_fits(loaded.scaler.state, scales, str(loaded.scaler.path))
+        if loaded.trackers is not None:
+            check_trackers(loaded.trackers.state, self.state.trackers.state(), str(loaded.trackers.path))
+
+    def _check_models(self, loaded: Loaded, models: list[Any]) -> None:
+        """Of those that no hook of the script has taken over."""
+        strategy = self.state.session.strategy
+        check_number(loaded, loaded.models, len(models), "model", "prepare")
+        for kept, model in zip(loaded.models, models):
+            check_model(kept, type(strategy.unwrap(model)).__name__, strategy.shapes(model))
 
     def _manifest(self) -> Manifest:
         epoch, step, batch = self.state.standing()
@@ -140,27 +189,28 @@ class Checkpoints:
     def _written_here(self, weights: list[dict[str, Any]], shared: list[Part], allow_pickle: bool) -> list[Part]:
         """What this process writes of all that is not its own alone."""
         if not self._shards:
-            models = self.council.together(lambda: model_parts(weights, allow_pickle) if self._writes_shared else [])
+            models = self.group.together(lambda: model_parts(weights, allow_pickle) if self._writes_shared else [])
             return [*models, *shared]
         if self.project.save_on_each_node:
             raise CheckpointError(
                 "shards of one checkpoint must lie in one folder; save to a shared one without save_on_each_node"
             )
         # A hook takes weights out on the main process alone.
-        kept = weights[: self.council.follow(len(weights))]
-        models = self.council.together(lambda: model_parts(kept, allow_pickle))
+        kept = weights[: self.group.broadcast(len(weights))]
+        models = self.group.together(lambda: model_parts(kept, allow_pickle))
         from accel_runtime.checkpoint.shard_writing import shared_out
 
-        return shared_out([*models, *shared], self.council)
+        return shared_out([*models, *shared], self.group)
 
-    def _keeps(self, folder: Folder) -> int | None:
+    def _destination(self, folder: Folder) -> Destination:
         automatic = folder is None or self.project.automatic_checkpoint_naming
-        return self.project.total_limit if automatic else None
-
-    def _target(self, folder: Folder) -> Path:
-        if folder is not None and not self.project.automatic_checkpoint_naming:
-            return self.council.follow(Path(folder).absolute())
-        return self.council.follow(next_automatic(self._home, self.project.iteration))
+        return Destination(
+            folder=None if automatic else folder,
+            home=self._home if automatic else None,
+            first=self.project.iteration,
+            keeps=self.project.total_limit if automatic else None,
+            each_node=self.project.save_on_each_node,
+        )
 
     @property
     def _home(self) -> Path:

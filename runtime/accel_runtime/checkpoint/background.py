@@ -11,7 +11,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from accel_runtime.checkpoint.threads import started
 from accel_runtime.checkpoint.writing import Part
+from accel_runtime.stopping import end_with
+
+LOST = 1  # the exit code of a program whose last checkpoint could not be written
 
 
 class Background:
@@ -38,12 +42,14 @@ class Background:
             for part in parts
         ]
 
-    def start(self, write: Callable[[], None]) -> None:
-        # Not a daemon: a program that ends waits for its checkpoint.
-        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint")
-        self._thread.start()
+    def start(self, write: Callable[[], object]) -> None:
+        """Not as a daemon: a program that ends waits for its checkpoint. One that is ending already writes it here."""
+        if threading.main_thread().is_alive():
+            self._thread = started(lambda: self._run(write))
+        if self._thread is None:
+            write()
 
-    def _run(self, write: Callable[[], None]) -> None:
+    def _run(self, write: Callable[[], object]) -> None:
         try:
             write()
         except BaseException as error:
@@ -53,6 +59,8 @@ class Background:
     def _tell(self) -> None:
         if self._error is not None:
             sys.stderr.write(f"the last checkpoint was not saved: {self._error}\n")
+            atexit.unregister(self._tell)
+            end_with(LOST)
 
     def _copy(self, part: str, name: str, tensor: Tensor) -> Tensor:
         kept = self._copies.get((part, name))

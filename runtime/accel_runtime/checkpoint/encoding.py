@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable
+from itertools import groupby
 from typing import Any
 
 import numpy
@@ -15,6 +17,22 @@ from accel_runtime.errors import CheckpointError
 State = Any  # a state has the shape its author gave it
 Node = Any  # what json.loads returns
 
+SEQUENCES: dict[str, Callable[..., Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "Size": torch.Size,
+}
+MAPPINGS: dict[str, Callable[..., Any]] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
+# What a defaultdict may make of a missing key.
+FACTORIES: dict[str, Any] = {
+    "None": None,
+    **{kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)},
+}
+DTYPES = {str(one).removeprefix("torch."): one for one in vars(torch).values() if isinstance(one, torch.dtype)}
+COLLISIONS = 1000  # keys with one hash: so many do not come about by chance, and more would take hours
+
 
 def encoded(state: State, tensors: dict[str, Tensor], place: str, allow_pickle: bool = False) -> Node:
     """The state for JSON; its tensors go into `tensors`. `place` names the state in a refusal.
@@ -24,17 +42,26 @@ def encoded(state: State, tensors: dict[str, Tensor], place: str, allow_pickle: 
     if state is None or type(state) in (bool, int, float, str):
         return state
     if isinstance(state, Tensor):
-        return {"tensor": _kept(state.detach(), tensors)}
+        return _encoded_tensor(state.detach(), tensors)
     if isinstance(state, (numpy.ndarray, numpy.generic)) and state.dtype.kind in "biuf":
         kind = "array" if isinstance(state, numpy.ndarray) else "scalar"
         return {kind: _kept(torch.from_numpy(numpy.array(state)), tensors)}
-    if isinstance(state, dict):
-        items = [[key, value] for key, value in state.items()]
-        return {"dict": encoded_items(items, tensors, place, allow_pickle)}
-    for kind, container in CONTAINERS.items():
-        if type(state) is container:
-            items = [encoded(item, tensors, f"{place}[{index}]", allow_pickle) for index, item in enumerate(state)]
-            return {kind: items}
+
+    def items_of(sequence: Any) -> list[Node]:
+        return [encoded(item, tensors, f"{place}[{index}]", allow_pickle) for index, item in enumerate(sequence)]
+
+    for kind, mapping in MAPPINGS.items():
+        if type(state) is mapping:
+            return {kind: _encoded_items(state, tensors, place, allow_pickle)}
+    if type(state) is defaultdict:
+        for name, factory in FACTORIES.items():
+            if state.default_factory is factory:
+                return {"defaultdict": [name, _encoded_items(state, tensors, place, allow_pickle)]}
+    for kind, sequence in SEQUENCES.items():
+        if type(state) is sequence:
+            return {kind: items_of(state)}
+    if type(state) is deque:
+        return {"deque": [state.maxlen, items_of(state)]}
     if type(state) is bytes:
         return {"bytes": state.hex()}
     if isinstance(state, (torch.dtype, torch.device)):
@@ -48,24 +75,34 @@ def encoded(state: State, tensors: dict[str, Tensor], place: str, allow_pickle: 
     )
 
 
-def encoded_items(items: list[Any], tensors: dict[str, Tensor], place: str, allow_pickle: bool) -> list[Node]:
-    """Pairs and not a JSON object: keys may be numbers."""
-    return [
-        [encoded(key, tensors, f"a key of {place}"), encoded(value, tensors, f"{place}[{key!r}]", allow_pickle)]
-        for key, value in items
-    ]
-
-
 def decoded(node: Node, tensors: dict[str, Tensor], place: str, allow_pickle: bool = False) -> State:
-    """The state again."""
+    """The state again; never anything that can be called."""
     if not isinstance(node, dict):
+        if isinstance(node, list):
+            raise CheckpointError(f"{place} has a list where a value is due")
         return node
     ((kind, content),) = node.items()
-    if kind == "dict":
-        pairs = [[decoded(part, tensors, place, allow_pickle) for part in pair] for pair in content]
-        return dict(pairs)
-    if kind in CONTAINERS:
-        return CONTAINERS[kind](decoded(item, tensors, place, allow_pickle) for item in content)
+
+    def items_of(nodes: list[Node]) -> list[State]:
+        return [decoded(one, tensors, place, allow_pickle) for one in nodes]
+
+    def pairs_of(nodes: list[Node]) -> dict[Hashable, State]:
+        keys = items_of([key for key, _ in nodes])
+        return dict(zip(_spread(keys, place), items_of([value for _, value in nodes])))
+
+    if kind in MAPPINGS:
+        return MAPPINGS[kind](pairs_of(content))
+    if kind == "defaultdict":
+        factory, pairs = content
+        return defaultdict(FACTORIES[factory], pairs_of(pairs))
+    if kind in SEQUENCES:
+        items = items_of(content)
+        return SEQUENCES[kind](_spread(items, place) if kind in ("set", "frozenset") else items)
+    if kind == "deque":
+        length, nodes = content
+        return deque(items_of(nodes), length)
+    if kind == "sparse":
+        return _decoded_sparse(content, tensors)
     if kind == "pickle":
         if not allow_pickle:
             raise CheckpointError(
@@ -75,15 +112,43 @@ def decoded(node: Node, tensors: dict[str, Tensor], place: str, allow_pickle: bo
     return LEAVES[kind](tensors[content] if kind in ("tensor", "array", "scalar") else content)
 
 
-CONTAINERS: dict[str, Callable[..., Any]] = {"list": list, "tuple": tuple, "set": set}
 LEAVES: dict[str, Callable[[Any], Any]] = {
     "tensor": lambda tensor: tensor,
     "array": lambda tensor: tensor.numpy(),
     "scalar": lambda tensor: tensor.numpy()[()],
     "bytes": bytes.fromhex,
-    "dtype": lambda name: getattr(torch, name),
-    "device": torch.device,
+    "dtype": DTYPES.__getitem__,
+    "device": lambda name: torch.device(str(name)),
 }
+
+
+def _encoded_items(state: dict[Any, Any], tensors: dict[str, Tensor], place: str, allow_pickle: bool) -> list[Node]:
+    """Pairs and not a JSON object: keys may be numbers."""
+    return [
+        [encoded(key, tensors, f"a key of {place}"), encoded(value, tensors, f"{place}[{key!r}]", allow_pickle)]
+        for key, value in state.items()
+    ]
+
+
+def _encoded_tensor(tensor: Tensor, tensors: dict[str, Tensor]) -> Node:
+    if tensor.layout is not torch.sparse_coo:
+        return {"tensor": _kept(tensor, tensors)}
+    parts = [_kept(part.detach(), tensors) for part in (tensor._indices(), tensor._values())]
+    return {"sparse": [*parts, list(tensor.shape), tensor.is_coalesced()]}
+
+
+def _decoded_sparse(content: list[Any], tensors: dict[str, Tensor]) -> Tensor:
+    indices, values, shape, coalesced = content
+    return torch.sparse_coo_tensor(
+        tensors[indices], tensors[values], shape, check_invariants=True, is_coalesced=bool(coalesced)
+    )
+
+
+def _spread(keys: list[Any], place: str) -> list[Any]:
+    """The keys, unless they were made to fall on one another: a dictionary of those takes the square of the time."""
+    if len(keys) > COLLISIONS and max(len(list(same)) for _, same in groupby(sorted(map(hash, keys)))) > COLLISIONS:
+        raise CheckpointError(f"{place} has keys that were made to collide")
+    return keys
 
 
 def _kept(tensor: Tensor, tensors: dict[str, Tensor]) -> str:

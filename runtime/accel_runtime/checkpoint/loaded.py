@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Size
+from torch import Size, Tensor
 from torch.optim import Optimizer
 
 from accel_runtime.checkpoint.encoding import State
@@ -62,7 +62,11 @@ def check_model(kept: Kept, name: str, own: Mapping[str, Size | None]) -> None:
         more = f" and {others} other differences" if others else ""
         raise CheckpointError(f"{kept.path} is not of this {name}: it {' and '.join(seen)}{more}; nothing was changed")
     for key, shape in own.items():
-        if shape is not None and (saved := kept.state[key].shape) != shape:
+        if shape is None:
+            continue
+        if not isinstance(value := kept.state[key], Tensor):
+            raise CheckpointError(f"{kept.path} is not of this {name}: {key} is not a tensor; nothing was changed")
+        if (saved := value.shape) != shape:
             raise CheckpointError(
                 f"{kept.path} is not of this {name}: {key} was {tuple(saved)} and is {tuple(shape)}; "
                 "nothing was changed"
@@ -71,7 +75,10 @@ def check_model(kept: Kept, name: str, own: Mapping[str, Size | None]) -> None:
 
 def check_optimizer(kept: Kept, optimizer: Optimizer, own: list[int]) -> None:
     check_kind(kept, optimizer)
-    saved = [len(group["params"]) for group in kept.state["param_groups"]]
+    try:
+        saved = [len(group["params"]) for group in kept.state["param_groups"]]
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"{kept.path} is not the state of an optimizer; nothing was changed") from error
     if saved != own:
         raise CheckpointError(
             f"{kept.path} is of an optimizer with groups of {saved} weights and this one has {own}; nothing was changed"
@@ -80,4 +87,4 @@ def check_optimizer(kept: Kept, optimizer: Optimizer, own: list[int]) -> None:
 
 def check_kind(kept: Kept, thing: Any) -> None:
     if kept.kind is not None and kept.kind != (own := thing.__class__.__name__):
-        raise CheckpointError(f"{kept.path} is of {kept.kind} and this run has {own}; nothing changed")
+        raise CheckpointError(f"{kept.path} is of {kept.kind} and this run has {own}; nothing was changed")

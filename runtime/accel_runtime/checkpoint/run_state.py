@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from torch import Tensor
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
 from accel_runtime.checkpoint.encoding import State
-from accel_runtime.checkpoint.likeness import Likeness
+from accel_runtime.checkpoint.layouts import Layouts
 from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.passage import Position, Resuming, Start
+from accel_runtime.data.passage import Position, Resuming
 from accel_runtime.data.randomness import restore_generators, states_of_generators
 from accel_runtime.devices import Device
 from accel_runtime.optimizer import PreparedOptimizer
@@ -28,6 +29,18 @@ from accel_runtime.tracking import Trackers
 def numbered(name: str, index: int) -> str:
     """The file of the first thing of a kind has the plain name."""
     return f"{name}_{index}" if index else name
+
+
+Place = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """An accumulation window that is open: the places of its models and of its loader, and how far it is."""
+
+    models: list[Place]
+    loader: Place | None
+    count: Place
+    length: Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,45 +112,55 @@ class RunState:
         }
         return part_of(f"rank_{self.session.world.rank}", state)
 
-    def likeness(self) -> Likeness:
+    def layouts(self) -> Layouts:
         if not self.session.strategy.shards:
-            return Likeness()
+            return Layouts()
         models = tuple(map(self.session.strategy.unwrap, self.prepared.models))
         optimizers = tuple(optimizer.optimizer for optimizer in self.own_optimizers)
-        return Likeness(models, optimizers, tuple(self.registry.objects))
+        return Layouts(models, optimizers, tuple(self.registry.objects))
 
     def restore(self, loaded: Loaded, models: list[Any]) -> None:
-        """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over."""
+        """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over.
+
+        Models come at the end: of most of them no copy is held to return to, for nothing can fail after this.
+        """
+        strategy = self.session.strategy
         for thing, kept in zip(self.registry.objects, loaded.objects):
             thing.load_state_dict(kept.state)
-        for model, kept in zip(models, loaded.models):
-            self.session.strategy.load_state_dict(model, kept.state)
-        for optimizer, kept in zip(self.own_optimizers, loaded.optimizers):
-            optimizer.optimizer.load_state_dict(kept.state)
+        if not strategy.weights_reset_optimizers:
+            self._restore_optimizers(loaded)
         if loaded.own_states is not None:
-            self.session.strategy.load_own_state(loaded.own_states)
+            strategy.load_own_state(loaded.own_states)
         for scheduler, kept in zip(self.prepared.schedulers, loaded.schedulers):
             scheduler.scheduler.load_state_dict(kept.state)
         if loaded.scaler is not None:
             self.session.precision.load_state(loaded.scaler.state)
-        if loaded.trackers is not None:
-            self.trackers.resume(loaded.trackers.state)
         if loaded.random is not None:
             restore_random(loaded.random, self.session.hardware)
         if loaded.progress is not None:
             self._restore_progress(loaded, loaded.progress)
+        if loaded.trackers is not None:
+            self.trackers.resume(loaded.trackers.state)
+        for model, kept in zip(models, loaded.models):
+            strategy.load_state_dict(model, kept.state)
+        if strategy.weights_reset_optimizers:
+            self._restore_optimizers(loaded)
+
+    def _restore_optimizers(self, loaded: Loaded) -> None:
+        for optimizer, kept in zip(self.own_optimizers, loaded.optimizers):
+            optimizer.optimizer.load_state_dict(kept.state)
 
     def _restore_progress(self, loaded: Loaded, progress: dict[str, State]) -> None:
         for model, gradients in zip(self.prepared.models, progress["gradients"]):
             self._restore_gradients(model, gradients)
         for loader, position in zip(self.prepared.loaders, progress["loaders"]):
             self._restore_position(loader, position, loaded)
-        self.accumulation.sync = progress["synced"]
-        for block in progress["blocks"]:
-            models = tuple(self.prepared.models[index] for index in block["models"])
-            resumption = None if block["loader"] is None else self.prepared.loaders[block["loader"]].passage.resumption
+        self.accumulation.sync = bool(progress["synced"])
+        for window in msgspec.convert(progress["blocks"], list[Window]):
+            models = tuple(self.prepared.models[index] for index in window.models)
+            resumption = None if window.loader is None else self.prepared.loaders[window.loader].passage.resumption
             iteration = resumption.iteration if resumption else None
-            self.accumulation.blocks[models].resume(block["count"], block["length"], iteration)
+            self.accumulation.blocks[models].resume(window.count, window.length, iteration)
 
     def _restore_position(self, loader: PreparedLoader, position: dict[str, State], loaded: Loaded) -> None:
         hardware = self.session.hardware
@@ -146,7 +169,7 @@ class RunState:
             batches_per_round=1 if loader.settings.split else loaded.processes,
             restore_random=lambda: None if loaded.random is None else restore_random(loaded.random, hardware),
         )
-        loader.passage.resume(Position(**{**position, "start": Start(**position["start"])}), settings)
+        loader.passage.resume(msgspec.convert(position, Position), settings)
 
     def _gradients(self, model: Any) -> dict[str, Tensor]:
         named = self.session.strategy.unwrap(model).named_parameters()

@@ -16,22 +16,22 @@ from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from accel_runtime.checkpoint.council import Council
-from accel_runtime.checkpoint.shard_index import NAME, Index, Piece, Sharded, piece_name, shards_of
+from accel_runtime.checkpoint.process_group import CheckpointGroup
+from accel_runtime.checkpoint.shard_index import NAME, Block, Index, block_name, sharded_as, shards_of
 from accel_runtime.checkpoint.writing import Part
 from accel_runtime.errors import CheckpointError
 
 
-def shared_out(parts: list[Part], council: Council) -> list[Part]:
+def shared_out(parts: list[Part], group: CheckpointGroup) -> list[Part]:
     """Of parts that every process has, what this one writes. Every process must come here with the same parts.
 
     A part with a sharded tensor has all of its tensors among the shards; the others are written by process 0.
     """
     sharded = [part for part in parts if any(isinstance(tensor, DTensor) for tensor in part.tensors.values())]
-    writer = Collecting(shards_of(council.world.rank))
-    _plan({f"{part.name}/{name}": tensor for part in sharded for name, tensor in part.tensors.items()}, writer, council)
-    own = [Part(writer.file, writer.pieces)]
-    if not council.world.is_main:
+    writer = Collecting(group.world.rank)
+    _plan({f"{part.name}/{name}": tensor for part in sharded for name, tensor in part.tensors.items()}, writer, group)
+    own = [Part(shards_of(group.world.rank), writer.pieces)]
+    if not group.world.is_main:
         return own
     names = {part.name for part in sharded}
     rest = [Part(part.name, {}, part.node or {"dict": []}) if part.name in names else part for part in parts]
@@ -41,8 +41,8 @@ def shared_out(parts: list[Part], council: Council) -> list[Part]:
 class Collecting(StorageWriter):
     """Writes nothing: it keeps the pieces and the index, which get their digests with the rest of the checkpoint."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
         self.pieces: dict[str, Tensor] = {}
         self.index: Index = {}
 
@@ -51,22 +51,21 @@ class Collecting(StorageWriter):
         for item in plan.items:
             tensor = planner.resolve_data(item)
             assert isinstance(tensor, Tensor)
-            self.pieces[piece_name(item.index.fqn, tuple(item.index.offset or ()))] = tensor.detach()
-            results.append(WriteResult(item.index, tensor.nbytes, self.file))
+            self.pieces[block_name(item.index.fqn, tuple(item.index.offset or ()))] = tensor.detach()
+            results.append(WriteResult(item.index, tensor.nbytes, self.rank))
         written: Future[list[WriteResult]] = Future()
         written.set_result(results)
         return written
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """On process 0, which hears what all have."""
-        files = {(one.index.fqn, one.index.offset): one.storage_data for some in results for one in some}
+        ranks = {(one.index.fqn, one.index.offset): one.storage_data for some in results for one in some}
         for name, tensor in metadata.state_dict_metadata.items():
             assert isinstance(tensor, TensorStorageMetadata)
-            pieces = (
-                Piece(tuple(chunk.offsets), tuple(chunk.sizes), files[name, chunk.offsets]) for chunk in tensor.chunks
-            )
-            dtype = str(tensor.properties.dtype).removeprefix("torch.")
-            self.index[name] = Sharded(dtype, tuple(tensor.size), tuple(pieces))
+            blocks = [
+                Block(tuple(chunk.offsets), tuple(chunk.sizes), ranks[name, chunk.offsets]) for chunk in tensor.chunks
+            ]
+            self.index[name] = sharded_as(name, tensor.properties.dtype, tuple(tensor.size), blocks)
 
     def reset(self, checkpoint_id: Any = None) -> None: ...
 
@@ -83,7 +82,7 @@ class Collecting(StorageWriter):
         return True
 
 
-def _plan(tensors: dict[str, Tensor], writer: Collecting, council: Council) -> None:
+def _plan(tensors: dict[str, Tensor], writer: Collecting, group: CheckpointGroup) -> None:
     with warnings.catch_warnings():
         # It is not unknown to us that one process is alone.
         warnings.filterwarnings("ignore", "torch.distributed is disabled")
@@ -93,8 +92,8 @@ def _plan(tensors: dict[str, Tensor], writer: Collecting, council: Council) -> N
                 storage_writer=writer,
                 # What is not sharded is written by process 0, as with every other strategy.
                 planner=DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=True),
-                process_group=council.group,
-                no_dist=council.group is None,
+                process_group=group.handle,
+                no_dist=group.handle is None,
             )
         except CheckpointException as error:
             reasons = "; ".join(f"process {rank}: {failure[0]}" for rank, failure in error.failures.items())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from accel_runtime.checkpoint.files import TEXT_LIMIT, opened
+from accel_runtime.checkpoint.threads import DigestBeside
 from accel_runtime.errors import CheckpointError
 
-BEHIND = 1 << 28  # bytes that may wait for their digest; those of a device are copies, and take memory
 SMALL = 1 << 16  # bytes; smaller tensors are put together, larger ones are not copied
 NAMES = {
     torch.float64: "F64",
@@ -26,6 +25,10 @@ NAMES = {
     torch.bfloat16: "BF16",
     torch.float8_e4m3fn: "F8_E4M3",
     torch.float8_e5m2: "F8_E5M2",
+    torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
+    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
+    torch.float8_e8m0fnu: "F8_E8M0",
+    torch.complex64: "C64",
     torch.int64: "I64",
     torch.int32: "I32",
     torch.int16: "I16",
@@ -53,6 +56,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Digested:
 
 
 def write_text(path: Path, text: str) -> Digested:
+    if len(text) > TEXT_LIMIT:
+        raise CheckpointError(
+            f"{path.name} would have {len(text)} bytes of text, and {TEXT_LIMIT} is what a checkpoint may have of it; put "
+            "long lists of numbers into a tensor"
+        )
     return _write(path, iter([memoryview(text.encode())]))
 
 
@@ -61,10 +69,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    if (size := path.stat().st_size) > (memory := _memory()):
+        raise CheckpointError(
+            f"{path} has {size} bytes, which is more than the {memory} bytes of memory of this machine"
+        )
     try:
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or no safetensors file") from error
+    except (SafetensorError, OSError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or not a safetensors file") from error
 
 
 def tensor_sizes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -74,12 +86,17 @@ def tensor_sizes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or no safetensors file") from error
+    except (SafetensorError, OSError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged, or not a safetensors file") from error
+
+
+def _memory() -> int:
+    """Of this machine, in bytes; without a limit where the system does not tell."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 63
 
 
 def digest_of(path: Path) -> Digested:
-    with path.open("rb") as file:
+    with opened(path) as file:
         digest = hashlib.file_digest(file, "sha256")
         return Digested(path.name, file.tell(), digest.hexdigest())
 
@@ -103,22 +120,14 @@ def _write(path: Path, pieces: Iterator[memoryview]) -> Digested:
 
 
 def _write_through(path: Path, pieces: Iterator[memoryview]) -> Digested:
-    digest, size = hashlib.sha256(), 0
-    # Both release the interpreter: the digest runs while the disk is waited for, and costs no time of its own.
-    with ThreadPoolExecutor(1) as beside, path.open("wb", buffering=0) as file:
-        pending: deque[tuple[Future[None], int]] = deque()
-        behind = 0
+    size = 0
+    with DigestBeside() as digest, path.open("wb", buffering=0) as file:
         for piece in pieces:
-            pending.append((beside.submit(digest.update, piece), len(piece)))
-            behind += len(piece)
+            digest.update(piece)
             rest = piece
             while rest:
                 rest = rest[file.write(rest) :]
             size += len(piece)
-            while behind > BEHIND:
-                oldest, length = pending.popleft()
-                oldest.result()
-                behind -= length
         os.fsync(file.fileno())
     return Digested(path.name, size, digest.hexdigest())
 
@@ -129,6 +138,10 @@ def _pieces(path: Path, tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
     end = 0
     # Larger elements first: each tensor then begins at a multiple of its element's size.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    if "__metadata__" in tensors:
+        raise CheckpointError(
+            f"{path.name} cannot hold a tensor named __metadata__: safetensors keeps that name; rename it"
+        )
     for name, tensor in ordered:
         if tensor.dtype not in NAMES or tensor.layout is not torch.strided:
             raise CheckpointError(f"{path.name} cannot hold {name}: a {tensor.layout} tensor of {tensor.dtype}")

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from accel_runtime.checkpoint.council import Council
 from accel_runtime.checkpoint.encoding import Node, State, encoded
-from accel_runtime.checkpoint.folders import WRITING, beside, make_staging, prune, put_in_place
+from accel_runtime.checkpoint.files import inside, opened
+from accel_runtime.checkpoint.folders import make_staging, named, next_automatic, prune, put_in_number, put_in_place
 from accel_runtime.checkpoint.manifest import Manifest, damage_of, write_manifest
+from accel_runtime.checkpoint.process_group import CheckpointGroup
 from accel_runtime.checkpoint.tensors import Digested, digest_of, write_tensors, write_text
 from accel_runtime.errors import CheckpointError
 
@@ -51,19 +52,35 @@ def part_of_model(name: str, weights: dict[str, State], allow_pickle: bool = Fal
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a checkpoint shall be. `folder` is the script's choice; None: the next number in `home`, from `first` on."""
+
+    folder: str | os.PathLike[str] | None
+    home: Path | None
+    first: int
+    keeps: int | None  # how many numbered checkpoints to keep
+    each_node: bool
+
+    def choose(self) -> Path:
+        if self.folder is not None:
+            return named(self.folder)
+        assert self.home is not None
+        return next_automatic(self.home, self.first)
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A checkpoint that is being written. `leads` on the process that gives the folder its name."""
 
     target: Path
     staging: Path
-    council: Council
-    each_node: bool
-    keeps: int | None  # how many numbered checkpoints to keep
+    group: CheckpointGroup
+    destination: Destination
 
     @property
     def leads(self) -> bool:
-        world = self.council.world
-        return world.is_local_main if self.each_node else world.is_main
+        world = self.group.world
+        return world.is_local_main if self.destination.each_node else world.is_main
 
     @contextmanager
     def discarded_on_error(self) -> Iterator[None]:
@@ -74,24 +91,37 @@ class Draft:
                 shutil.rmtree(self.staging, ignore_errors=True)
             raise
 
+    def put_in_place(self) -> Path:
+        if self.destination.folder is not None or self.destination.each_node:
+            return put_in_place(self.staging, self.target)
+        return put_in_number(self.staging, self.target)
 
-def begin(target: Path, parts: Iterable[Part], council: Council, each_node: bool, keeps: int | None) -> Draft:
+
+def begin(destination: Destination, parts: Iterable[Part], group: CheckpointGroup) -> Draft:
     """Makes the folder beside the target, with room for the parts of all processes."""
-    staging = council.follow(beside(target, WRITING))
-    total = sum(council.hear(sum(part.size for part in parts))) + ROOM_FOR_TEXT
-    draft = Draft(target, staging, council, each_node, keeps)
-    council.together(lambda: make_staging(staging, target, total) if draft.leads else None)
+    total = group.total(sum(part.size for part in parts)) + ROOM_FOR_TEXT
+    target, staging = group.from_main(lambda: make_staging(destination.choose, total))
+    draft = Draft(target, staging, group, destination)
+    if destination.each_node:
+        group.together(lambda: _make_again(draft, total) if draft.leads and not group.world.is_main else None)
     return draft
 
 
-def finish(draft: Draft, parts: Iterable[Part], manifest: Manifest) -> None:
-    """Writes this process's parts; when all have, the checkpoint gets its manifest and its name."""
+def _make_again(draft: Draft, total: int) -> None:
+    """On another machine, under the same name."""
+    make_staging(lambda: draft.target, total)[1].rename(draft.staging)
+
+
+def finish(draft: Draft, parts: Iterable[Part], manifest: Manifest) -> Path:
+    """Writes this process's parts; when all have, the checkpoint gets its manifest and its name, which is returned."""
     with draft.discarded_on_error():
-        own = draft.council.together(lambda: [file for part in parts for file in _write(draft.staging, part)])
-        written = draft.council.hear(own)
-        draft.council.together(lambda: _commit(draft, written, manifest) if draft.leads else None)
-    if draft.leads and draft.keeps is not None:
-        prune(draft.target.parent, draft.keeps)
+        own = draft.group.together(lambda: [file for part in parts for file in _write(draft.staging, part)])
+        written = draft.group.gather(own)
+        placed = draft.group.together(lambda: _commit(draft, written, manifest) if draft.leads else draft.target)
+    keeps = draft.destination.keeps
+    if keeps is not None:
+        draft.group.together(lambda: prune(draft.target.parent, keeps) if draft.leads else None)
+    return draft.group.broadcast(placed)
 
 
 def _write(folder: Path, part: Part) -> list[Digested]:
@@ -103,25 +133,29 @@ def _write(folder: Path, part: Part) -> list[Digested]:
     return files
 
 
-def _commit(draft: Draft, written: list[list[Digested]], manifest: Manifest) -> None:
+def _commit(draft: Draft, written: list[list[Digested]], manifest: Manifest) -> Path:
     files = {file.name: file for part in written for file in part}
-    here = {path.relative_to(draft.staging).as_posix(): path for path in draft.staging.rglob("*") if path.is_file()}
-    if not draft.each_node and (away := files.keys() - here.keys()):
+    here = {
+        path.relative_to(draft.staging).as_posix(): path
+        for path in draft.staging.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    if not draft.destination.each_node and (away := files.keys() - here.keys()):
         raise CheckpointError(
             f"{draft.staging / min(away)} was written by another machine and cannot be seen from this one; save to a "
             "shared folder, or use ProjectConfiguration(save_on_each_node=True)"
         )
     kept = [files[name] for name in sorted(files.keys() & here.keys())]
-    added = [_settled(here[name], name) for name in sorted(here.keys() - files.keys())]
+    added = [_settled(inside(draft.staging, name), name) for name in sorted(here.keys() - files.keys())]
     for file in kept:
         if here[file.name].stat().st_size != file.size:
             raise CheckpointError(damage_of(draft.staging, file) or f"{file.name} was changed while it was saved")
     write_manifest(draft.staging, replace(manifest, files=(*kept, *added), saved_at=time.time()))
-    put_in_place(draft.staging, draft.target)
+    return draft.put_in_place()
 
 
 def _settled(path: Path, name: str) -> Digested:
     """A file that a hook of the script has put into the folder."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         os.fsync(file.fileno())
     return replace(digest_of(path), name=name)

@@ -43,6 +43,7 @@ class Strategy(ABC):
     needs_group = False  # whether even one process alone must be a group of processes
     shards = False  # whether `kept_state`, optimizers and gradients are `DTensor`s
     keeps_optimizers = False  # whether `own_state` has the optimizers, whose `state_dict()` is then not saved
+    weights_reset_optimizers = False  # whether loading weights undoes the load of an optimizer, which then comes after
     saves_in_windows = True  # whether a state can be saved while gradients are being accumulated
     guards_steps = False  # whether it leaves out steps by itself whose gradients are not finite
     precisions: Mapping[str, str] = {}  # import paths of those that it runs in a way of its own
@@ -122,7 +123,7 @@ class Strategy(ABC):
         """Refuses what does not fit, before anything is changed."""
 
     def load_own_state(self, states: OwnStates) -> None:  # noqa: B027 as above
-        """Takes over what `own_state` gave, after models and optimizers were loaded."""
+        """Takes over what `own_state` gave, before gradients and weights are loaded."""
 
     def sync_next_backward(self, model: Module) -> None:  # noqa: B027 as above
         """Makes the next backward exchange gradients though the forward ran under `no_sync`."""

@@ -30,6 +30,7 @@ class DeepSpeed(Strategy):
     name = "deepspeed"
     exchanges_gradients = True
     needs_group = True
+    weights_reset_optimizers = True
     saves_in_windows = False
     guards_steps = True
     precisions: Mapping[str, str] = {

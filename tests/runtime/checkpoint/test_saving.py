@@ -78,7 +78,8 @@ def test_a_full_disk_is_told_before_anything_is_written(small_disk: Path) -> Non
 def test_a_disk_that_fills_up_meanwhile_leaves_no_debris(small_disk: Path, monkeypatch) -> None:
     accelerator, _, _ = small_run(small_disk, width=200)
     kept = accelerator.save_state()
-    monkeypatch.setattr(writing, "make_staging", lambda staging, target, needed: staging.mkdir())
+    make_staging = writing.make_staging
+    monkeypatch.setattr(writing, "make_staging", lambda choose, needed: make_staging(choose, 0))
     with pytest.raises(CheckpointError, match=r"model\.safetensors could not be written: No space left on device"):
         accelerator.save_state()
     assert [path.name for path in (small_disk / "checkpoints").iterdir()] == ["checkpoint_0"]

@@ -15,7 +15,7 @@ from accel_runtime.checkpoint.reading import NOTHING, Pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Layouts:
     """Of a run whose models are sharded; one whose models are whole has none of them."""
 
     models: tuple[Module, ...] = ()

@@ -1,0 +1,184 @@
+"""What else is in a folder stays, and everybody may save beside everybody else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from accel_runtime import Accelerator, ProjectConfiguration
+from accel_runtime.checkpoint import owners
+from accel_runtime.errors import CheckpointError
+from torch import nn
+
+from tests.distributed.worlds import in_world
+
+
+def run(project: Path, **settings):
+    accelerator = Accelerator(cpu=True, project_config=ProjectConfiguration(project, **settings))
+    model = nn.Linear(3, 2)
+    return accelerator, accelerator.prepare(model)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_files_that_no_manifest_lists_stay_through_every_save(tmp_path: Path) -> None:
+    accelerator, model = run(tmp_path)
+    target = tmp_path / "last"
+    (target / "notes").mkdir(parents=True)
+    (target / "thesis.tex").write_text("years of work")
+    (target / "notes" / "a.txt").write_text("a")
+    for _ in range(3):
+        with torch.no_grad():
+            model.weight += 1
+        accelerator.save_state(target)
+        (target / "tokenizer.json").write_text("{}")
+    assert (target / "thesis.tex").read_text() == "years of work"
+    assert (target / "notes" / "a.txt").read_text() == "a"
+    assert (target / "tokenizer.json").exists()
+    assert names(tmp_path) == {"last"}
+    accelerator.load_state(target)
+
+
+def test_saving_to_the_project_keeps_its_checkpoints(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    accelerator, _ = run(project)
+    for _ in range(3):
+        accelerator.save_state()
+    accelerator.save_state(project)
+    assert names(project / "checkpoints") == {"checkpoint_0", "checkpoint_1", "checkpoint_2"}
+    accelerator.load_state(project)
+    accelerator.load_state()
+
+
+def test_a_file_of_the_user_with_the_name_of_ours_is_not_overwritten(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    target = tmp_path / "theirs"
+    target.mkdir()
+    (target / "model.safetensors").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"theirs/model\.safetensors was not written by a checkpoint"):
+        accelerator.save_state(target)
+    assert (target / "model.safetensors").read_text() == "mine"
+    assert names(tmp_path) == {"theirs"} and names(target) == {"model.safetensors"}
+
+
+def test_the_working_folder_is_refused_and_untouched(tmp_path: Path, monkeypatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    monkeypatch.chdir(home)
+    accelerator, _ = run(tmp_path)
+    with pytest.raises(CheckpointError, match="is the folder that this program works in"):
+        accelerator.save_state(".")
+    assert names(home) == {"thesis.tex"}
+    accelerator.save_state("inside")
+    accelerator.load_state("inside")
+
+
+def test_a_link_stays_a_link_and_a_file_stays_a_file(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    accelerator.save_state(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "manifest.json").exists()
+    accelerator.load_state(tmp_path / "link")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"/file is a file and no folder; it was left as it is"):
+        accelerator.save_state(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert names(tmp_path) == {"real", "link", "file"}
+
+
+def test_of_a_linked_checkpoint_the_limit_removes_the_link(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path, automatic_checkpoint_naming=True, total_limit=1)
+    first = Path(accelerator.save_state())
+    kept = first.rename(tmp_path / "archive")
+    first.symlink_to(kept)
+    accelerator.save_state()
+    assert names(tmp_path / "checkpoints") == {"checkpoint_1"}
+    accelerator.load_state(kept)
+
+
+def test_a_name_that_is_not_utf8_is_refused_when_saving(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with pytest.raises(CheckpointError, match="is not a name in UTF-8"):
+        accelerator.save_state(folder)
+    assert not names(tmp_path)
+
+
+def test_latest_of_named_folders_goes_by_when_they_were_saved(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    home = tmp_path / "checkpoints"
+    accelerator.save_state(home / "zz first")
+    newest = accelerator.save_state(home / "aa second")
+    os.utime(home / "zz first" / "manifest.json", (2e9, 2e9))  # as a copy or an editor does
+    assert str(accelerator.load_state("latest").folder) == newest
+
+
+def test_two_accelerators_and_two_threads_save_side_by_side(tmp_path: Path) -> None:
+    runs = [run(tmp_path)[0] for _ in range(3)]
+    first = [Path(one.save_state(wait=False)) for one in runs]
+    assert len(set(first)) == 3
+
+    def save(one: Accelerator) -> None:
+        for _ in range(5):
+            one.save_state()
+
+    threads = [threading.Thread(target=save, args=(one,)) for one in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert names(tmp_path / "checkpoints") == {f"checkpoint_{number}" for number in range(18)}
+    for folder in (tmp_path / "checkpoints").iterdir():
+        runs[0].load_state(folder)
+
+
+SAVES = 40 if "CHAOS" in os.environ else 6
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["numbered", "one name"])
+def test_two_programs_save_side_by_side(named: bool, tmp_path: Path) -> None:
+    def saving() -> list[str]:
+        accelerator, _ = run(tmp_path)
+        return [accelerator.save_state(tmp_path / "both" if named else None) for _ in range(SAVES)]
+
+    threads, told = [], []
+    for _ in range(2):
+        threads.append(threading.Thread(target=lambda: told.extend(in_world(1, saving)[0])))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 2 * SAVES
+    accelerator, _ = run(tmp_path)
+    for folder in set(told):
+        accelerator.load_state(folder)
+    if named:
+        assert names(tmp_path) == {"both"}
+    else:
+        assert len(set(told)) == 2 * SAVES and len(names(tmp_path / "checkpoints")) == 2 * SAVES
+    print(f"{2 * SAVES} saves of two programs, {'one name' if named else 'numbered'}: 0 damaged, 0 lost")
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine = owners.hidden_beside(tmp_path / "x", "writing")
+    dead = Path(str(mine).replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
+    stranger = Path(str(mine).replace(owners._host(), "0" * 8))
+    for folder in (mine, dead, stranger):
+        folder.mkdir()
+    accelerator.save_state(tmp_path / "y")
+    assert names(tmp_path) == {"y", mine.name, stranger.name}
+    os.utime(stranger, (1.0, 1.0))  # of another machine, and old
+    accelerator.save_state(tmp_path / "y")
+    assert names(tmp_path) == {"y", mine.name}
