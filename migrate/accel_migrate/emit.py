@@ -36,7 +36,7 @@ EMITTED = (
 
 def accelerator_name(context: Context) -> str:
     """How the place that makes the Accelerator names it."""
-    return "self.accelerator" if context.training.home.is_class else "accelerator"
+    return "self.accelerator" if context.training.reach.by_class is not None else "accelerator"
 
 
 def accelerator_statement(context: Context) -> str:

@@ -17,6 +17,7 @@ from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
+from accel_migrate.analysis.loss_path import LossPath, same_models
 from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.one_process import check_backwards, judged_by_rank
@@ -26,7 +27,7 @@ from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.analysis.updates import updated_by_hand, why_no_update
+from accel_migrate.analysis.updates import caller_not_given, updated_by_hand, why_no_update
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +124,53 @@ class _Casting:
         optimizers = [v for v, role in self.group.variables.items() if role & Role.OPTIMIZER]
         optimized = self._optimized_models(optimizers)
         named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
-        models = [v for v in named if not optimized or any(link in optimized for link in self._chain(v))]
-        if not optimizers:
+        if optimizers:
+            models = self._run_by(LossPath(self.roles, self.graph, backwards), named, optimized)
+        else:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
             raise NoHome(why_no_update(self.roles, self.graph, backwards[0]), backwards[0].call.lineno)
         check_optimizers(self.roles, self.graph, optimizers)
         return models, optimizers
+
+    def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
+        """Of the models that are named those that the loss is computed through and the optimizers update."""
+        run = [model for model in named if path.goes_through(model)]
+        same = {model: same_models(self.roles, self.graph, model) for model in named}
+        models = [model for model in run if not optimized or not same[model].isdisjoint(optimized)]
+        if not optimized and (path.unknown or len(models) > 1):
+            self._check_known(path, models)
+        covered = set().union(*(same[model] for model in models))
+        for model in named:
+            if optimized and model not in models and not same[model].isdisjoint(optimized) and model not in covered:
+                raise self._not_run(path, model)
+        return models
+
+    def _check_known(self, path: LossPath, models: list[Variable]) -> None:
+        """Without knowing whose parameters the optimizer updates, there may be only one that it can be."""
+        first = self.group.backwards[0]
+        for expression in path.unknown.values():
+            function = first.function
+            if (
+                function is not None
+                and not self.graph.sites.get(function)
+                and first.module.scope(function).parent is None
+            ):
+                raise NoHome(caller_not_given(function), function.lineno, first.module)
+            text = ast.unparse(expression)
+            raise NoHome(f"what `{text}` is, which the loss is computed through, is not in sight", expression.lineno)
+        texts = ", ".join(f"`{model.name}`" for model in models)
+        line = first.call.lineno
+        raise NoHome(f"whose parameters the optimizer updates is not in sight: {texts}", line)
+
+    def _not_run(self, path: LossPath, model: Variable) -> NoHome:
+        line = self.group.backwards[0].call.lineno
+        run = [ast.unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
+        through = ", ".join(f"`{text}`" for text in dict.fromkeys(run))
+        found = (
+            f"the loss is computed through {through}" if run else "what the loss is computed through is not in sight"
+        )
+        return NoHome(f"the optimizer updates `{model.name}`, and {found}", line, self.group.backwards[0].module)
 
     def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
         """Models whose parameters these optimizers were built over."""

@@ -120,6 +120,26 @@ def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tupl
     return home
 
 
+def is_idle(roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bool:
+    """Whether a node stands in a plain function that no file given calls or names: it may stay as it is."""
+    function = module.scope(node).function
+    if function is None or graph.all_sites.get(function) or module.functions[function].parent is not module.root:
+        return False
+    return not any(
+        _names(roles, other, node, function) for other in roles.project.modules for node in other.walk(other.tree)
+    )
+
+
+def _names(roles: Roles, module: Module, node: ast.AST, function: Function) -> bool:
+    """Whether a name that is read may mean a function."""
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    if function.name != (node.id if isinstance(node, ast.Name) else node.attr):
+        return False
+    target = roles.project.definition(module, node)
+    return target is None or target.node is function
+
+
 def _extended(
     roles: Roles,
     graph: CallGraph,
@@ -146,7 +166,11 @@ def _extended(
             raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1), module)
         sites = graph.sites.get(function, [])
         if not sites:
-            raise NoHome(f"{function.name}() trains, and nothing in the files given calls it", function.lineno, module)
+            raise NoHome(
+                f"{function.name}() needs the Accelerator, and nothing in the files given calls it",
+                function.lineno,
+                module,
+            )
         _check_references(roles, function, graph.all_sites[function])
         _, scaler = scalers.get(function, (module, None))
         if scaler is not None and default_of(function, scaler) is not None:

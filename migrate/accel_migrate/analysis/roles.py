@@ -433,7 +433,7 @@ class Roles:
 
     def _imported(self, module: Module, call: ast.Call, dotted: str, depth: int) -> Value | None:
         last = dotted.rpartition(".")[2]
-        if dotted in _WRAPPERS or last in ("DistributedDataParallel", "DataParallel"):
+        if is_wrapper(module, call):
             return self._evaluate(module, call.args[0], depth) if call.args else UNKNOWN
         if dotted in ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader") or last.endswith(
             "DataLoader"
@@ -524,6 +524,12 @@ class Roles:
             text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
             return bool(text) and "param" in ast.unparse(text[0])
         return False
+
+
+def is_wrapper(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a model of the model that it is handed, with the same parameters or a copy of them."""
+    dotted = module.qualified(call.func) or ""
+    return dotted in _WRAPPERS or dotted.rpartition(".")[2] in ("DistributedDataParallel", "DataParallel")
 
 
 def is_transparent(module: Module, call: ast.Call) -> bool:

@@ -26,7 +26,7 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.rank_flow import RankFlow
-from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach
+from accel_migrate.analysis.reach import NAME, Reach, creation_scope, find_reach, is_idle
 from accel_migrate.analysis.remains import (
     carried_settings,
     carried_timeout,
@@ -238,25 +238,20 @@ class _Reader:
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in cast.evaluations if isinstance(e, Gather)]
-        needs += [(move.module, move.call) for move in found.renamed]
+        needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.roles, self.graph, m.module, m.call)]
         needs += [(piece.module, piece.node) for piece in distribution.pieces if piece.needs_accelerator]
         needs += [(decision.module, decision.place) for decision in found.decisions if decision.is_number]
         needs += found.storage.needs
         needs += found.bare
         needs += [(region.module, region.call) for region in found.precision.regions]
         needs += found.precision.scaling.unscaled
-        if home.is_class:
-            creation = home
-        else:
-            device = found.device
-            made = device.scope if device is not None else creation_scope(self.roles, self.graph, home, needs)
-            creation = self._above_all(made, distribution)
+        creation = self._creation(stage, found, needs)
         replaced = rank_parameters(distribution, found.dropped, found.kept, self.graph)
         reach = find_reach(
             self.roles,
             self.graph,
             creation,
-            home if home.is_class else None,
+            home if creation.is_class else None,
             needs,
             [*self._wishes(cast.evaluations), *found.attributes],
             self._under_main_guard(creation, place if found.device is None else None, found.device),
@@ -264,6 +259,31 @@ class _Reader:
             {**replaced, **found.precision.scaling.parameters},
         )
         return creation, reach, needs
+
+    def _creation(self, stage: Stage, found: _Findings, needs: list[tuple[Module, ast.AST]]) -> Scope:
+        """The scope that makes the Accelerator: the trainer's class, where its device is chosen, or around all uses."""
+        home, device = stage.home, found.device
+        if home.is_class and not (device is not None and self._is_read_beside(device, stage.place, found)):
+            return home
+        made = device.scope if device is not None else creation_scope(self.roles, self.graph, home, needs)
+        return self._above_all(made, found.distribution)
+
+    def _is_read_beside(self, device: DeviceDefinition, place: Place, found: _Findings) -> bool:
+        """Whether a global device is still read by functions of its file other than the one that prepares."""
+        module, variable = device.module, device.variable
+        if variable.scope.parent is not None or module is not place.module:
+            return False
+        inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
+        for move in found.dropped:
+            inside.update(part for argument in move.call.args for part in ast.walk(argument))
+        return any(
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node not in inside
+            and module.variable(node) == variable
+            and module.scope(node).function is not module.scope(place.after).function
+            for node in module.walk(module.tree)
+        )
 
     def _start(
         self,

@@ -88,3 +88,57 @@ def test_functions_that_read_what_the_main_guard_builds_read_it_too() -> None:
     passed = "train(model, device, loader, optimizer)"
     text = f"{IMPORTS}\n\ndef train(model, device, loader, optimizer):\n{LOOP}\n{guard}    {passed}\n"
     assert handed(text) == {"train": "device"}
+
+
+def test_a_helper_that_nobody_calls_needs_no_accelerator() -> None:
+    idle = "\ndef plot(x):\n    return x.cuda()\n"
+    assert handed(script("model, loader, optimizer, device", "train(model, loader, optimizer, device)", idle)) == {
+        "train": "device"
+    }
+
+
+@pytest.mark.parametrize("use", ["run_later(plot)", "callbacks = {'plot': plot}", "later.plot(1)"])
+def test_a_helper_that_somebody_may_call_needs_it(use: str) -> None:
+    idle = f"\ndef plot(x):\n    return x.cuda()\n{use}\n"
+    assert "plot()" in refusal(
+        script("model, loader, optimizer, device", "train(model, loader, optimizer, device)", idle)
+    )
+
+
+TRAINER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 2).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(data)
+
+    def fit(self):
+        for x, y in self.loader:
+            loss = (self.model(x.to(device)) - y.to(device)).sum()
+            loss.backward()
+            self.optimizer.step()
+
+    def predict(self, x):
+        return self.model({sample})
+
+trainer = Trainer()
+trainer.fit()
+"""
+
+
+@pytest.mark.parametrize("sample", ["torch.tensor(x).to(device)", "torch.tensor(x, device=device)", "x, device"])
+def test_a_global_device_that_other_methods_read_stays_global(sample: str) -> None:
+    found = training(TRAINER.replace("{sample}", sample))
+    assert found.creation.parent is None and found.reach.by_class is None
+    assert found.needs_device
+
+
+def test_a_global_device_that_only_the_trainer_moved_by_goes() -> None:
+    found = training(TRAINER.replace("{sample}", "x"))
+    assert found.reach.by_class is not None and not found.needs_device
