@@ -14,7 +14,9 @@ from accel_migrate.analysis.devices import SETTERS
 from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
-from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Wrapping
+from accel_migrate.analysis.one_or_many import refusals_alone, silenced_prints
+from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Spawned, Wrapping
+from accel_migrate.analysis.ranks import CODE as RANK
 from accel_migrate.analysis.ranks import Ranks, is_guarded
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.samplers import find_samplers
@@ -49,6 +51,8 @@ def find_distribution(
     staying = frozenset(call for one in by_hand for call in (*one.samplers, *one.collectives))
     worker = find_worker(roles, graph, modules)
     spawned = find_spawned(roles, graph, modules, ranks) if worker is None else None
+    if worker is not None:
+        ranks.held |= dict.fromkeys(worker.cards, "local_process_index")
     pieces: list[Piece] = [*worker.pieces()] if worker is not None else []
     wrappings: list[Wrapping] = []
     shared = []
@@ -58,10 +62,15 @@ def find_distribution(
         pieces += sampling
         shared += loaders
         wrappings += _wrappings(module)
+        pieces += _told_ranks(ranks, module, spawned)
         pieces += ranks.pieces(module)
         pieces += _group_pieces(roles, ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
     joins = any(piece.code == GROUP for piece in pieces)
+    if joins:
+        pieces += [piece for module in modules for piece in silenced_prints(module, GROUP)]
+    if worker is not None:
+        pieces += refusals_alone(worker.module, worker.function, worker.flag, GROUP)
     if joins and worker is None:
         pieces += [piece for module in modules for piece in world_counts(module, spawned)]
     dropped = {n for w in wrappings for part in (*w.call.args[1:], *w.call.keywords) for n in w.module.walk(part)}
@@ -161,6 +170,27 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
                     call.lineno,
                     module,
                 )
+
+
+def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterator[Piece]:
+    """`args.rank = args.node * cards + gpu`, which init_process_group is told: the Accelerator knows it."""
+    if spawned is None or spawned.module is not module:
+        return
+    lost = {name for name, _ in spawned.lost}
+    for call in module.calls:
+        if (module.qualified(call.func) or "") != "torch.distributed.init_process_group":
+            continue
+        for keyword in call.keywords:
+            attribute = {"rank": "process_index", "world_size": "num_processes"}.get(keyword.arg or "")
+            variable = module.variable(keyword.value)
+            if attribute is None or variable is None:
+                continue
+            for binding in module.bindings(variable):
+                if binding.value is None or module.scope(binding.statement).function is not spawned.function:
+                    continue
+                if lost & {node.id for node in ast.walk(binding.value) if isinstance(node, ast.Name)}:
+                    ranks.held[variable] = attribute
+                    yield Piece(RANK, module, binding.value, f"{ACCELERATOR}.{attribute}", "asks the Accelerator")
 
 
 def _wrappings(module: Module) -> Iterator[Wrapping]:

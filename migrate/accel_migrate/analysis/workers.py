@@ -15,7 +15,7 @@ from accel_migrate.analysis.devices import SETTERS
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Piece
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.scopes import Function, Module, Variable
 
 CODE = "AM706"
 GROUP = "AM701"
@@ -36,6 +36,7 @@ class Worker:
     world: ast.expr
     card: str  # the parameter that is the number of the card
     count: str | None  # the parameter that is the number of cards
+    modules: tuple[Module, ...]  # of the project
 
     @property
     def flag(self) -> str:
@@ -64,16 +65,33 @@ class Worker:
     def told(self, start: ast.stmt, gone: frozenset[ast.AST]) -> Iterator[str]:
         """What the worker's variables hold from where the Accelerator is made, on any number of processes."""
         copies = [s for s in self.copies if s.lineno < start.lineno]
-        cards = [ast.unparse(statement.targets[0]) for statement in copies]
-        if self._is_read(gone | {statement.value for statement in copies}):
+        read = self._reads(gone | {statement.value for statement in copies})
+        cards = [name for s in copies if (name := ast.unparse(s.targets[0])) in read]
+        if self.card in read:
             cards = [self.card, *cards]
         if cards:
             yield f"{' = '.join(cards)} = accelerator.device.index"
-        if self.count is not None:
+        if self.count is not None and self.count in read:
             yield f"{self.count} = accelerator.local_num_processes"
         rank, world = ast.unparse(self.rank), ast.unparse(self.world)
-        yield f"{rank}, {world} = accelerator.process_index, accelerator.num_processes"
-        yield f"{self.flag} = {world} > 1"
+        flags = [self.flag] if self.flag in read or ast.unparse(self.choice.test) in read else []
+        if rank in read and (world in read or flags):
+            yield f"{rank}, {world} = accelerator.process_index, accelerator.num_processes"
+        elif rank in read:
+            yield f"{rank} = accelerator.process_index"
+        elif world in read or flags:
+            yield f"{world} = accelerator.num_processes"
+        if flags:
+            yield f"{self.flag} = {world} > 1"
+        if isinstance(self.choice.test, ast.Attribute) and ast.unparse(self.choice.test) in read:
+            yield f"{ast.unparse(self.choice.test)} = {self.flag}"
+
+    @property
+    def cards(self) -> list[Variable]:
+        """The variables that hold the number of the card."""
+        held = [Variable(self.module.functions[self.function], self.card)]
+        copied = [self.module.variable(statement.targets[0]) for statement in self.copies]
+        return held + [variable for variable in copied if variable is not None]
 
     @property
     def copies(self) -> list[ast.Assign]:
@@ -81,12 +99,27 @@ class Worker:
         assigned = [statement for statement in self.function.body if isinstance(statement, ast.Assign)]
         return [s for s in assigned if isinstance(s.value, ast.Name) and s.value.id == self.card]
 
-    def _is_read(self, gone: frozenset[ast.AST]) -> bool:
-        """Whether anything that stays reads the parameter itself."""
-        return any(
-            isinstance(node, ast.Name) and node.id == self.card and isinstance(node.ctx, ast.Load) and node not in gone
-            for node in self.module.walk(self.function)
-        )
+    def _reads(self, gone: frozenset[ast.AST]) -> set[str]:
+        """What the worker, and whatever else takes its options, still reads, as the worker names it."""
+        own = self.module.walk(self.function)
+        read = {ast.unparse(n) for n in own if isinstance(n, ast.Name | ast.Attribute) and _is_loaded(n, gone)}
+        # Options are handed on under other names, so an attribute counts wherever it is read.
+        elsewhere = {
+            node.attr
+            for module in self.modules
+            for node in module.walk(module.tree)
+            if isinstance(node, ast.Attribute) and _is_loaded(node, gone) and not self._is_before(module, node)
+        }
+        told = [self.rank, self.world, self.joining.test, self.choice.test, *[s.targets[0] for s in self.copies]]
+        return read | {ast.unparse(t) for t in told if isinstance(t, ast.Attribute) and t.attr in elsewhere}
+
+    def _is_before(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node belongs to the function that starts the worker, and so is over when the worker runs."""
+        return module is self.module and module.scope(node) is module.scope(self.choice)
+
+
+def _is_loaded(node: ast.Name | ast.Attribute, gone: frozenset[ast.AST]) -> bool:
+    return isinstance(node.ctx, ast.Load) and node not in gone
 
 
 def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker | None:
@@ -117,7 +150,9 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
         return None
     join, told = joining
     counts = [p for p, a in zip(parameters[1:], handed.elts) if ast.unparse(a) == ast.unparse(count)]
-    return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], counts[0] if counts else None)
+    count_name = counts[0] if counts else None
+    everywhere = tuple(roles.project.modules)
+    return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], count_name, everywhere)
 
 
 def _only_counts(body: list[ast.stmt]) -> bool:

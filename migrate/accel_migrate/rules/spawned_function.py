@@ -31,8 +31,8 @@ def find(context: Context) -> Iterator[Change]:
     if worker is not None and worker.module is module:
         asked = module.source.code(worker.choice.test)
         message = (
-            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and cards are no "
-            "longer read: `accel launch --num_processes N` says all of that"
+            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and cards have no "
+            "effect any more: `accel launch --num_processes N` starts them and tells each who it is"
         )
         yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
 

@@ -108,14 +108,64 @@ def test_a_worker_asks_the_accelerator_what_it_was_told():
     assert (
         "    args.gpu = gpu\n"
         "    accelerator = Accelerator()\n"
-        "    args.gpu = accelerator.device.index\n"
         "    cards = accelerator.local_num_processes\n"
-        "    args.rank, args.world_size = accelerator.process_index, accelerator.num_processes\n"
+        "    args.world_size = accelerator.num_processes\n"
         "    args.distributed = args.world_size > 1\n"
     ) in text
     assert "    if args.distributed:\n        args.batch_size = args.batch_size // cards\n" in text
     assert "    cards = torch.cuda.device_count()\n    worker(args.gpu, cards, args)\n" in text
     assert "dist" not in text.replace("args.distributed", "")
+
+
+READING = "            optimizer.step()\n        if {test}:\n            print(args.gpu, args.rank)\n"
+
+
+def test_a_worker_is_told_all_that_it_still_reads():
+    source = WORKER.format(**PARTS).replace(
+        "            optimizer.step()\n", READING.format(test="args.many and args.rank > 1")
+    )
+    assert (
+        "    args.gpu = accelerator.device.index\n"
+        "    cards = accelerator.local_num_processes\n"
+        "    args.rank, args.world_size = accelerator.process_index, accelerator.num_processes\n"
+        "    args.distributed = args.world_size > 1\n"
+        "    args.many = args.distributed\n"
+    ) in migrated(source)
+
+
+def test_the_number_of_a_card_that_is_compared_asks_for_the_main_process_of_a_machine():
+    source = WORKER.format(**PARTS).replace("            optimizer.step()\n", READING.format(test="args.gpu == 0"))
+    assert "if accelerator.is_local_main_process:" in migrated(source)
+
+
+SILENT = """        args.gpu = gpu
+        if args.many and args.gpu != 0:
+            def nothing(*words):
+                pass
+            import builtins
+            builtins.print = nothing
+"""
+
+
+def test_no_process_is_silenced():
+    text = migrated(WORKER.format(**PARTS).replace("        args.gpu = gpu\n", SILENT))
+    assert "nothing" not in text and "builtins" not in text
+
+
+def test_one_process_is_enough():
+    alone = "device_ids=[args.gpu])\n        else:\n            raise NotImplementedError('only distributed')\n"
+    text = migrated(WORKER.format(**PARTS).replace("device_ids=[args.gpu])\n", alone))
+    assert "raise" not in text and "else" not in text
+    assert "    if args.distributed:\n        args.batch_size = args.batch_size // cards\n" in text
+
+
+def test_a_rank_that_a_spawned_function_works_out_is_asked_of_the_accelerator():
+    source = (
+        SCRIPT.format(lr="lr", start=SPAWN)
+        .replace("rank=rank", "rank=number")
+        .replace("        dist.init", "        number = offset() + rank\n        dist.init")
+    )
+    assert "offset" not in migrated(source)
 
 
 @pytest.mark.parametrize(
