@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.loading import Load
+from accel_migrate.analysis.prefixes import counts_on_prefix, loads_of_old_files, writes_prefix
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import add_argument, change, quoted, replace_node
-from accel_migrate.plan import Change, Edit, Insert
+from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM502"
@@ -25,6 +26,33 @@ def find(context: Context) -> Iterator[Change]:
     for load in training.storage.loads:
         if load.module is module:
             yield from _read(context, load)
+    if writes_prefix(training.distribution, training.storage):
+        yield from _old_keys(context)
+
+
+def _old_keys(context: Context) -> Iterator[Change]:
+    """The keys of saved weights lose `module.`, and what counts on it is named."""
+    training, module = context.training, context.module
+    for call in list(loads_of_old_files(training.distribution, training.storage, module))[:1]:
+        message = (
+            "files that the script saved so far have `module.` in front of their keys, and no longer fit; for such a file "
+            'take it away first: {key.removeprefix("module."): value for key, value in state.items()}'
+        )
+        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+    for node in counts_on_prefix(module):
+        message = "the keys of weights that are saved from now on do not begin with `module.`, and this counts on it"
+        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+    first = next((one for one in training.storage.taken if one.module is module), None)
+    for other in (
+        context.script.project.modules if first is not None and module is training.storage.taken[0].module else ()
+    ):
+        if other not in training.modules and first is not None:
+            for node in list(counts_on_prefix(other))[:1]:
+                message = (
+                    f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
+                    f"{other.source.path.name} counts on it"
+                )
+                yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _read(context: Context, load: Load) -> Iterator[Change]:
@@ -35,7 +63,7 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
     if load.lands_on_cpu:
         edits.append(_located(module, load))
         said.append("every process reads to the CPU, whatever card saved")
-    if spelled is not None and training.storage.waits(load):
+    if spelled is not None and training.storage.waits(load) and not training.flow.on_some(module, load.call):
         statement = _opened(module, module.statement(load.call))
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
@@ -52,12 +80,23 @@ def _located(module: Module, load: Load) -> Edit:
 
 
 def _opened(module: Module, statement: ast.stmt) -> ast.stmt:
-    """The outermost `with` around a statement: the file must not be opened before it is there."""
+    """The outermost statement around a load that opens the file, or asks for it: neither before it is there."""
+    found = statement
     for parent in module.ancestors(statement):
-        if not isinstance(parent, ast.With):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.For | ast.While):
             break
-        statement = parent
-    return statement
+        opens = isinstance(parent, ast.With) and parent.body[0] is found
+        if opens or (isinstance(parent, ast.If) and _asks_for_file(parent.test)):
+            assert isinstance(parent, ast.stmt)
+            found = parent
+    return found
+
+
+def _asks_for_file(test: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("exists", "isfile", "is_file", "isdir", "is_dir")
+        for node in ast.walk(test)
+    )
 
 
 RULE = Rule(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import migrated, noted, notes
 
 
 def test_reads_to_the_cpu_before_prepare():
@@ -69,3 +72,64 @@ def _after(source: str) -> str:
     from tests.migrate.rules.verbs import _migrated
 
     return _migrated(source, DEFAULTS).after.decode()
+
+
+PARALLEL = """
+    import torch
+    from torch import nn
+
+    model = nn.DataParallel(nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    {before}
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.save({saved}.state_dict(), "m.pt")
+    """
+
+
+def test_says_that_older_files_have_other_keys():
+    source = PARALLEL.format(saved="model", before='model.load_state_dict(torch.load("m.pt"))')
+    assert "`module.` in front of their keys" in noted(source, "AM502")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "state = {k[7:]: v for k, v in torch.load('m.pt').items()}",
+        "state = {'module.' + k: v for k, v in torch.load('m.pt').items()}",
+        "names = [k for k in torch.load('m.pt') if k.startswith('module.')]",
+    ],
+)
+def test_names_what_counts_on_the_prefix(line: str):
+    assert "do not begin with `module.`" in noted(PARALLEL.format(saved="model", before=line), "AM502")
+
+
+@pytest.mark.parametrize(
+    ("saved", "before"),
+    [
+        ("model.module", 'model.module.load_state_dict(torch.load("m.pt"))'),
+        ("model", "state = {k.replace('module.', ''): v for k, v in torch.load('m.pt').items()}"),
+        ("model", "rows = [line[7:] for line in open('log')]"),
+    ],
+)
+def test_says_nothing_of_keys_that_fit(saved: str, before: str):
+    assert not [n for n in notes(PARALLEL.format(saved=saved, before=before)) if "module." in n]
+
+
+def test_waits_before_the_file_is_asked_for():
+    becomes(
+        training(
+            after='torch.save(model.state_dict(), "m.pt")\n'
+            'if os.path.exists("m.pt"):\n    model.load_state_dict(torch.load("m.pt"))'
+        ),
+        'accelerator.wait_for_everyone()\nif os.path.exists("m.pt"):',
+    )
+
+
+def test_does_not_wait_where_only_some_processes_load():
+    reading = 'torch.save(model.state_dict(), "m.pt")\nif me == 0:\n    print(torch.load("m.pt"))'
+    assert "wait_for" not in migrated(training(ready='me = int(os.environ.get("RANK", 0))', after=reading))

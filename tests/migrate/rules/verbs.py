@@ -42,6 +42,11 @@ def noted(source: str, code: str, settings: Settings = DEFAULTS) -> str:
     return messages[0]
 
 
+def notes(source: str, settings: Settings = DEFAULTS) -> list[str]:
+    """All that is said without a change."""
+    return [note.message for note in _migrated(source, settings).notes]
+
+
 def _migrated(source: str, settings: Settings) -> FileResult:
     (result,) = migrate([Source.from_bytes(Path("train.py"), dedent(source).lstrip("\n").encode())], settings)
     assert result.status is not Status.FAILED, result.reason
