@@ -22,6 +22,14 @@ _WRITERS = {
     "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
 }  # fmt: skip
 _WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained"}
+_FETCHES = {
+    "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
+    "shutil.unpack_archive", "torch.hub.download_url_to_file",
+}  # fmt: skip
+_FETCHING = {
+    "download_url", "download_and_extract_archive", "extract_archive", "snapshot_download", "hf_hub_download", "maybe_download",
+    "download_file_from_google_drive", "cached_download",
+}  # fmt: skip
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
 _WRITING_MODE = re.compile(r"[wax]")
 
@@ -75,6 +83,16 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
         if what is not None and statement is not None and statement not in seen:
             seen.add(statement)
             yield Written(module, statement, what)
+
+
+def downloads(module: Module, call: ast.Call) -> bool:
+    """Whether a call fetches files, or unpacks what was fetched."""
+    if any(k.arg == "download" and isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords):
+        return True
+    dotted = module.qualified(call.func) or ""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
+        return True  # an archive that was opened
+    return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING
 
 
 def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:

@@ -106,6 +106,17 @@ class RankFlow:
         """Whether only some processes come by a node."""
         return self.guard(module, node) is not None or self.some_call(module.scope(node).function)
 
+    def only_main(self, module: Module, node: ast.AST) -> bool:
+        """Whether a condition on the rank decides who comes by, and can not let all processes by: `any or rank == 0` can."""
+        guard = self.guard(module, node)
+        if isinstance(guard, ast.If) and node not in module.walk(guard.test):
+            return not (_is_either(guard.test) and self.picks_main(module, guard.test))
+        if guard is not None:
+            return True
+        function = module.scope(node).function
+        sites = self.graph.all_sites.get(function, []) if self.some_call(function) and function is not None else []
+        return bool(sites) and all(self.only_main(caller, call) for caller, call in sites)
+
     def picks_main(self, module: Module, test: ast.expr, depth: int = 0) -> bool:
         """Whether a condition holds on the main process: `rank == 0`, alone or among others."""
         if depth > 6:
@@ -331,6 +342,11 @@ def _bindings(module: Module) -> Iterable[tuple[Module, ast.expr, Binding]]:
         for binding in bindings:
             if isinstance(binding.target, ast.Attribute):
                 yield module, binding.target, binding
+
+
+def _is_either(test: ast.expr) -> bool:
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) for part in parts)
 
 
 def _leaves(module: Module, statement: ast.If) -> bool:

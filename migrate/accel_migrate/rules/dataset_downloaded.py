@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.files import downloads
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -15,9 +15,7 @@ CODE = "AM604"
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     for call in module.calls:
-        if any(
-            k.arg == "download" and isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords
-        ):
+        if downloads(module, call) and not training.flow.on_some(module, call):
             message = (
                 "every process looks for the data and downloads what is missing, into one folder; have it there before the "
                 "first run on several processes, for instance by a run on one"

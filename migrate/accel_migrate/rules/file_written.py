@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.files import Written, is_forward
+from accel_migrate.analysis.files import Written, downloads, is_forward
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
@@ -26,7 +26,7 @@ def find(context: Context) -> Iterator[Change]:
             guard = Guard(written.statement, f"{spelled}.is_main_process")
             yield change(CODE, written.statement, "one process writes the file", [guard], loop=training.index)
         else:
-            why = trouble or "the Accelerator is out of reach here"
+            why = trouble or "the Accelerator is not made yet, or not in reach"
             message = (
                 f"every process writes this file, because {why}; have only the process whose "
                 "accelerator.is_main_process is true write it"
@@ -87,8 +87,11 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
     training, module = context.training, context.module
     function = module.scope(statement).function
     if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
-        return False
-    if _saves_model(context, statement):
+        if not context.script.graph.all_sites.get(function):
+            return False
+    if function is not None and any(downloads(module, n) for n in module.walk(function) if isinstance(n, ast.Call)):
+        return False  # another rule speaks of the download as a whole
+    if _saves_model(context, statement) or training.flow.only_main(module, statement):
         return False
     return not any(
         isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement)

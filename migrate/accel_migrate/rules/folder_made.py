@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.edits import add_argument, change
-from accel_migrate.plan import Change, Edit, Replace
+from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM505"
@@ -19,11 +19,39 @@ def find(context: Context) -> Iterator[Change]:
         makes = dotted in ("os.makedirs", "os.mkdir") or (
             dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
         )
-        if makes and _after_asking(context, call) and not any(k.arg in ("exist_ok", None) for k in call.keywords):
-            edits = _edits(context, call, dotted)
-            if edits:
-                message = "another process may make it between the question and the answer"
-                yield change(CODE, call, message, edits, loop=training.index, required=False)
+        if not makes or any(k.arg in ("exist_ok", None) for k in call.keywords):
+            continue
+        if _after_asking(context, call):
+            message = "another process may make it between the question and the answer"
+            yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
+        elif not training.flow.on_some(module, call) and _is_run(context, call):
+            yield from _made_by_one(context, call)
+
+
+def _made_by_one(context: Context, call: ast.Call) -> Iterator[Change]:
+    """A folder that must not be there yet: the main process makes it, and the others wait."""
+    training, module = context.training, context.module
+    spelled, statement = training.ready(module, call), module.statement(call)
+    alone = isinstance(statement, ast.Expr) and statement.value is call
+    tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
+    if tried:
+        return  # the author deals with a folder that is there
+    if spelled is None or not alone:
+        message = (
+            "every process makes this folder, and all but the first fail; pass exist_ok=True, or make it on one process"
+        )
+        yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
+        return
+    edits: list[Edit] = [
+        Guard(statement, f"{spelled}.is_main_process"),
+        Insert(statement, (f"{spelled}.wait_for_everyone()",), "after"),
+    ]
+    yield change(CODE, call, "one process makes the folder, and the others wait for it", edits, loop=training.index)
+
+
+def _is_run(context: Context, call: ast.Call) -> bool:
+    function = context.module.scope(call).function
+    return function is None or bool(context.script.graph.all_sites.get(function))
 
 
 def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.contents import contents
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, replace_callee
-from accel_migrate.plan import Change
+from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM601"
+_LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "success"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -18,6 +22,59 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.accelerator(module, call)
             edit = replace_callee(module.source, call, f"{spelled}.print")
             yield change(CODE, call, "prints once on each machine", [edit], loop=training.index, required=False)
+    once = {call for _, call in training.prints}
+    many = [call for call in module.calls if _is_print(module, call) and call not in once and _by_all(context, call)]
+    if many:
+        message = (
+            f"every process prints this{_lines(many)}: the Accelerator is not made yet, or not in reach; print it where "
+            "accelerator.is_local_main_process is true to have it once"
+        )
+        yield change(CODE, many[0], message, loop=training.index, safety=Safety.NOTE)
+    logged = [call for call in module.calls if _is_logged(context, call) and _by_all(context, call)]
+    if logged:
+        message = (
+            f"every process logs this{_lines(logged)}; set a higher level where accelerator.is_main_process is not true to "
+            "have it once"
+        )
+        yield change(CODE, logged[0], message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_print(module: Module, call: ast.Call) -> bool:
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id == "print"
+        and module.resolve("print", module.scope(call)) is None
+        and not any(keyword.arg == "file" for keyword in call.keywords)
+    )
+
+
+def _is_logged(context: Context, call: ast.Call) -> bool:
+    """`logging.info(...)`, or the same of a logger."""
+    module = context.module
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _LEVELS:
+        return False
+    if (module.qualified(call.func) or "").rpartition(".")[0] in ("logging", "loguru.logger", "absl.logging"):
+        return True
+    return any(
+        isinstance(part, ast.Call) and owner.qualified(part.func) == "logging.getLogger"
+        for owner, part in contents(context.script.graph, module, call.func.value)
+    )
+
+
+def _by_all(context: Context, call: ast.Call) -> bool:
+    """Whether every process of a training runs a call: it is not in a function that nothing calls, nor under a guard."""
+    module, graph = context.module, context.script.graph
+    function = module.scope(call).function
+    called = function is None or bool(graph.all_sites.get(function))
+    return called and not context.training.flow.only_some(module, call)
+
+
+def _lines(calls: list[ast.Call]) -> str:
+    lines = list(dict.fromkeys(call.lineno for call in calls))
+    if len(lines) == 1:
+        return ""
+    more = f" and {len(lines) - 4} more" if len(lines) > 4 else ""
+    return f" (lines {', '.join(map(str, lines[:4]))}{more})"
 
 
 RULE = Rule(

@@ -76,3 +76,46 @@ def test_keeps_a_picture_in_memory():
 def test_keeps_what_a_function_writes_into_memory():
     draw = "import io\ndef draw(out):\n    np.save(out, 1)\n"
     assert "AM504" not in codes(training(functions=draw, after="page = io.BytesIO()\ndraw(page)"))
+
+
+def test_keeps_what_one_process_writes_two_calls_down():
+    functions = "def write(a):\n    np.save('a.npy', a)\ndef report(who, a):\n    if who == 0:\n        write(a)\n"
+    source = training(functions=functions, ready="me = int(os.environ.get('RANK', 0))", after="report(me, total)")
+    assert "AM504" not in codes(source)
+
+
+def test_guards_what_an_option_may_let_all_processes_write():
+    source = training(
+        ready="me = int(os.environ.get('RANK', 0))", after='if loud or me == 0:\n    np.save("a.npy", total)'
+    )
+    becomes(source, 'if accelerator.is_main_process:\nnp.save("a.npy", total)')
+
+
+def test_notes_a_file_that_is_written_before_there_is_an_accelerator():
+    functions = "def index(path):\n    with open(path, 'w') as f:\n        f.write('x')\nindex('words.txt')\n"
+    assert "not made yet" in noted(training(functions=functions), "AM504")
+
+
+def test_a_download_is_noted_as_a_whole():
+    functions = (
+        "import urllib.request\ndef fetch(url, path):\n    urllib.request.urlretrieve(url, path)\n"
+        "    os.rename(path, 'x')\nfetch('https://a.example/x', 'y')\n"
+    )
+    assert "downloads what is missing" in noted(training(functions=functions), "AM604")
+    assert "AM504" not in codes(training(functions=functions))
+
+
+def test_one_process_makes_a_folder_that_must_be_new():
+    becomes(
+        training(after="os.mkdir(f'run{epoch}')"),
+        "if accelerator.is_main_process:\nos.mkdir(f'run{epoch}')\naccelerator.wait_for_everyone()",
+    )
+
+
+def test_notes_a_new_folder_where_there_is_no_accelerator():
+    assert "all but the first fail" in noted(training(functions="os.makedirs('run')"), "AM505")
+
+
+def test_keeps_a_folder_whose_failure_is_caught():
+    source = training(after="try:\n    os.mkdir('run')\nexcept FileExistsError:\n    pass")
+    assert "AM505" not in codes(source)
