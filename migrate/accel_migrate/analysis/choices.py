@@ -39,9 +39,15 @@ def find_choice(
     elif given is not None:
         choice = Choice(device=given.variable.name)
     else:
-        choice = Choice(cpu=guard_wish(creation, moves, bool(distribution)))
+        choice = Choice(cpu=_unless_told_later(guard_wish(creation, moves, bool(distribution)), distribution))
     text = _text_choice(creation.module, distribution)
     return Choice(device=text) if choice == Choice() and text is not None else choice
+
+
+def _unless_told_later(wish: str | None, distribution: Distribution) -> str | None:
+    """Whether a worker is one of several the Accelerator tells it: that cannot be asked before there is one."""
+    worker = distribution.worker
+    return None if worker is not None and wish is not None and worker.flag in wish else wish
 
 
 def _text_choice(module: Module, distribution: Distribution) -> str | None:

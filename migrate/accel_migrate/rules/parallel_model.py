@@ -37,7 +37,8 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
         and _unmoved(statement.value, needless) is call
         and len(statement.targets) == 1
     ):
-        target, model = module.variable(statement.targets[0]), module.variable(wrapping.model)
+        target = module.variable(statement.targets[0])
+        model = module.variable(_unmoved(wrapping.model, needless))
         if target is not None and (target == model or _is_stored(context, statement, wrapping)):
             return [without(source, statement, _SPEAKS_OF_WRAPPING), *_untrue_comments(context, statement)]
     return [

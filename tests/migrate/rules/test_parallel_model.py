@@ -57,3 +57,10 @@ def test_what_data_parallel_changes_is_said():
         """
     assert "split each batch" in noted(source, "AM702")
     assert "model = nn.Linear(2, 1)\n" in migrated(source)
+
+
+def test_nothing_is_assigned_to_itself():
+    source = script(body="pass").replace(
+        "model = DDP(nn.Linear(2, 1).cuda())", "model = nn.Linear(2, 1)\n        model = DDP(model.cuda())"
+    )
+    assert "model = model" not in migrated(source).replace("model, ", "")
