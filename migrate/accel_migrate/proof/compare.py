@@ -76,7 +76,7 @@ def on_many(original: Trace, again: Trace, ranks: Sequence[Trace]) -> list[Check
 
 
 def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) -> Check:
-    """What the evaluations of the main process print."""
+    """What the evaluations of the main process print, and that no other figure is of a share and divided by all."""
     first, second, found = (
         [event for event in trace.of("printed") if event.facts["evaluation"]] for trace in (original, again, main)
     )
@@ -85,6 +85,10 @@ def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) 
     if at is not None and at.facts["random"]:
         why = "random numbers are drawn in the evaluation, by each process its own"
         return replace(check, result=Result.DROPPED, note=why)
+    if check.holds:
+        smaller = figures.shrunk(original.of("printed"), again.of("printed"), main.of("printed"), processes)
+        if smaller is not None:
+            return Check(Quantity.PRINTED, processes, Result.DIFFERS, check.agreed, check.total, difference=smaller)
     return check
 
 

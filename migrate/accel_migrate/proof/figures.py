@@ -11,6 +11,14 @@ from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.record import Event
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]*\w)|\b(?:nan|inf)\b")
+# The time of day, dates, seconds since 1970, and what is said to have taken so long: they are no figures of a training.
+TIME = re.compile(
+    r"\b\d{1,4}[-/]\d{1,2}[-/]\d{1,4}\b(?:T(?=\d))?|\b\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d+)?\b|\b1[5-9]\d{8}(?:\.\d+)?\b"
+    r"|\b\d+(?:\.\d+)?\s*(?:s|ms|us|sec|secs|seconds?|min|mins|minutes?|hours?|it/s|s/it|samples/s(?:ec)?)\b"
+    r"|(?<=time )\d+(?:\.\d+)?|(?<=time: )\d+(?:\.\d+)?|(?<=took )\d+(?:\.\d+)?|(?<=elapsed )\d+(?:\.\d+)?"
+    r"|(?<=elapsed: )\d+(?:\.\d+)?",
+    re.IGNORECASE,
+)
 # The main process prints what it saw of the training; only evaluations are the same on any number of processes.
 OF_TRAINING = re.compile(r"train", re.IGNORECASE)
 COARSE = 1e-4  # relative; what sums in another order may do to a figure of a whole evaluation
@@ -30,7 +38,7 @@ def lines(events: Iterable[Event]) -> list[Line]:
     turns: dict[str, int] = defaultdict(int)
     found = []
     for event in events:
-        text = event.facts["text"]
+        text = TIME.sub("<time>", event.facts["text"])
         words = " ".join(NUMBER.sub("#", text).split())
         numbers = tuple(NUMBER.findall(text))
         if numbers:
@@ -72,6 +80,32 @@ def compare(
         note = "the original prints none" if exactly else "no evaluation prints a figure in these steps"
         return Check(Quantity.PRINTED, processes, Result.DROPPED, note=note)
     return Check(Quantity.PRINTED, processes, Result.EQUAL if exactly else Result.WITHIN, agreed, total)
+
+
+def shrunk(
+    original: Sequence[Event], again: Sequence[Event], migrated: Sequence[Event], processes: int
+) -> Difference | None:
+    """The first figure that is, in each of its lines, about so many times smaller as there are processes.
+
+    A sum over this process's share that is divided by all of the data looks like this. A figure of the share itself is off by
+    what samples differ, which does not come to the same factor time after time.
+    """
+    repeated = {(line.words, line.turn): line for line in lines(again)}
+    found = {(line.words, line.turn): line for line in lines(migrated)}
+    pairs: dict[tuple[str, int], list[tuple[Line, Line, float]]] = defaultdict(list)
+    for line in lines(original):
+        key = line.words, line.turn
+        if key not in repeated or key not in found:
+            continue
+        for place, (a, b, c) in enumerate(zip(line.numbers, repeated[key].numbers, found[key].numbers)):
+            if a == b and "." in a and float(a):
+                pairs[line.words, place].append((line, found[key], float(c) / float(a)))
+    for same in pairs.values():
+        if len(same) > 1 and all(0.75 <= ratio * processes <= 1.33 and ratio <= 0.7 for *_, ratio in same):
+            line, other, _ = same[0]
+            texts = line.event.facts["text"].strip(), other.event.facts["text"].strip()
+            return Difference(line.turn, *texts, line.event, other.event)
+    return None
 
 
 def _agree(expected: Sequence[str], found: Sequence[str], wanted: Sequence[bool], exactly: bool) -> Iterator[bool]:

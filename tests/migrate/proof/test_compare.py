@@ -146,3 +146,38 @@ def test_a_script_that_trains_otherwise_may_end_earlier() -> None:
     assert all(check.holds for check in checks)
     plain = on_many(trace(), trace(), [rank.until(2) for rank in ranks()])
     assert found(plain, Quantity.LOSSES).result is Result.DIFFERS, "without a reason it must not"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{:02}:00:07 loss 0.25",
+        "2026-01-{:02} loss 0.25",
+        "loss 0.25 in {}.5 s",
+        "elapsed: {}.25, loss 0.25",
+        "17000000{:02} loss 0.25",
+    ],
+)
+def test_times_are_no_figures(line: str) -> None:
+    original = trace(printed=[line.format(11)])
+    checks = on_one(original, original, trace(printed=[line.format(12)]))
+    assert found(checks, Quantity.PRINTED).result is Result.EQUAL
+
+
+def test_a_figure_beside_a_time_is_still_compared() -> None:
+    original = trace(printed=["11:00:07 loss 0.25"])
+    checks = on_one(original, original, trace(printed=["12:00:07 loss 0.26"]))
+    assert found(checks, Quantity.PRINTED).result is Result.DIFFERS
+
+
+@pytest.mark.parametrize(
+    ("printed", "result"),
+    [
+        (["train loss 0.350", "train loss 0.290"], Result.DIFFERS),  # a sum of a share, over all of the data
+        (["train loss 0.640", "train loss 0.590"], Result.WITHIN),  # a mean of the share
+        (["train loss 0.350", "train loss 0.700"], Result.WITHIN),
+    ],
+)
+def test_a_figure_that_is_n_times_too_small_is_caught(printed: list[str], result: Result) -> None:
+    original = trace(printed=["train loss 0.700", "train loss 0.600", "accuracy 0.8"])
+    assert figures_on_many(original, original, trace(printed=[*printed, "accuracy 0.8"]), 2).result is result
