@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.gradients import Gradients
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, replace_callee
-from accel_migrate.plan import Change
+from accel_migrate.plan import Change, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM302"
@@ -22,19 +24,65 @@ _CLIPPING = {
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     for call in module.calls:
-        method = _CLIPPING.get(module.qualified(call.func) or "")
-        spelled = training.accelerator(module, call) if method is not None else None
-        if spelled is None or not _clips_prepared(context, call):
+        method = _taken_over(context, module, call)
+        if method is not None:
+            edit = replace_callee(module.source, call, f"{training.accelerator(module, call)}.{method}")
+            yield change(
+                CODE,
+                call,
+                "the Accelerator clips: right under fp16 and sharded gradients too",
+                [edit],
+                loop=training.index,
+            )
+    yield from _by_hand(context)
+
+
+def _taken_over(context: Context, module: Module, call: ast.Call) -> str | None:
+    """The method of the Accelerator that clips in the place of a call."""
+    method = _CLIPPING.get(module.qualified(call.func) or "")
+    if method is None or context.training.accelerator(module, call) is None:
+        return None
+    return method if _clips_prepared(context, module, call) else None
+
+
+def _by_hand(context: Context) -> Iterator[Change]:
+    """Work on gradients that stays the script's: they are brought to their true size before it."""
+    training, module, script = context.training, context.module, context.script
+
+    def clips(owner: Module, call: ast.Call) -> bool:
+        return (owner.qualified(call.func) or "") in _CLIPPING and _taken_over(context, owner, call) is None
+
+    gradients = Gradients(script.roles, script.graph, clips)
+    unscaled = {training_module.statement(call) for training_module, call in training.precision.scaling.unscaled}
+    seen: set[ast.stmt] = set()
+    for backward in training.backwards:
+        found = gradients.read_after(backward) if backward.module is module else None
+        if found is None or found.statement in seen:
             continue
-        edit = replace_callee(module.source, call, f"{spelled}.{method}")
-        yield change(
-            CODE, call, "the Accelerator clips: right under fp16 and sharded gradients too", [edit], loop=training.index
+        seen.add(found.statement)
+        spelled, optimizer = training.accelerator(module, found.statement), found.optimizer
+        stepped = optimizer is not None and training.holds(module.variable(optimizer))
+        block = module.block(found.statement)
+        if spelled is not None and stepped and optimizer is not None and unscaled.isdisjoint(block):
+            line = f"{spelled}.unscale_gradients({module.source.code(optimizer)})"
+            edit = Insert(found.statement, (line,), "before")
+            yield change(
+                CODE, found.statement, "gradients have their true size under fp16 too", [edit], loop=training.index
+            )
+            stepped = True
+        where, read = found.read
+        line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]
+        message = (
+            f"gradients are worked on by hand ({line}), which is right on one process and under DDP"
+            + ("" if stepped or not unscaled.isdisjoint(block) else ", but not under fp16, where they are scaled")
+            + "; where they are sharded (FSDP, ZeRO 2 and 3) each process holds only a part of them"
         )
+        yield change(CODE, found.statement, message, loop=training.index, safety=Safety.NOTE)
 
 
-def _clips_prepared(context: Context, call: ast.Call) -> bool:
+def _clips_prepared(context: Context, module: Module, call: ast.Call) -> bool:
     return bool(call.args) and any(
-        context.training.holds(context.module.variable(node))
+        context.training.holds(module.variable(node))
         for node in ast.walk(call.args[0])
         if isinstance(node, ast.Name | ast.Attribute)
     )
@@ -44,7 +92,8 @@ RULE = Rule(
     code=CODE,
     name="gradient_clipping",
     summary="`clip_grad_norm_` becomes the Accelerator's",
-    why="Under fp16 gradients must be unscaled first, and under FSDP or ZeRO each process holds only a part of them.",
+    why="Under fp16 gradients must be unscaled first, and under FSDP or ZeRO each process holds only a part of them. "
+    "What a script does to gradients by itself stays; `unscale_gradients` before it does nothing in other precisions.",
     example_before="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
     example_after="accelerator.clip_grad_norm_(model.parameters(), 1.0)",
     find=find,

@@ -1,0 +1,75 @@
+"""AM302: gradients that the Accelerator clips, and those that the script works on by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import migrated, noted
+
+CLIPS = "for p in weights:\n    p.grad.data.mul_(0.5)"
+UNSCALED = "accelerator.unscale_gradients(optimizer)"
+
+
+def after_backward(lines: str, functions: str = "") -> str:
+    indented = lines.replace("\n", "\n        ")
+    return training(functions=functions).replace("loss.backward()", f"loss.backward()\n        {indented}")
+
+
+def test_the_accelerator_clips():
+    becomes(
+        after_backward("nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        "accelerator.clip_grad_norm_(model.parameters(), 1.0)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "functions"),
+    [
+        ("for p in model.parameters():\n    p.grad.clamp_(-1, 1)", ""),
+        ("norm = sum((p.grad ** 2).sum() for p in model.parameters())", ""),
+        ("shrink(model)", "def shrink(net):\n    for p in net.parameters():\n        p.grad *= 0.5\n"),
+        (
+            "shrink(model)",
+            "def inner(weights):\n    for p in weights:\n        p.grad.data.mul_(0.5)\n"
+            "def shrink(net):\n    inner(list(net.parameters()))\n",
+        ),
+        ("shrink(model)", "def shrink(net):\n    nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"),
+        ("model.weight.grad.add_(1.0)", ""),
+    ],
+)
+def test_gradients_have_their_true_size_before_they_are_worked_on(lines, functions):
+    source = after_backward(lines, functions)
+    text = migrated(source)
+    if "accelerator.clip_grad_norm_" not in text:
+        becomes(source, f"accelerator.backward(loss)\n{UNSCALED}")
+        assert text.count("unscale_gradients") == 1
+        assert "sharded" in noted(source, "AM302")
+
+
+def test_gradients_that_are_accumulated_are_unscaled_where_the_step_is_due():
+    lines = "if i % 4 == 3:\n    for p in model.parameters():\n        p.grad.div_(4)\n    optimizer.step()"
+    source = after_backward(lines).replace("        optimizer.step()\n\n", "\n")
+    becomes(source, f"if i % 4 == 3:\n{UNSCALED}\nfor p in model.parameters():")
+
+
+def test_gradients_of_an_input_are_told():
+    source = after_backward("x.grad.sign_()")
+    assert "not under fp16" in noted(source, "AM302")
+    assert "unscale_gradients" not in migrated(source)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "for p in model.parameters():\n    p.grad = None",
+        "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.zero_()",
+        "seen = [p.grad is None for p in model.parameters()]",
+        "print(loss.item())",
+    ],
+)
+def test_gradients_that_are_only_emptied_or_asked_for_are_left_alone(lines):
+    source = after_backward(lines)
+    assert "AM302" not in codes(source)
+    stays(source, "accelerator.backward(loss)")
+    assert "unscale_gradients" not in migrated(source)
