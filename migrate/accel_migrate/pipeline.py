@@ -239,10 +239,16 @@ def _unknown_to(target: str, training: Training) -> str:
             f"{model.text}.{name}() makes the loss, past the model's forward, so its gradients would not be averaged over "
             "processes; call it from forward(), or leave out --target: our own runtime can register it"
         )
+    if target == "accelerate" and training.distribution.epochs:
+        module, call = training.distribution.epochs[0]
+        return (
+            f"`{module.source.code(call.func)}()` tells an epoch to a sampler that is made out of sight and stays: if it shares "
+            "out the data, Accelerate would share out its part once more; make it beside its loader, or leave out --target"
+        )
     worker = training.distribution.worker
     if target == "accelerate" and worker is not None and worker.count is not None:
         return (
-            f"{worker.function.name}() is told how many processes run on its machine, which the peer does not tell; let it "
+            f"{worker.function.name}() is told how many processes run on its machine, which Accelerate does not tell; let it "
             "read LOCAL_WORLD_SIZE, or leave out --target"
         )
     return ""

@@ -57,3 +57,9 @@ def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
             if body is None or "pad" in ast.unparse(body):
                 return True
     return False
+
+
+def is_torchs_sampler(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a sampler of torch that draws from all of the data."""
+    owner, _, name = (module.qualified(call.func) or "").rpartition(".")
+    return owner.startswith("torch.utils.data") and name.endswith("Sampler") and name != "DistributedSampler"

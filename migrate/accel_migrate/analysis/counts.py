@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from accel_migrate.analysis.batches import reaching
-from accel_migrate.analysis.constructions import constructions
+from accel_migrate.analysis.constructions import constructions, is_torchs_sampler
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import CallGraph
@@ -73,7 +73,9 @@ class Counts:
 
     def _length(self, module: Module, held: ast.expr, depth: int) -> Counted:
         if isinstance(held, ast.Attribute) and held.attr in _OF_LOADER and self._is_shared(module, held.value):
-            return Counted.ALL
+            if held.attr == "dataset" or self._draws_from_all(module, held.value):
+                return Counted.ALL
+            return Counted.UNKNOWN
         if self._is_shared(module, held):
             return Counted.SHARE if self.is_prepared(module, held) else Counted.ALL
         if self.local.is_local(module, held) or self.roles.role(module, held) & (Role.BATCH | Role.OUTPUT):
@@ -87,6 +89,25 @@ class Counts:
         if isinstance(node, ast.Subscript):
             return ast.dump(node.slice) in {ast.dump(ast.parse(key, mode="eval").body) for key in self.keys}
         return module.variable(node) in self.shared
+
+    def _draws_from_all(self, module: Module, loader: ast.expr) -> bool:
+        """Whether a loader's sampler is torch's, or one that is taken away; another may know this process's part only."""
+        variable = module.variable(loader)
+        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+            for owner, call in constructions(self.roles, link, Role.LOADER):
+                for keyword in call.keywords:
+                    if keyword.arg in ("sampler", "batch_sampler") and not self._is_torchs(owner, keyword.value):
+                        return False
+        return True
+
+    def _is_torchs(self, module: Module, sampler: ast.expr) -> bool:
+        if self.roles.role(module, sampler) & Role.SAMPLER:
+            return True  # a DistributedSampler, which goes
+        variable = module.variable(sampler)
+        values = [b.value for b in module.bindings(variable)] if variable is not None else [sampler]
+        return bool(values) and all(
+            isinstance(v, ast.Constant) or (isinstance(v, ast.Call) and is_torchs_sampler(module, v)) for v in values
+        )
 
     def _is_loaded(self, data: Variable) -> bool:
         """Whether a shared loader was built over this data, or by these samples."""

@@ -19,7 +19,8 @@ from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Spaw
 from accel_migrate.analysis.ranks import CODE as RANK
 from accel_migrate.analysis.ranks import Ranks, is_guarded
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.samplers import find_samplers
+from accel_migrate.analysis.samplers import CODE as SAMPLER
+from accel_migrate.analysis.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.spawning import find_spawned, world_counts
 from accel_migrate.analysis.workers import find_worker
@@ -66,6 +67,9 @@ def find_distribution(
         pieces += ranks.pieces(module)
         pieces += _group_pieces(roles, ranks, module, spawned is not None or worker is not None, staying, evaluations)
         main_only |= ranks.main_only(module)
+    replaced = [piece for piece in pieces if piece.code == SAMPLER]
+    told = {module: epochs_told(roles, graph, module, shared, replaced) for module in modules}
+    pieces += [piece for going, _ in told.values() for piece in going]
     joins = any(piece.code == GROUP for piece in pieces)
     if joins:
         pieces += [piece for module in modules for piece in silenced_prints(module, GROUP)]
@@ -85,6 +89,7 @@ def find_distribution(
         worker,
         settings=_settings(wrappings),
         timeout=_timeout(modules),
+        epochs=tuple((module, call) for module, (_, staying) in told.items() for call in staying),
         ranks=frozenset(ranks.held),
         main_only=frozenset(main_only),
     )

@@ -79,6 +79,7 @@ class Distribution:
     worker: Worker | None = None
     settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
     timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
+    epochs: tuple[tuple[Module, ast.Call], ...] = ()  # set_epoch() of samplers that stay
     ranks: frozenset[Variable] = frozenset()
     main_only: frozenset[ast.If | ast.IfExp] = field(
         default_factory=frozenset

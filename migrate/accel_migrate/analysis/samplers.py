@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.constructions import constructions
+from accel_migrate.analysis.homes import NoHome, chain
+from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Piece, Shared
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
@@ -54,7 +56,6 @@ def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) ->
         uses, loaders = _uses(module, variable, call)
         pieces += uses
         shared += loaders
-    pieces += list(_epochs(roles, module))
     return pieces, shared
 
 
@@ -158,16 +159,52 @@ def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
     return Shared(module, loader, keyword, shuffle, value)
 
 
-def _epochs(roles: Roles, module: Module) -> Iterator[Piece]:
-    """`loader.sampler.set_epoch(epoch)`."""
+def epochs_told(
+    roles: Roles, graph: CallGraph, module: Module, shared: list[Shared], replaced: list[Piece]
+) -> tuple[list[Piece], list[ast.Call]]:
+    """`loader.sampler.set_epoch(epoch)` goes where the loader's sampler went, and stays where that stays."""
+    pieces: list[Piece] = []
+    staying: list[ast.Call] = []
+    gone = {one.call for one in shared}
     for call in module.calls:
-        function = call.func
-        if isinstance(function, ast.Attribute) and function.attr == "set_epoch":
-            owner = function.value
-            if isinstance(owner, ast.Attribute) and owner.attr in ("sampler", "batch_sampler"):
-                statement = module.statement(call)
-                if roles.role(module, owner.value) & Role.LOADER and isinstance(statement, ast.Expr):
-                    yield Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch")
+        loader = _told(module, call)
+        statement = module.statement(call)
+        if loader is None or not roles.role(module, loader) & Role.LOADER or not isinstance(statement, ast.Expr):
+            continue
+        variable = module.variable(loader)
+        links = chain(roles, graph, variable) if variable is not None else []
+        built = [made for link in links for _, made in constructions(roles, link, Role.LOADER)]
+        if built and all(one in gone or _is_told_plainly(one, replaced) for one in built):
+            pieces.append(Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch"))
+        elif gone.intersection(built):
+            raise NoHome(
+                f"`{ast.unparse(loader)}` has a DistributedSampler in one place only; give each loader its own name",
+                call.lineno,
+                module,
+            )
+        else:
+            staying.append(call)
+    return pieces, staying
+
+
+def _told(module: Module, call: ast.Call) -> ast.expr | None:
+    """The loader of `loader.sampler.set_epoch(...)`, `loader.batch_sampler.sampler.set_epoch(...)`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "set_epoch":
+        return None
+    owner = call.func.value
+    while isinstance(owner, ast.Attribute) and owner.attr in ("sampler", "batch_sampler"):
+        owner = owner.value
+    return owner if owner is not call.func.value else None
+
+
+def _is_told_plainly(loader: ast.Call, replaced: list[Piece]) -> bool:
+    """Whether a loader draws by a sampler that took the place of a DistributedSampler: it has no epochs."""
+    given = {
+        node.id for keyword in loader.keywords if keyword.arg in ("sampler", "batch_sampler")
+        for node in ast.walk(keyword.value) if isinstance(node, ast.Name)
+    }  # fmt: skip
+    stores = (n for piece in replaced if piece.text is not None for n in ast.walk(piece.statement))
+    return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in given for n in stores)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.constructions import constructions, is_foreign_loader
+from accel_migrate.analysis.constructions import constructions, is_foreign_loader, is_torchs_sampler
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change
@@ -61,8 +61,14 @@ def _is_stream(context: Context, data: ast.expr) -> bool:
 
 
 def _is_known(context: Context, node: ast.expr) -> bool:
-    """`None`, or a DistributedSampler, which goes."""
-    return isinstance(node, ast.Constant) or bool(context.script.roles.role(context.module, node) & Role.SAMPLER)
+    """`None`, a DistributedSampler, which goes, or torch's own, which the runtime draws from as process 0 does."""
+    module = context.module
+    if isinstance(node, ast.Constant) or bool(context.script.roles.role(module, node) & Role.SAMPLER):
+        return True
+    variable = module.variable(node)
+    made = [binding.value for binding in module.bindings(variable)] if variable is not None else [node]
+    torchs = bool(made) and all(isinstance(one, ast.Call) and is_torchs_sampler(module, one) for one in made)
+    return torchs and context.settings.target != "accelerate"
 
 
 RULE = Rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.settings import Settings
 
 from tests.migrate.rules.handwritten import script
 from tests.migrate.rules.verbs import migrated, unchanged
@@ -74,3 +75,22 @@ def test_a_sampler_of_batches_gets_one_that_draws_alike(shuffle, kind):
     text = migrated(source)
     assert f"sampler = torch.utils.data.{kind}(data)" in text
     assert "DistributedSampler" not in text and "set_epoch" not in text
+
+
+def out_of_sight(body: str = "loader.sampler.set_epoch(epoch)") -> str:
+    source = script(body=body).replace("sampler = DistributedSampler(data)", "sampler = parts_of(data)")
+    return source.replace("import torch\n", "import torch\n    from parts import parts_of\n", 1)
+
+
+def test_an_epoch_is_still_told_to_a_sampler_that_stays():
+    text = migrated(out_of_sight())
+    assert "loader.sampler.set_epoch(epoch)" in text
+    assert "sampler=sampler" in text
+
+
+def test_an_epoch_told_through_the_batches_goes_with_its_sampler():
+    assert "set_epoch" not in migrated(script(body="loader.batch_sampler.sampler.set_epoch(epoch)"))
+
+
+def test_accelerate_would_share_out_a_sampler_that_stays_once_more():
+    assert "once more" in unchanged(out_of_sight(), Settings(target="accelerate"))
