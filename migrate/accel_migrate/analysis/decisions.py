@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import LoaderLoop
-from accel_migrate.analysis.pieces import Distribution
+from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module
 from accel_migrate.analysis.timing import Timing
@@ -47,22 +47,20 @@ def find_decisions(
     local: Locality,
     loops: list[LoaderLoop],
     timing: Timing,
-    distribution: Distribution,
+    flow: RankFlow,
     modules: tuple[Module, ...],
 ) -> tuple[Decision, ...]:
     """Every figure of this process alone that processes decide on."""
-    return tuple(_Finder(roles, local, loops, timing, distribution).find(modules))
+    return tuple(_Finder(roles, local, loops, timing, flow).find(modules))
 
 
 class _Finder:
-    def __init__(
-        self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, distribution: Distribution
-    ) -> None:
+    def __init__(self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, flow: RankFlow) -> None:
         self.roles = roles
         self.local = local
         self.loops = {loop.statement for loop in loops}
         self.timing = timing
-        self.distribution = distribution
+        self.flow = flow
 
     def find(self, modules: tuple[Module, ...]) -> Iterator[Decision]:
         for module in modules:
@@ -91,8 +89,8 @@ class _Finder:
     def _at(self, module: Module, node: ast.stmt, tested: ast.expr) -> Iterator[Decision]:
         if not self.timing.after_prepare(module, node) or not self.local.is_local(module, tested):
             return
-        if self.distribution.runs_on_main_only(module, node):
-            return  # one process decides for itself: what follows is a matter of its guard
+        if self.flow.only_some(module, node):
+            return  # not every process comes by, so none may meet another here
         # What a branch sets from a figure is as much alike as the figure: the sources come first.
         inside = set(module.walk(node))
         for figure in sorted(self._figures(module, tested), key=lambda f: self._is_set_inside(module, f, inside)):

@@ -223,7 +223,7 @@ class _Reader:
             distribution,
             timing,
             local,
-            find_decisions(self.roles, local, shares, timing, distribution, modules),
+            find_decisions(self.roles, local, shares, timing, self.flow, modules),
             storage,
             tuple(bare_uses(self.roles, self.flow, timing, storage.held, {one.guard for one in storage.lifted})),
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),

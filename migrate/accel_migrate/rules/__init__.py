@@ -48,6 +48,7 @@ from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
 from accel_migrate.rules.summed_loss import RULE as SUMMED_LOSS
 from accel_migrate.rules.training_average import RULE as TRAINING_AVERAGE
 from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
+from accel_migrate.rules.unused_parameters import RULE as UNUSED_PARAMETERS
 from accel_migrate.rules.unusual_loader import RULE as UNUSUAL_LOADER
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
@@ -98,6 +99,7 @@ RULES: tuple[Rule, ...] = (
     DATA_NOT_SHARED,
     LOCAL_DECISION,
     UNUSUAL_LOADER,
+    UNUSED_PARAMETERS,
     LOOP_LEFT,
 )
 

@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.made_of import made_of
+from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM804"
+_NORMALISED = re.compile(
+    r"(wide_)?(resnet|resnext|densenet|mobilenet|googlenet|inception|mnasnet|shufflenet|efficientnet|regnet)|vgg\w+_bn$"
+)
 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    synced = any("SyncBatchNorm" in (m.qualified(c.func) or "") for m in training.modules for c in m.calls)
-    for call in module.calls:
-        if (module.qualified(call.func) or "").startswith("torch.nn.BatchNorm") and not synced:
-            message = (
-                "each process normalises by the statistics of its own batch; for those of all processes convert the model "
-                "with torch.nn.SyncBatchNorm.convert_sync_batchnorm before prepare"
-            )
-            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
-            return
+    synced = any(
+        "SyncBatchNorm" in (m.qualified(c.func) or "") for m in context.script.project.modules for c in m.calls
+    )
+    if synced:
+        return
+    here = next((call for call in module.calls if _normalises(module, call)), None)
+    if here is not None:
+        yield change(CODE, here, _message(""), loop=training.index, safety=Safety.NOTE)
+    elif training.place.module is module:
+        elsewhere = _elsewhere(context)
+        if elsewhere is not None:
+            owner, call = elsewhere
+            where = f" ({owner.source.path.name}:{call.lineno})"
+            yield change(CODE, training.place.after, _message(where), loop=training.index, safety=Safety.NOTE)
+
+
+def _message(where: str) -> str:
+    return (
+        f"each process normalises by the statistics of its own batch{where}; for those of all processes convert the model with "
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm before prepare"
+    )
+
+
+def _normalises(module: Module, call: ast.Call) -> bool:
+    owner, _, name = (module.qualified(call.func) or "").rpartition(".")
+    if owner.startswith("torchvision.models"):
+        return bool(_NORMALISED.match(name))
+    return owner.startswith("torch.nn") and name.startswith("BatchNorm")
+
+
+def _elsewhere(context: Context) -> tuple[Module, ast.Call] | None:
+    """A layer in the files that the models are written in, where those files are not otherwise touched."""
+    training, roles, graph = context.training, context.script.roles, context.script.graph
+    for built in training.prepared:
+        for part in made_of(roles, graph, built.variable) if built.role is Role.MODEL else ():
+            if part.module in training.modules:
+                continue
+            for node in part.module.walk(part.node):
+                if isinstance(node, ast.Call) and _normalises(part.module, node):
+                    return part.module, node
+    return None
 
 
 RULE = Rule(

@@ -9,31 +9,28 @@ from accel_migrate.analysis.entries import is_entry
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.seeding import LIBRARIES, Seeded, Seeding
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM805"
-_SEEDS = {"torch.manual_seed", "torch.random.manual_seed", "numpy.random.seed"}
 _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 
 _PART = "give each its own part, by accelerator.process_index and accelerator.num_processes"
-_TOLD = {  # by whether it plays, and whether it is seeded
-    (
-        True,
-        True,
-    ): "plays the same games, since all are seeded alike, so N processes learn no more than one; seed each by "
+_PLAYS = {
+    Seeded.ALIKE: "plays the same games, since all are seeded alike, so N processes learn no more than one; seed each by "
     "accelerator.process_index, or give it environments of its own",
-    (
-        True,
-        False,
-    ): "plays games of its own, so N processes gather N times the experience, and each step averages over all",
-    (
-        False,
-        True,
-    ): f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
-    (False, False): f"makes its batches from all of the data, so N processes go through it N times; {_PART}",
+    Seeded.APART: "plays games of its own, so N processes gather N times the experience, and each step averages over all",
+    Seeded.UNKNOWN: "plays by itself: the same games where all are seeded alike, which is not in sight; seed each by "
+    "accelerator.process_index",
 }
+_MAKES = {
+    Seeded.ALIKE: f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
+    Seeded.UNKNOWN: f"makes its batches by itself; whether they are the same is not in sight; {_PART}",
+}
+_ALL = f"makes its batches from all of the data, so N processes go through it N times; {_PART}"
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -46,11 +43,39 @@ def find(context: Context) -> Iterator[Change]:
     if trained:
         yield from _chosen(context, trained)
         return
-    seeded = any(m.qualified(call.func) in _SEEDS for m in training.modules for call in m.calls)
     plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
-    message = f"no DataLoader is shared out: every process {_TOLD[plays, seeded]}"
+    message = f"no DataLoader is shared out: every process {_told(context, plays)}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
+
+
+def _told(context: Context, plays: bool) -> str:
+    """What each process trains on, as far as the seeds of what it draws from tell."""
+    training = context.training
+    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
+    drawn = seeding.drawn(training.modules)
+    seeds = {library: seeding.of(library).seeded for library in (drawn or (LIBRARIES if plays else ()))}
+    apart = [library for library, seeded in seeds.items() if seeded is Seeded.APART]
+    if plays:
+        known = Seeded.APART if len(apart) == len(seeds) else Seeded.UNKNOWN
+        return _PLAYS[Seeded.ALIKE if set(seeds.values()) == {Seeded.ALIKE} else known]
+    if not drawn:
+        return _ALL
+    if apart:
+        seed = seeding.of(apart[0])
+        if seed.call is not None and seed.module is not None:
+            return f"makes batches of its own, by a seed that differs by process ({_place(context, seed.module, seed.call)})"
+        module, call = drawn[apart[0]]
+        where = _place(context, module, call)
+        return (
+            f"makes its batches by itself, and draws numbers of its own, because {apart[0]} is not seeded alike on all "
+            f"({where}); {_PART}"
+        )
+    return _MAKES[Seeded.UNKNOWN if Seeded.UNKNOWN in seeds.values() else Seeded.ALIKE]
+
+
+def _place(context: Context, module: Module, call: ast.Call) -> str:
+    return f"line {call.lineno}" if module is context.module else f"{module.source.path.name}:{call.lineno}"
 
 
 def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:

@@ -5,32 +5,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.seeding import Seeded, Seeding, library_of
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM803"
-_DRAWS = {
-    "torch.randn", "torch.rand", "torch.randint", "torch.normal", "torch.randn_like", "torch.rand_like", "torch.bernoulli",
-    "torch.randperm", "torch.multinomial", "numpy.random.normal", "numpy.random.rand", "numpy.random.randn",
-    "numpy.random.uniform", "numpy.random.beta", "numpy.random.randint", "random.random", "random.uniform",
-}  # fmt: skip
-_SEEDS = {"torch.manual_seed", "numpy.random.seed", "random.seed", "torch.cuda.manual_seed_all"}
+_RESEED = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}
 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    seed = next((c for m in training.modules for c in m.calls if m.qualified(c.func) in _SEEDS), None)
-    if seed is None or not seed.args:
-        return
+    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
     for call in module.calls:
-        dotted = module.qualified(call.func)
-        if dotted in _DRAWS and _in_training(context, call):
-            library = dotted.partition(".")[0]
-            reseed = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}[library]
+        library = library_of(module, call)
+        if library is None or not _in_training(context, call):
+            continue
+        seed = seeding.of(library)
+        if seed.seeded is Seeded.ALIKE and seed.call is not None and seed.module is not None:
+            where = (
+                f"line {seed.call.lineno}"
+                if seed.module is module
+                else f"{seed.module.source.path.name}:{seed.call.lineno}"
+            )
             message = (
-                f"every process draws the same numbers here, because all are seeded alike (line {seed.lineno}); after prepare, "
-                f"if accelerator.num_processes > 1: {reseed}({ast.unparse(seed.args[0])} + accelerator.process_index)"
+                f"every process draws the same numbers here, because all are seeded alike ({where}); after prepare, if "
+                f"accelerator.num_processes > 1: {_RESEED[library]}({ast.unparse(seed.call.args[0])} + accelerator.process_index)"
             )
             yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
             return

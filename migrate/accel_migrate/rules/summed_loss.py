@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -21,6 +22,16 @@ _UNEVEN = (
     "the loss is a mean over as many items as the batch happens to hold (line {line}), and every process weighs the same in "
     "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
 )
+_UNKNOWN = (
+    "whether the loss is a mean over the batch or a sum is not in sight (line {line}), and gradients are averaged over "
+    "processes: that is right for a mean; a sum is to be multiplied by accelerator.num_processes"
+)
+_WEIGHTED = (
+    "the loss is a mean weighted by class (line {line}): each process divides by the weights of its own batch, and every process "
+    "weighs the same in the average"
+)
+_TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "unknown": _UNKNOWN}
+_WEIGHS = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")  # their mean is over the sum of the weights
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -28,7 +39,7 @@ def find(context: Context) -> Iterator[Change]:
         if backward.module is context.module:
             kind, node = _Search(context).kind(context.module, backward.loss, 0)
             if kind and node is not None:
-                message = (_SUM if kind == "sum" else _UNEVEN).format(line=getattr(node, "lineno", 0))
+                message = _TOLD[kind].format(line=getattr(node, "lineno", 0))
                 yield change(CODE, backward.call, message, loop=context.training.index, safety=Safety.NOTE)
                 return
 
@@ -61,11 +72,12 @@ class _Search:
 
     def _operation(self, module: Module, node: ast.BinOp, depth: int) -> tuple[str, ast.AST | None]:
         if isinstance(node.op, ast.Div):
-            divisor = ast.unparse(node.right)
-            if ".sum(" in divisor:
+            if ".sum(" in ast.unparse(node.right):
                 return "uneven", node
-            constant = isinstance(node.right, ast.Constant) or "accum" in divisor
-            return self.kind(module, node.left, depth + 1) if constant else ("", None)
+            found = self.kind(module, node.left, depth + 1)
+            if found[0] != "sum" or isinstance(node.right, ast.Constant):
+                return found
+            return ("", None) if _is_size(module, node.right) else ("unknown", node)
         for side in (node.left, node.right):
             found = self.kind(module, side, depth + 1)
             if found[0]:
@@ -76,10 +88,10 @@ class _Search:
         dotted = module.qualified(node.func) or ""
         function = node.func
         if dotted == "torch.sum" and len(node.args) == 1:
-            return "sum", node
+            return self._summed(module, node.args[0], node)
         if isinstance(function, ast.Attribute) and not dotted:
             if function.attr == "sum" and not node.args and not node.keywords:
-                return "sum", node
+                return self._summed(module, function.value, node)
             if function.attr in ("float", "to", "squeeze"):
                 return self.kind(module, function.value, depth + 1)
             if function.attr == "mean":
@@ -92,7 +104,34 @@ class _Search:
                     return "sum", call
                 if keyword.arg == "ignore_index":
                     return "uneven", call
+                if keyword.arg == "weight" and ast.unparse(call.func).rpartition(".")[2] in _WEIGHS:
+                    return "weighted", call
         return self._returned(module, node, depth)
+
+    def _summed(self, module: Module, value: ast.expr, node: ast.Call) -> tuple[str, ast.AST | None]:
+        """What `value.sum()` is: of a loss that is a number already it is that number."""
+        if isinstance(value, ast.Name):
+            variable = module.variable(value)
+            bound = [b.value for b in reaching(module, value, variable)] if variable is not None else []
+            if len(bound) == 1 and isinstance(bound[0], ast.Call):
+                value = bound[0]
+        if not isinstance(value, ast.Call):
+            return "sum", node
+        losses = [call for call in (value, *self._built(module, value)) if _is_loss(call)]
+        if any(
+            k.arg in ("reduction", "reduce") and "none" in ast.unparse(k.value).lower()
+            for c in losses
+            for k in c.keywords
+        ):
+            return "sum", node
+        if any(k.arg == "reduce" and ast.unparse(k.value) == "False" for call in losses for k in call.keywords):
+            return "sum", node
+        if losses:
+            return self._call(module, value, 0)  # one number, whatever it is
+        of_loss = self.context.script.roles.role(module, value.func) & Role.CRITERION
+        unseen = isinstance(value.func, ast.Name) and self.context.script.roles.target(module, value) is None
+        known = module.qualified(value.func) is not None and (module.qualified(value.func) or "").startswith("torch.")
+        return ("unknown", node) if of_loss or (unseen and not known) else ("sum", node)
 
     def _built(self, module: Module, node: ast.Call) -> list[ast.Call]:
         """How the criterion that is called was built."""
@@ -113,6 +152,22 @@ class _Search:
                 if found[0]:
                     return found
         return "", None
+
+
+def _is_loss(call: ast.Call) -> bool:
+    """A loss of torch, as a class or as a function."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name.endswith(("Loss", "_loss")) or "cross_entropy" in name
+
+
+def _is_size(module: Module, node: ast.expr) -> bool:
+    """The number of samples of the batch, by itself or under a name."""
+    if isinstance(node, ast.Name):
+        variable = module.variable(node)
+        bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+        return bool(bound) and all(value is not None and _is_size(module, value) for value in bound)
+    text = ast.unparse(node)
+    return text.endswith((".size(0)", ".shape[0]", ".size()[0]")) or text.startswith("len(")
 
 
 RULE = Rule(

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
+
 from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
 
@@ -100,3 +106,109 @@ def test_tells_that_a_stream_is_read_by_all():
         "loader = DataLoader(data, batch_size=4, shuffle=True)", "loader = DataLoader(Stream(), batch_size=4)"
     )
     assert "a stream" in noted(source, "AM807")
+
+
+def test_says_nothing_of_noise_by_a_seed_of_its_own():
+    source = """
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    offset = 7 * rank
+    torch.manual_seed(3 + offset)
+    data = [(torch.randn(4), torch.randn(1)) for _ in range(8)]
+    loader = torch.utils.data.DataLoader(data, batch_size=2)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = (model(x + torch.randn(2, 4)) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    assert "AM803" not in codes(dedent(source))
+
+
+def test_says_nothing_of_noise_of_a_library_that_is_not_seeded():
+    assert "AM803" not in codes(training(ready="torch.manual_seed(3)", inside="noise = np.random.randn(4)"))
+
+
+def test_says_nothing_of_a_seed_in_a_function_that_nobody_calls():
+    functions = "def fix():\n    torch.manual_seed(3)\n"
+    assert "AM803" not in codes(training(functions=functions, inside="noise = torch.randn(4, 2)"))
+    called = training(functions=functions, ready="fix()", inside="noise = torch.randn(4, 2)")
+    assert "seeded alike" in noted(called, "AM803")
+
+
+BY_HAND = """
+import numpy as np
+import torch
+{seed}
+x = torch.from_numpy(np.random.randn(20, 4)).float()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(0, 20, 4):
+    loss = model(x[i:i + 4]).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_tells_data_of_its_own_where_the_library_is_not_seeded():
+    assert "numpy is not seeded alike" in noted(BY_HAND.format(seed="torch.manual_seed(1)"), "AM805")
+    assert "seeded alike, so" in noted(BY_HAND.format(seed="np.random.seed(1)"), "AM805")
+    assert "not in sight" in noted(BY_HAND.format(seed="from tools import set_seed\nset_seed(1)"), "AM805")
+
+
+def test_says_what_a_loss_is_only_where_it_is_known():
+    assert "AM802" not in codes(training(loss="criterion(model(x), y).sum()"))
+    rows = training(ready="rows = nn.CrossEntropyLoss(reduction='none')", loss="rows(model(x), y).sum()")
+    assert "summed" in noted(rows, "AM802")
+    unseen = training(functions="from losses import rate\n", loss="rate(model(x), y).sum()")
+    assert "not in sight" in noted(unseen, "AM802")
+    assert "not in sight" in noted(training(loss="(model(x) ** 2).sum() / scale"), "AM802")
+    weighted = training(ready="criterion = nn.CrossEntropyLoss(weight=torch.ones(2))")
+    assert "weighted by class" in noted(weighted, "AM802")
+
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.spare = nn.Linear(3, 2), nn.Linear(3, 2)
+        {more}
+    def forward(self, x):
+        return self.body(x){read}
+"""
+
+
+def unread(more: str = "", read: str = "") -> str:
+    return training(functions=NET.format(more=more, read=read)).replace("model = nn.Linear(3, 2)", "model = Net()")
+
+
+def test_tells_layers_that_get_no_gradient():
+    assert "`spare` of Net" in noted(unread(), "AM808")
+
+
+def test_says_nothing_of_layers_that_may_be_read():
+    assert "AM808" not in codes(unread(read=" + self.spare(x)"))
+    assert "AM808" not in codes(unread(read=" + getattr(self, 'spare')(x)"))
+    assert "AM808" not in codes(unread(more="self.all = nn.ModuleList([self.spare])", read=" + self.all[0](x)"))
+    assert "AM808" not in codes(unread(more="self.spare.weight.requires_grad = False"))
+    assert "AM808" not in codes(unread().replace("nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.ReLU()"))
+
+
+def test_tells_statistics_of_a_library_model():
+    source = training(functions="from torchvision.models import resnet18\n").replace("nn.Linear(3, 2)", "resnet18()")
+    assert "SyncBatchNorm" in noted(source, "AM804")
+
+
+def test_tells_statistics_of_a_model_in_another_file():
+    net = "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    net += "        self.norm = nn.BatchNorm1d(3)\n\n    def forward(self, x):\n        return self.norm(x)\n"
+    script = training(functions="from net import Net\n").replace("model = nn.Linear(3, 2)", "model = Net()")
+    files = {"net.py": net, "train.py": script.lstrip("\n")}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    notes = [note for result in results for note in result.notes if note.code == "AM804"]
+    assert [("net.py:7" in note.message) for note in notes] == [True]

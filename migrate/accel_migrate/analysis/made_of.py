@@ -1,0 +1,109 @@
+"""What a model is made of: the classes and functions of the project that its construction runs through."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.scopes import Module, Variable
+
+_WITH_WEIGHTS = {
+    "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
+    "EmbeddingBag", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
+    "LayerNorm", "GroupNorm", "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
+    "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "Parameter",
+}  # fmt: skip
+_ANY_PART = {"children", "modules", "named_children", "named_modules", "_modules", "__dict__", "parameters"}
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A layer with weights that nothing reads, as an attribute of its class."""
+
+    module: Module
+    owner: ast.ClassDef
+    name: str
+    line: int
+
+
+def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
+    """Every class and function that building the model calls, in the project."""
+    found: dict[ast.AST, Definition] = {}
+    pending: list[tuple[Module, ast.AST]] = [
+        (link.scope.module, binding.value)
+        for link in chain(roles, graph, model)
+        for binding in link.scope.module.bindings(link)
+        if binding.value is not None
+    ]
+    while pending:
+        module, node = pending.pop()
+        for call in module.walk(node):
+            target = roles.target(module, call) if isinstance(call, ast.Call) else None
+            if target is not None and target.node not in found:
+                found[target.node] = target
+                pending.append((target.module, target.node))
+    return list(found.values())
+
+
+def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
+    """Layers with weights that no code of the project ever reads: they can get no gradient."""
+    modules = roles.project.modules
+    if any(_freezes(node) for module in modules for node in module.walk(module.tree)):
+        return
+    read = {
+        n.attr for m in modules for n in m.walk(m.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+    }
+    named = {
+        n.value for m in modules for n in m.walk(m.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+    for owner in made_of(roles, graph, model):
+        if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):
+            continue
+        for variable, bindings in owner.module.attribute_bindings.items():
+            name = variable.name.removeprefix("self.")
+            if variable.scope.node is not owner.node or name in read or name in named or "." in name:
+                continue
+            for binding in bindings:
+                if binding.value is not None and not binding.path and _has_weights(roles, owner.module, binding.value):
+                    yield Part(owner.module, owner.node, name, binding.statement.lineno)
+                    break
+
+
+def _is_plain_module(roles: Roles, owner: Definition) -> bool:
+    """A module of torch, read by its own code alone, which names its parts."""
+    if roles.project.base_names(owner) != {"torch.nn.Module"}:
+        return False
+    methods = [s for s in owner.node.body if isinstance(s, ast.FunctionDef) and s.name != "__init__"]
+    return not any(
+        (isinstance(node, ast.Attribute) and node.attr in _ANY_PART)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"))
+        for method in methods
+        for node in ast.walk(method)
+    )
+
+
+def _has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
+    for node in module.walk(value):
+        if isinstance(node, ast.Call):
+            owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+            if owner.startswith("torch.nn") and name in _WITH_WEIGHTS:
+                return True
+            target = roles.target(module, node)
+            if (
+                target is not None
+                and isinstance(target.node, ast.ClassDef)
+                and target.node is not module.scope(node).node
+            ):
+                inner = [n for n in target.module.walk(target.node) if isinstance(n, ast.Call)]
+                if any((target.module.qualified(n.func) or "").rpartition(".")[2] in _WITH_WEIGHTS for n in inner):
+                    return True
+    return False
+
+
+def _freezes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in ("requires_grad", "requires_grad_")
