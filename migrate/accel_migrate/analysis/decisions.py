@@ -112,6 +112,8 @@ class _Finder:
         if isinstance(node, ast.UnaryOp):
             return self._figures(module, node.operand)
         if isinstance(node, ast.Compare):
+            if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                return []  # whether there is such a thing, not how large it is
             return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part)]
         if isinstance(node, ast.Call):
             return self._asked(module, node)

@@ -39,6 +39,8 @@ class Gradients:
         module = backward.module
         for statement in _after(module, module.statement(backward.call)):
             read = self._reads(module, statement)
+            if read is None and self._steps(module, statement) is not None:
+                return None  # what reads them below sees them as the step left them
             if read is not None:
                 inner = self._innermost(module, statement)
                 due = self._due(module, inner) if self._is_of_parameters(*read) else None

@@ -30,7 +30,7 @@ def find(context: Context) -> Iterator[Change]:
     loaders = frozenset(v for v in training.aliases if roles.of(v) & (Role.LOADER | Role.LOADERS))
     keys = frozenset(built.key for built in training.prepared if built.key is not None)
     counts = Counts(roles, context.script.graph, training.local, loaders, keys, training.timing.after_prepare)
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree) if training.local.loops else ():
         divided = _division(node)
         if divided is None or not training.timing.after_prepare(module, node):
             continue

@@ -119,6 +119,10 @@ def test_what_an_object_that_ends_training_is_told_is_averaged():
             "after": "worst = 0.0\nwith torch.no_grad():\n    for a, b in test_loader:\n        out = model(a)\n"
             "        worst += criterion(out, b).item()\nplateau.step(worst)",
         },
+        {
+            "ready": "seen = {}",
+            "inside": "if 'a' not in seen:\n    seen['a'] = 0.0\n    continue\nseen['a'] += loss.item()",
+        },
         {"inside": "lr = optimizer.param_groups[0]['lr']\nif lr < 1e-9:\n    break"},
     ],
 )

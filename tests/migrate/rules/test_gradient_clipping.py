@@ -66,6 +66,7 @@ def test_gradients_of_an_input_are_told():
         "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.zero_()",
         "seen = [p.grad is None for p in model.parameters()]",
         "print(loss.item())",
+        "optimizer.step()\nlogged = [p.grad.norm() for p in model.parameters()]",
     ],
 )
 def test_gradients_that_are_only_emptied_or_asked_for_are_left_alone(lines):
