@@ -87,7 +87,7 @@ def _migrate(
             results[source.path] = failure(source, error)
         except RecursionError:
             results[source.path] = failure(source, SourceError("is nested too deeply to analyse"))
-    if any(b"backward" in module.source.data or b"scaler(" in module.source.data for module in modules):
+    if any(_may_train(module.source.data) for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
         around = [*silent, *siblings.values()]
@@ -96,6 +96,11 @@ def _migrate(
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
     return [results[source.path] for source in sources]
+
+
+def _may_train(data: bytes) -> bool:
+    """Whether a file is worth a look: it runs a backward pass, or builds an optimizer that another file may step."""
+    return b"backward" in data or b"scaler(" in data or (b"optim" in data and b"parameters(" in data)
 
 
 def _left_alone(source: Source) -> str:

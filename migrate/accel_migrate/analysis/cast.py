@@ -19,6 +19,7 @@ from accel_migrate.analysis.homes import NoHome, chain, is_root
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.loss_path import LossPath, same_models
 from accel_migrate.analysis.methods import ForwardMethod, find_forward_methods
+from accel_migrate.analysis.obstacles import HANDED_A_GRADIENT, is_handed_a_gradient
 from accel_migrate.analysis.obstacles import check as check_obstacles
 from accel_migrate.analysis.one_process import check_backwards, judged_by_rank
 from accel_migrate.analysis.phases import evaluating_calls, kept_whole
@@ -89,6 +90,7 @@ class _Casting:
         self.all_loops = loops
 
     def cast(self) -> Cast:
+        self._check_gradients()
         models, optimizers = self._trained()
         check_backwards(self.flow, self.group.backwards)
         methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
@@ -117,6 +119,13 @@ class _Casting:
 
     def _chain(self, variable: Variable) -> list[Variable]:
         return chain(self.roles, self.graph, variable)
+
+    def _check_gradients(self) -> None:
+        """A backward pass that is handed a gradient, beside others, would be the only one that is not the Accelerator's."""
+        for module, around in {(b.module, b.function or b.module.tree) for b in self.group.backwards}:
+            for call in module.walk(around):
+                if isinstance(call, ast.Call) and is_handed_a_gradient(self.roles, module, call):
+                    raise NoHome(HANDED_A_GRADIENT, call.lineno, module)
 
     def _trained(self) -> tuple[list[Variable], list[Variable]]:
         """The models, and the optimizers over them; weights may be updated by hand instead."""
@@ -149,7 +158,11 @@ class _Casting:
     def _check_known(self, path: LossPath, models: list[Variable]) -> None:
         """Without knowing whose parameters the optimizer updates, there may be only one that it can be."""
         first = self.group.backwards[0]
-        for expression in path.unknown.values():
+        for variable, expression in path.unknown.items():
+            if variable.scope.is_class and not variable.scope.module.bindings(variable):
+                owner = variable.scope.node.name  # type: ignore[attr-defined]
+                reason = f"`{variable.name}`, which the loss is computed through, is not set by {owner} itself"
+                raise NoHome(f"{reason}, so it is built apart from its optimizer", expression.lineno, first.module)
             function = first.function
             if (
                 function is not None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 
 _ENGINES = {
@@ -23,6 +24,7 @@ _BY_HAND = {
     "multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
     "torch.distributed.new_group": "processes are split into groups, which have no counterpart",
 }
+HANDED_A_GRADIENT = "the backward pass is handed a gradient of its own, which accelerator.backward() does not take"
 HIDDEN = re.compile(r"(^|[._])(loss_|grad_|native_)?scaler$")
 _CARD = re.compile(r"cuda:(\d+)")
 
@@ -42,19 +44,60 @@ def check(modules: list[Module]) -> None:
         _check_cards(module)
 
 
-def hidden_backwards(module: Module) -> Iterator[tuple[ast.Call, str]]:
-    """`loss_scaler(loss, optimizer, ...)`: a helper that runs the backward pass and steps."""
+def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """What trains in a way that is not a plain backward pass: a helper that runs it, a gradient that is handed in."""
     for call in module.calls:
-        if len(call.args) < 2 or not isinstance(call.func, ast.Name | ast.Attribute):
+        if not isinstance(call.func, ast.Name | ast.Attribute):
             continue
         name = ast.unparse(call.func)
-        if HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
+        if len(call.args) >= 2 and HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
             yield (
                 call,
                 (
                     f"{name}() runs the backward pass and steps out of sight; write out what it does (backward, clip, step) first"
                 ),
             )
+        elif is_handed_a_gradient(roles, module, call):
+            yield call, HANDED_A_GRADIENT
+
+
+def is_handed_a_gradient(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`loss.backward(loss)`, beside an optimizer that steps."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward" or not (call.args or call.keywords):
+        return False
+    if not (call.args or any(keyword.arg == "gradient" for keyword in call.keywords)):
+        return False
+    around = module.scope(call).function or module.tree
+    steps = [c for c in module.walk(around) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
+    value = roles.value(module, function.value)
+    if value.owner is not None or value.role & (Role.MODEL | Role.OPTIMIZER) or module.qualified(function) is not None:
+        return False
+    return any(
+        c.func.attr == "step" and roles.of(module.variable(c.func.value)) & Role.OPTIMIZER  # type: ignore[attr-defined]
+        for c in steps
+    )
+
+
+def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Calls that hand model and optimizer to a function of another file, which is not among those given."""
+    for call in module.calls:
+        dotted = module.qualified(call.func) or ""
+        if not dotted or dotted.startswith("torch.") or roles.target(module, call) is not None:
+            continue
+        handed = [*call.args, *[keyword.value for keyword in call.keywords]]
+        held = [roles.role(module, argument) for argument in handed]
+        if (
+            roles.role(module, call)
+            or not any(r & Role.MODEL for r in held)
+            or not any(r & Role.OPTIMIZER for r in held)
+        ):
+            continue
+        yield (
+            call,
+            f"{ast.unparse(call.func)}() is handed the model and the optimizer, and its file is not among those given; if "
+            "it trains, name that file too",
+        )
 
 
 def _check_cards(module: Module) -> None:

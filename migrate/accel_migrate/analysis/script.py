@@ -20,7 +20,7 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves
-from accel_migrate.analysis.obstacles import hidden_backwards
+from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.one_process import bare_uses
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
@@ -65,14 +65,17 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
             ]
         except NoHome as trouble:
             refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
-            told = {refusals[-1].module}
+            named = {refusals[-1].module}
             for backward in group.backwards:
-                if backward.module not in told:
-                    told.add(backward.module)
+                if backward.module not in named:
+                    named.add(backward.module)
                     refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
-    refusals += [
-        Refusal(module, call.lineno, reason) for module in project.modules for call, reason in hidden_backwards(module)
-    ]
+    for module in project.modules:
+        hidden = [*hidden_backwards(roles, module)]
+        if not hidden and not any(backward.module is module for backward in backwards):
+            hidden += [*handed_away(roles, module)][:1]
+        told = {(refusal.module, refusal.line) for refusal in refusals}
+        refusals += [Refusal(module, c.lineno, reason) for c, reason in hidden if (module, c.lineno) not in told]
     return Script(project, roles, graph, _made_once(trainings), tuple(refusals), tuple(backwards))
 
 

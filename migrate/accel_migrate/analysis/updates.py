@@ -33,7 +33,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
         ast.unparse(b).endswith("Module") or "nn." in ast.unparse(b) for b in _bases(owner.node)
     ):
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
-    stepped = _unknown_stepper(module, backward)
+    stepped = _unknown_stepper(roles, module, backward)
     if stepped:
         return f"{stepped} steps the optimizer from within, out of sight; step the inner optimizer in the loop"
     if function is not None and not graph.sites.get(function) and owner is None:
@@ -75,13 +75,22 @@ def _bases(node: ast.AST) -> list[ast.expr]:
     return node.bases if isinstance(node, ast.ClassDef) else []
 
 
-def _unknown_stepper(module: Module, backward: Backward) -> str:
-    """An object with a stepping method of its own name: `schedule.step_and_update_lr()`."""
+def _unknown_stepper(roles: Roles, module: Module, backward: Backward) -> str:
+    """An object that was made of an optimizer and has a stepping method of its own: `schedule.step_and_update_lr()`."""
     for call in _calls_beside(module, backward):
         function = call.func
         if isinstance(function, ast.Attribute) and "step" in function.attr and function.attr != "step":
-            return ast.unparse(function) + "()"
+            owner = module.variable(function.value)
+            if owner is not None and _is_made_of_optimizer(roles, owner):
+                return ast.unparse(function) + "()"
     return ""
+
+
+def _is_made_of_optimizer(roles: Roles, variable: Variable) -> bool:
+    module = variable.scope.module
+    made = [b.value for b in module.bindings(variable) if isinstance(b.value, ast.Call)]
+    handed = [a for call in made for a in (*call.args, *[k.value for k in call.keywords])]
+    return any(roles.role(module, argument) & Role.OPTIMIZER for argument in handed)
 
 
 def _steps(module: Module, backward: Backward) -> bool:

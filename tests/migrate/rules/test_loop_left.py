@@ -43,3 +43,32 @@ def test_a_backward_pass_out_of_sight_is_named():
         "        loss.backward()\n        optimizer.step()\n", "        loss_scaler(loss, optimizer, clip_grad=1.0)\n"
     )
     assert "loss_scaler() runs the backward pass" in unchanged(source)
+
+
+@pytest.mark.parametrize("given", ["loss", "torch.ones(1)", "gradient=torch.ones(1)"])
+def test_a_backward_pass_with_a_gradient_of_its_own_is_named(given):
+    source = SCRIPT.format(line="").replace("loss.backward()", f"loss.backward({given})")
+    assert "handed a gradient" in unchanged(source)
+
+
+ENGINE = SCRIPT.format(line="").split("    for x, y")[0] + "    {call}\n"
+
+
+@pytest.mark.parametrize("call", ["engine.fit(model, optimizer, loader)", "run(net=model, by=optimizer)"])
+def test_a_training_function_whose_file_is_not_given_is_named(call):
+    source = ENGINE.format(call=call).replace("    import apex\n", "    import engine\n    from engine import run\n")
+    assert "its file is not among those given" in unchanged(source)
+
+
+@pytest.mark.parametrize("call", ["print(model, optimizer)", "model.fit(optimizer)", "engine.look(model)"])
+def test_what_is_handed_no_optimizer_is_no_training(call):
+    source = ENGINE.format(call=call).replace("    import apex\n", "    import engine\n")
+    assert unchanged(source) == "no training loop"
+
+
+def test_a_logger_that_counts_steps_does_not_step_the_optimizer():
+    source = SCRIPT.format(line="writer = Writer()").replace(
+        "        optimizer.step()\n", "        writer.set_step(1)\n"
+    )
+    source = source.replace("optimizer.zero_grad()", "pass").replace("optimizer = torch.optim.SGD", "made = make")
+    assert "writer" not in unchanged(source)
