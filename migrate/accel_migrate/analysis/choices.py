@@ -10,7 +10,7 @@ from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.pieces import Distribution
-from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
 
 _AVAILABLE = ("is_available", "device_count")
@@ -39,7 +39,10 @@ def find_choice(
     elif given is not None:
         choice = Choice(device=given.variable.name)
     else:
-        choice = Choice(cpu=_unless_told_later(guard_wish(creation, moves, bool(distribution)), distribution))
+        choice = Choice(cpu=_unless_told_later(guard_wish(roles, creation, moves, distribution), distribution))
+    named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
+    if named is not None:
+        choice = Choice(device=named if choice.cpu is None else f'"cpu" if {choice.cpu} else {named}')
     text = _text_choice(creation.module, distribution)
     return Choice(device=text) if choice == Choice() and text is not None else choice
 
@@ -54,7 +57,8 @@ def _text_choice(module: Module, distribution: Distribution) -> str | None:
     """A device that is kept as text: `device = "cuda"`, later `f"cuda:{rank}"`."""
     for piece in distribution.pieces:
         statement = piece.statement
-        if piece.code == "AM701" and isinstance(statement, ast.Assign) and statement.value is piece.node:
+        kept_as_text = piece.text is not None and piece.text.startswith("str(")
+        if kept_as_text and isinstance(statement, ast.Assign) and statement.value is piece.node:
             return module.source.code(statement.targets[0])
     return None
 
@@ -69,6 +73,36 @@ def below_definition(device: DeviceDefinition) -> ast.stmt:
     if last + 1 == len(block):
         raise NoHome("nothing follows the choice of the device in its block", device.statement.lineno, module)
     return block[last + 1]
+
+
+def _inline_choice(
+    roles: Roles, creation: Scope, moves: list[Move], ranks: frozenset[Variable], decided: bool
+) -> str | None:
+    """The one GPU by its number that moves name in their place; NoHome where there are several, or one beside another."""
+    found: dict[str | None, Move] = {}
+    for move in moves:
+        if move.device is None:
+            found.setdefault(None, move)
+            continue
+        meant = where(roles, move.module, move.device)
+        is_text = not isinstance(move.device, ast.Name | ast.Attribute)
+        if not is_text or meant & Where.UNKNOWN or names_rank(move.module, move.device, ranks):
+            continue
+        found.setdefault(device_text(move.module, move.device) if meant & Where.NUMBERED else None, move)
+    numbered = [text for text in found if text is not None]
+    if not numbered:
+        return None
+    second = found[numbered[-1]]
+    if len(found) > 1 or decided:
+        raise NoHome(
+            f"`{numbered[-1]}` is a second device, and the Accelerator has one", second.call.lineno, second.module
+        )
+    names = [node for node in ast.walk(second.device or second.call) if isinstance(node, ast.Name)]
+    if any(creation.module.resolve(n.id, creation) != second.module.variable(n) for n in names):
+        raise NoHome(
+            f"`{numbered[0]}` is not known where the Accelerator is created", second.call.lineno, second.module
+        )
+    return numbered[0]
 
 
 def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Variable]) -> Choice:
@@ -161,20 +195,23 @@ def _refined_wish(module: Module, first: ast.expr, later: ast.stmt) -> str | Non
     return text_of(negated(test)) if is_cpu(first) else text_of(test)
 
 
-def guard_wish(scope: Scope, moves: list[Move], many: bool = False) -> str | None:
+def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Distribution) -> str | None:
     """The same wish where no device is named: `if args.cuda: model.cuda()`, read in the scope that can ask it.
 
-    NoHome where the moves depend on different conditions, unless the script chooses among `many` processes by them.
+    NoHome where the moves depend on different conditions, unless the script chooses among processes by them.
     """
     found: dict[str | None, ast.Call] = {}
-    for move in moves:
+    wrapped = {part for w in distribution.wrappings for part in w.module.walk(w.call)}
+    moves = [move for move in moves if move.call not in wrapped]
+    models = [move for move in moves if roles.role(move.module, move.receiver) & Role.MODEL]
+    for move in models or moves:
         module = move.module
         names_none = move.device is None or (
             isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
         )
         if names_none and module is scope.module and module.scope(move.call) is scope:
             found.setdefault(text_of(negated(_guard(module, move.call))), move.call)
-    if len(found) > 1 and None not in found and not many:
+    if len(found) > 1 and None not in found and not distribution:
         told = " and ".join(f"`{text}`" for text in found)
         raise NoHome(f"what is moved to the GPU depends on several conditions ({told})", list(found.values())[1].lineno)
     return next(iter(found)) if len(found) == 1 else None

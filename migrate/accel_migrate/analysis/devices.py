@@ -53,7 +53,7 @@ def _move(roles: Roles, module: Module, call: ast.Call) -> Move | None:
 def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     """Whether an expression names the device that training runs on: not the CPU beside a GPU, nor where a tensor is."""
     meant = where(roles, module, node)
-    if meant & (Where.GPU | Where.NUMBERED):
+    if meant & (Where.GPU | Where.FIRST | Where.NUMBERED):
         return True
     if isinstance(node, ast.Constant) or not meant & ~Where.FOLLOWS:
         return False
@@ -68,8 +68,17 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
         return variable is not None and (bool(roles.of(variable) & Role.DEVICE) or _is_settings(node.value))
     if roles.role(module, node) & Role.DEVICE:
         return True
+    variable = module.variable(node)
+    if variable is not None and _model_goes_to(roles, variable) and not _is_type(variable):
+        return True
     text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
     return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")
+
+
+def _is_type(variable: Variable) -> bool:
+    """`half = torch.float16`: what `.to` takes beside devices."""
+    module = variable.scope.module
+    return any(b.value is not None and "torch." in (module.qualified(b.value) or "") for b in module.bindings(variable))
 
 
 def _model_goes_to(roles: Roles, variable: Variable) -> bool:

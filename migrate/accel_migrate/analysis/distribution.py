@@ -15,6 +15,7 @@ from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.one_or_many import refusals_alone, silenced_prints
+from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.pieces import ACCELERATOR, Distribution, Piece, Spawned, Wrapping
 from accel_migrate.analysis.ranks import CODE as RANK
 from accel_migrate.analysis.ranks import Ranks, is_guarded
@@ -70,6 +71,7 @@ def find_distribution(
     replaced = [piece for piece in pieces if piece.code == SAMPLER]
     told = {module: epochs_told(roles, graph, module, shared, replaced) for module in modules}
     pieces += [piece for going, _ in told.values() for piece in going]
+    pieces += list(_alike(pieces))
     joins = any(piece.code == GROUP for piece in pieces)
     if joins:
         pieces += [piece for module in modules for piece in silenced_prints(module, GROUP)]
@@ -138,8 +140,37 @@ def _group_pieces(
             if module.qualified(target.value) == "os.environ" and _names_joining([target.slice]):
                 yield Piece(GROUP, module, node, None, "the launcher says where the processes meet")
         if isinstance(node, ast.Assign) and _is_card_of_rank(ranks, module, node):
-            text = f"str({ACCELERATOR}.device)"
+            is_text = not isinstance(node.value, ast.Call) or module.qualified(node.value.func) != "torch.device"
+            text = f"str({ACCELERATOR}.device)" if is_text else f"{ACCELERATOR}.device"
             yield Piece(GROUP, module, node.value, text, "the Accelerator chooses the device")
+
+
+def _alike(pieces: list[Piece]) -> Iterator[Piece]:
+    """`if many: ... device = ... else: device = ...`, where nothing is left but the Accelerator's device in each branch."""
+    by_node = {piece.node: piece for piece in pieces}
+    for piece in pieces:
+        module, whole = piece.module, piece.module.parents[piece.statement]
+        if not isinstance(piece.statement, ast.Assign) or piece.node is not piece.statement.value:
+            continue
+        if not isinstance(whole, ast.If) or not whole.orelse or not only_reads(whole.test) or piece.code != GROUP:
+            continue
+        left = [s for s in (*whole.body, *whole.orelse) if s not in by_node]
+        target = ast.unparse(piece.statement.targets[0])
+        same = [
+            isinstance(s, ast.Assign)
+            and ast.unparse(s.targets[0]) == target
+            and s.value in by_node
+            and by_node[s.value].text == piece.text
+            for s in left
+        ]
+        if (
+            all(same)
+            and len(left) == 2
+            and left[0] in whole.body
+            and left[1] in whole.orelse
+            and piece.text is not None
+        ):
+            yield Piece(GROUP, module, whole, f"{target} = {piece.text}", "the Accelerator chooses the device")
 
 
 def _names_joining(names: list[ast.expr]) -> bool:
@@ -147,12 +178,16 @@ def _names_joining(names: list[ast.expr]) -> bool:
 
 
 def _is_card_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool:
-    """`device = f"cuda:{local_rank}"` beside another value: a device that the script keeps as text."""
+    """`device = f"cuda:{local_rank}"` or `torch.device("cuda", local_rank)` beside another value of the same variable."""
     value = statement.value
-    if not isinstance(value, ast.JoinedStr) or not ast.unparse(value)[2:].startswith("cuda:"):
-        return False
     variable = module.variable(statement.targets[0])
-    return variable is not None and len(module.bindings(variable)) > 1
+    if variable is None or len(module.bindings(variable)) < 2:
+        return False
+    if isinstance(value, ast.JoinedStr):
+        return ast.unparse(value)[2:].startswith("cuda:")
+    made = isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device"
+    asked = [n for n in module.walk(value) if isinstance(n, ast.Name | ast.Attribute) and ranks.attribute(module, n)]
+    return made and bool(asked) and bool(where(ranks.roles, module, value) & Where.NUMBERED)
 
 
 def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Gather | Whole]) -> bool:

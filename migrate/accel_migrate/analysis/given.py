@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move
-from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.homes import NoHome, chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.overriding import is_overridden
+from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import NAME, Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
@@ -21,10 +22,12 @@ class GivenDevice:
 
     variable: Variable
     reads: tuple[ast.expr, ...]  # what still reads it after migration, in any file
+    as_text: bool = False  # some ask for it as a text
 
     def rebound(self) -> tuple[str, ...]:
         """`args.device = accelerator.device`, where the script goes on reading it."""
-        return (f"{self.variable.name} = {NAME}.device",) if self.reads else ()
+        now = f"str({NAME}.device)" if self.as_text else f"{NAME}.device"
+        return (f"{self.variable.name} = {now}",) if self.reads else ()
 
 
 def find_given(
@@ -35,16 +38,16 @@ def find_given(
     modules: tuple[Module, ...],
     gone: frozenset[ast.AST],
     reach: Reach,
+    distribution: Distribution,
 ) -> GivenDevice | None:
-    """The device that this training's moves name and nothing in sight decides on."""
+    """The device that this training's moves name and nothing visible to the analysis decides on."""
     for move in moves:
         variable = move.module.variable(move.device) if move.device is not None else None
         for link in chain(roles, graph, variable) if variable is not None else ():
-            if (
-                link.scope is creation
-                and link.name.endswith("device")
-                and (_comes_from_outside(link) or is_overridden(roles, graph, link))
-            ):
+            if is_number(move) or is_told(distribution, link):
+                continue
+            outside = _comes_from_outside(link) or is_overridden(roles, graph, link)
+            if _is_visible(link, creation) and outside:
                 replaced = set(_replaced(graph, reach))
                 reads = [
                     (m, n)
@@ -52,10 +55,51 @@ def find_given(
                     for n in _reads(roles, graph, m, link)
                     if n not in gone and n not in replaced
                 ]
-                if any(is_asked_as_text(m, n) for m, n in reads):
-                    return None
-                return GivenDevice(link, tuple(node for _, node in reads))
+                texts = [(m, n) for m, n in reads if is_asked_as_text(m, n)]
+                for module, node in texts:
+                    if not _survives_number(module, node):
+                        raise NoHome(
+                            f"`{link.name}` is compared with the name of a device, which may have a number from now on",
+                            node.lineno,
+                            module,
+                        )
+                return GivenDevice(link, tuple(node for _, node in reads), bool(texts))
     return None
+
+
+def is_number(move: Move) -> bool:
+    """`.cuda(args.gpu)`: the number of a GPU, which stays one for whatever else reads it."""
+    return isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
+
+
+def is_told(distribution: Distribution, variable: Variable) -> bool:
+    """Whether a variable holds who this process is: the Accelerator says that from now on."""
+    if variable in distribution.ranks or variable.name.endswith("local_rank"):
+        return True
+    spawned, worker = distribution.spawned, distribution.worker
+    if spawned is not None and variable.scope.node is spawned.function:
+        return variable.name in [name for name, _ in spawned.lost]
+    told = (worker.card, *[ast.unparse(copy.targets[0]) for copy in worker.copies]) if worker is not None else ()
+    return variable.name in told
+
+
+def _is_visible(link: Variable, creation: Scope) -> bool:
+    """Whether the scope that makes the Accelerator can read it, and set it anew."""
+    return link.scope is creation or (link.scope is creation.module.root and "." in link.name)
+
+
+def _survives_number(module: Module, read: ast.expr) -> bool:
+    """Whether a question to the text has the same answer for "cuda" and "cuda:0"."""
+    parent = module.parents[read]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("startswith", "split", "type")
+    if isinstance(parent, ast.Compare) and len(parent.ops) == 1:
+        other = parent.comparators[0] if parent.left is read else parent.left
+        word = other.value if isinstance(other, ast.Constant) else None
+        return word == "cpu" or (
+            isinstance(parent.ops[0], ast.In | ast.NotIn) and parent.left is other and word == "cuda"
+        )
+    return False
 
 
 def _comes_from_outside(variable: Variable) -> bool:

@@ -22,7 +22,8 @@ class Where(Flag):
 
     NOTHING = 0
     CPU = auto()
-    GPU = auto()  # the first or current one: what an Accelerator takes by itself
+    GPU = auto()  # "cuda", without a number: the current one, which an Accelerator sets for its process
+    FIRST = auto()  # "cuda:0": what an Accelerator takes on one process
     NUMBERED = auto()  # one that the author or the user picked
     FOLLOWS = auto()  # `x.device`: where something is already
     UNKNOWN = auto()
@@ -54,13 +55,15 @@ def of_constant(value: object) -> Where:
     if value is None:
         return Where.FOLLOWS  # `x.to(None)` moves nothing
     if isinstance(value, int) and not isinstance(value, bool):
-        return Where.GPU if value == 0 else Where.NUMBERED
+        return Where.FIRST if value == 0 else Where.NUMBERED
     if value == "cpu":
         return Where.CPU
     found = re.fullmatch(r"(cuda|mps|xpu|npu|hpu)(?::(\d+))?", value) if isinstance(value, str) else None
     if found is None:
         return Where.UNKNOWN
-    return Where.GPU if found[2] in (None, "0") else Where.NUMBERED
+    if found[2] is None:
+        return Where.GPU
+    return Where.FIRST if found[2] == "0" else Where.NUMBERED
 
 
 def _starts_with_cuda(node: ast.expr) -> bool:
@@ -76,7 +79,7 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     if dotted == "torch.device" and call.args:
         kind = where(roles, module, call.args[0], depth + 1)
         if len(call.args) > 1 and kind & Where.GPU:
-            return where(roles, module, call.args[1], depth + 1) & Where.GPU or Where.NUMBERED
+            return where(roles, module, call.args[1], depth + 1) & Where.FIRST or Where.NUMBERED
         return kind
     if dotted in _ASKS_TORCH:
         return Where.GPU
@@ -122,9 +125,24 @@ def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth
     variable = module.variable(node)
     if variable is not None and variable.scope.module.bindings(variable):
         return of_variable(roles, variable, depth + 1)
+    default = _default_of_option(roles, module, node)
+    if default is not None:
+        return Where.UNKNOWN | where(roles, module, default, depth + 1)
     if isinstance(node, ast.Attribute) and node.attr == "device":
         return _of_attribute(roles, module, node, variable, depth)
     return Where.UNKNOWN
+
+
+def _default_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attribute) -> ast.expr | None:
+    """The default that the file's own parser gives to `args.place`."""
+    if not isinstance(node, ast.Attribute) or module.variable(node) is None:
+        return None
+    for call in module.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            flags = [str(a.value).lstrip("-").replace("-", "_") for a in call.args if isinstance(a, ast.Constant)]
+            if node.attr in flags and is_options(roles, module.variable(node.value)):
+                return next((k.value for k in call.keywords if k.arg == "default"), None)
+    return None
 
 
 def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: Variable | None, depth: int) -> Where:
@@ -152,8 +170,10 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     return Where.FOLLOWS
 
 
-def is_options(roles: Roles, variable: Variable, depth: int = 0) -> bool:
+def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
     """Whether a variable holds what was parsed from the command line or a settings file, or is handed such."""
+    if variable is None:
+        return False
     module = variable.scope.module
     bindings = module.bindings(variable)
     if any(b.kind == "parameter" for b in bindings):

@@ -102,6 +102,11 @@ class Distribution:
         found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])
         return list(dict.fromkeys(found))
 
+    def rewritten(self) -> set[ast.AST]:
+        """Statements that change, or go with what they stand in."""
+        inside = (part for p in self.pieces if isinstance(p.node, ast.stmt) for part in p.module.walk(p.node))
+        return {piece.statement for piece in self.pieces} | set(inside)
+
     def gone(self) -> list[ast.AST]:
         """Nodes that are no longer there afterwards."""
         nodes: list[ast.AST] = [piece.node for piece in self.pieces if not piece.optional]

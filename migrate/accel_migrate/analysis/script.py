@@ -21,6 +21,7 @@ from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
+from accel_migrate.analysis.one_device import Tied, files_of
 from accel_migrate.analysis.one_process import bare_uses
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
@@ -40,7 +41,14 @@ from accel_migrate.analysis.remains import (
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Scope
 from accel_migrate.analysis.stage import Stage, find_device, find_stage
-from accel_migrate.analysis.starts import Start, after_names, device_is_needed, find_start, printing, put_off
+from accel_migrate.analysis.starts import (
+    Start,
+    after_names,
+    device_is_needed,
+    find_start,
+    printing,
+    put_off,
+)
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
@@ -163,6 +171,9 @@ class _Reader:
         gone = replace(found, precision=precision).gone(reach) | passed
         if device is not None and not start.stays:
             gone |= frozenset(device.module.walk(device.statement))
+        tied = Tied(self.roles, self.graph, device, given, reach, found.distribution)
+        if not self.keep_device:
+            tied.check(files_of(self.roles, modules), gone)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
         prints = printing(self.roles, self.graph, reach, start, modules, list(stage.uses))
         return Training(
@@ -232,7 +243,7 @@ class _Reader:
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
             dropped,
             kept,
-            find_device(self.roles, self.graph, home, kept + dropped, distribution),
+            find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
         )
 
     def _reach(self, cast: Cast, stage: Stage, found: _Findings) -> tuple[Scope, Reach, list[tuple[Module, ast.AST]]]:
@@ -299,9 +310,12 @@ class _Reader:
     ) -> tuple[Start, Precision, Carrier, GivenDevice | None]:
         """Where the Accelerator is made, with what it is told there."""
         device, dropped, kept = found.device, found.dropped, found.kept
-        own = device if device is not None and device.scope is creation else None
+        setting_up = stage.place.module.scope(stage.place.after) if creation.is_class else creation
+        own = device if device is not None and device.scope in (creation, setting_up) else None
         moves = [] if device is not None or self.keep_device else dropped + kept
-        given = find_given(self.roles, self.graph, creation, moves, modules, found.gone(reach), reach)
+        given = find_given(
+            self.roles, self.graph, creation, moves, modules, found.gone(reach), reach, found.distribution
+        )
         start = find_start(
             self.roles,
             self.graph,

@@ -231,7 +231,7 @@ def _line(variable: Variable) -> int:
 
 
 def find_device(
-    roles: Roles, graph: CallGraph, home: Scope, moves: list[Move], distribution: Distribution
+    roles: Roles, graph: CallGraph, home: Scope, place: Place, moves: list[Move], distribution: Distribution
 ) -> DeviceDefinition | None:
     """The definition of the device that this training's moves name."""
     named: dict[Variable, None] = {}
@@ -243,10 +243,11 @@ def find_device(
     order = {module: index for index, module in enumerate(roles.project.modules)}
     found = [d for variable in named if (d := device_definition(roles, variable)) is not None]
     found.sort(key=lambda d: (order[d.module], d.statement.lineno))
-    as_text = {piece.statement for piece in distribution.pieces}
+    as_text = distribution.rewritten()
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
     found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]
-    usable = [d for d in found if d.scope is home or _calls_home(roles, graph, home, d.scope) or d.scope.parent is None]
+    near = (home, place.module.scope(place.after))
+    usable = [d for d in found if d.scope in near or _calls_home(roles, graph, home, d.scope) or d.scope.parent is None]
     if usable:
         check_later(usable[0])
     return usable[0] if usable else None

@@ -33,7 +33,6 @@ from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
-from accel_migrate.rules.other_device import RULE as OTHER_DEVICE
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.parallel_model import RULE as PARALLEL_MODEL
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
@@ -62,7 +61,6 @@ RULES: tuple[Rule, ...] = (
     MEANINGLESS_CODE,
     DEVICE_MOVE,
     OTHER_MOVE,
-    OTHER_DEVICE,
     CUDA_ONLY,
     HOST_VALUE,
     BACKWARD_CALL,

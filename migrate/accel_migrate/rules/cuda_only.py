@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -20,7 +21,7 @@ _CALLS = {
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     for node in module.walk(module.tree):
-        if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS:
+        if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
             what = f"{ast.unparse(node.func)}() needs a CUDA card"
         elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
             what = "a default tensor type makes loaders and their shuffling fail on the device"
@@ -34,6 +35,16 @@ def find(context: Context) -> Iterator[Change]:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
         yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_guarded(module: Module, node: ast.AST) -> bool:
+    """Whether the script asks for a GPU first: `if torch.cuda.is_available():`, `if device.type == "cuda":`."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp | ast.While):
+            asked = ast.unparse(parent.test)
+            if "cuda" in asked and not asked.startswith("not "):
+                return True
+    return False
 
 
 RULE = Rule(

@@ -129,10 +129,12 @@ def test_a_device_from_the_command_line_is_set_anew_where_it_is_still_read(name:
     assert training(read).start.device == name
 
 
-def test_a_device_that_is_compared_as_a_text_is_not_set_anew() -> None:
+def test_a_device_that_is_compared_with_a_name_is_left() -> None:
     text = BUILT.replace(CHOICE, "args = parse()").replace("device)", "args.device)")
     text += TRAINED.replace("device)", "args.device)")
-    assert training(text + "if args.device == 'cuda':\n    torch.cuda.synchronize()\n").rebound == ()
+    assert "compared" in refusal(text + "if args.device == 'cuda':\n    torch.cuda.synchronize()\n")
+    asked = training(text + "if args.device != 'cpu':\n    torch.cuda.synchronize()\n")
+    assert asked.rebound == ("args.device = str(accelerator.device)",)
 
 
 def test_a_parameter_with_a_device_is_set_anew() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from textwrap import dedent
 
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.plan import Status
 from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 SCRIPT = """
     import argparse, torch
@@ -74,3 +78,135 @@ def test_accelerate_is_told_of_the_cpu_alone_and_a_note_says_so():
 def test_what_goes_to_the_cpu_or_follows_a_tensor_is_left(kept):
     result = migrated(script('place = "cuda" if torch.cuda.is_available() else "cpu"', after=kept))
     assert kept in result
+
+
+def test_a_device_that_a_constructor_keeps_to_itself_is_set_from_the_accelerator():
+    result = migrated("""
+        import torch
+        from torch import nn
+
+        class Fitting:
+            def __init__(self, points):
+                place = torch.device("cuda:0") if torch.cuda.is_available() else torch.device("cpu")
+                self.net = nn.Linear(2, 1).to(place)
+                self.points = points.to(place)
+                self.steps = torch.optim.Adam(self.net.parameters())
+
+            def fit(self):
+                for _ in range(3):
+                    loss = self.net(self.points).pow(2).mean()
+                    self.steps.zero_grad()
+                    loss.backward()
+                    self.steps.step()
+
+        Fitting(torch.randn(8, 2)).fit()
+        """)
+    assert "        self.accelerator = Accelerator()\n        place = self.accelerator.device\n" in result
+    assert "self.points = points.to(place)" in result
+
+
+def test_a_device_of_the_file_that_methods_read_stays_where_it_is():
+    result = migrated("""
+        import torch
+
+        place = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+        class Fitting:
+            def __init__(self, points):
+                self.points = points.to(place)
+                self.net = torch.nn.Linear(2, 1).to(place)
+                self.steps = torch.optim.Adam(self.net.parameters())
+
+            def fit(self):
+                for _ in range(3):
+                    loss = self.net(self.points).pow(2).mean()
+                    self.steps.zero_grad()
+                    loss.backward()
+                    self.steps.step()
+
+            def answer(self, point):
+                return self.net(torch.tensor(point).to(place))
+
+        fitting = Fitting(torch.randn(8, 2))
+        fitting.fit()
+        """)
+    assert "accelerator = Accelerator()\nplace = accelerator.device\n\nclass Fitting" in result
+    assert "accelerator.backward(loss)" in result
+    assert "self.accelerator" not in result
+
+
+def test_an_option_that_is_asked_as_a_text_stays_one():
+    source = script("", "args.where", 'if args.where.startswith("cuda"):\n    print("there is a GPU")')
+    result = migrated(source)
+    assert "accelerator = Accelerator(device=args.where)\nargs.where = str(accelerator.device)\n" in result
+    assert 'if args.where.startswith("cuda"):' in result
+
+
+def test_an_option_that_is_compared_with_a_name_without_a_number_leaves_the_loop():
+    source = script("", "args.where", 'if args.where == "cuda":\n    print("there is a GPU")')
+    assert "`args.where` is compared with the name of a device" in unchanged(source)
+
+
+@pytest.mark.parametrize(
+    ("choice", "after", "told"),
+    [
+        ('place = "cuda"', 'other = nn.Linear(1, 1).to("cuda:1")', '`"cuda:1"` is a second device'),
+        (
+            'place = "cuda:0"\nother = "cuda:1"',
+            "teacher = nn.Linear(1, 1).to(other)",
+            "live on different cards",
+        ),
+        ('place = "cuda"', 'mask = torch.ones(1, device=f"cuda:{args.gpu}")', "may name another device"),
+        ('place = "cuda"', "mask = torch.ones(1, device=unseen())", "`unseen()` may name another device"),
+    ],
+)
+def test_a_second_device_leaves_the_loop(choice, after, told):
+    assert told in unchanged(script(choice, after=after))
+
+
+def test_one_gpu_by_its_number_in_every_move_is_the_accelerators():
+    result = migrated(script("", '"cuda:1"'))
+    assert 'Accelerator(device="cuda:1")' in result
+
+
+def test_a_device_of_another_file_that_names_a_number_leaves_the_loop(tmp_path):
+    main = dedent(script('from masks import mask\nplace = "cuda"', after="mask(3)"))
+    for number, status in ((":0", Status.UNCHANGED), ("", Status.MIGRATED)):
+        masks = f'import torch\nplace = "cuda{number}"\ndef mask(n):\n    return torch.ones(n, device=place)\n'
+        files = [
+            Source.from_bytes(tmp_path / name, text.encode())
+            for name, text in (("train.py", main), ("masks.py", masks))
+        ]
+        assert migrate(files, DEFAULTS)[0].status is status
+
+
+def test_the_device_of_a_rank_is_the_accelerators_in_every_branch():
+    result = migrated("""
+        import argparse, torch
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--many", action="store_true")
+        parser.add_argument("--local_rank", type=int)
+        args = parser.parse_args()
+        if args.many:
+            torch.cuda.set_device(args.local_rank)
+            place = torch.device("cuda:{}".format(args.local_rank))
+            torch.distributed.init_process_group("nccl")
+        else:
+            place = torch.device("cuda:{}".format(args.local_rank) if args.local_rank is not None else "cpu")
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.Linear(4, 1).to(place)
+        if args.many:
+            model = DistributedDataParallel(model, device_ids=[args.local_rank])
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for x in loader:
+            loss = model(x.to(place)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(torch.ones(1, device=place))
+        """)
+    assert "args = parser.parse_args()\naccelerator = Accelerator()\nplace = accelerator.device\n" in result
+    assert "is not None" not in result
