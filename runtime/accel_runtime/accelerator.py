@@ -173,6 +173,7 @@ class Accelerator(Processes, Facts, Recording):
             dispatch=config.dispatch_batches,
             seedable=config.use_seedable_sampler,
             seed=config.data_seed,
+            stateful=config.use_stateful_dataloader,
             feed=self._session.hardware.feed(self.device, config.non_blocking) if self.device_placement else None,
         )
 
@@ -235,6 +236,8 @@ class Accelerator(Processes, Facts, Recording):
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         """Gradients of the loss, weighed by its share in the accumulation window."""
+        self._iterations.work += 1
+        self._iterations.due = True
         if self._accumulation.divisor != 1:
             if not self._accumulation.blocks:
                 self._accumulation.warn_unused()

@@ -95,6 +95,7 @@ class Prepared:
     def _take(self, given: Bundle, spread: Bundle, still: set[int]) -> None:
         for before, model in zip(given.models, spread.models):
             self._fit_forward(model)
+            self._loader_settings.iterations.watch(model)
             self._remember(before, self._compiled(model), self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)

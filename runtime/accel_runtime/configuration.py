@@ -15,7 +15,8 @@ class DataLoaderConfiguration:
     `split_batches`: one batch of the script is divided between the processes, instead of one batch for each.
     `dispatch_batches`: process 0 reads for all. `even_batches`: the last round is filled up with samples from the
     beginning. `use_seedable_sampler`: shuffles depend on `data_seed` and the epoch alone. `non_blocking`: copies to
-    the device overlap with computation, which needs pinned memory.
+    the device overlap with computation, which needs pinned memory. `use_stateful_dataloader`: after `load_state`, loaders
+    go on in the middle of the epoch by themselves.
     """
 
     split_batches: bool | None = None
@@ -28,8 +29,6 @@ class DataLoaderConfiguration:
 
     def __post_init__(self) -> None:
         self.dispatch_batches = bool(self.dispatch_batches)  # None: scripts that leave the choice to us
-        if self.use_stateful_dataloader:
-            raise ConfigError("use_stateful_dataloader is not needed: save_state records where each prepared loader is")
 
 
 @dataclass(slots=True)

@@ -23,17 +23,25 @@ class PreparedOptimizer(Proxy):
     def __init__(self, optimizer: Optimizer, accumulation: Accumulation) -> None:
         super().__init__(optimizer)
         self.__dict__.update(optimizer=optimizer, accumulation=accumulation)
-        accumulation.has_optimizer = True
+        accumulation.has_optimizer = accumulation.iterations.trains = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Steps, unless this is inside `accumulate` and more micro-steps follow; returns what the closure returned."""
+        iterations = self.accumulation.iterations
+        iterations.work = work = iterations.work + 1
+        iterations.due = False
         if self.accumulation.holding:
             return None
         if self.nan_policy is not None:
             self.__dict__["step_was_skipped"] = not self.nan_policy.allows(self.optimizer)
             if self.step_was_skipped:
                 return None
-        return self.optimizer.step() if closure is None else self.optimizer.step(closure)
+        if closure is None:
+            return self.optimizer.step()
+        loss = self.optimizer.step(closure)
+        # However often the closure ran backward: it is one step.
+        iterations.work, iterations.due = work, False
+        return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if not self.accumulation.holding:

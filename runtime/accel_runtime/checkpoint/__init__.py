@@ -7,7 +7,6 @@ import os
 import threading
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,40 @@ from accel_runtime.checkpoint.run_state import RunState, model_parts
 from accel_runtime.checkpoint.signals import handlers_postponed
 from accel_runtime.checkpoint.writing import Destination, Part, begin, finish
 from accel_runtime.configuration import ProjectConfiguration
+from accel_runtime.data.resumption import Resuming
 from accel_runtime.errors import CheckpointError, UsageError
 
 LATEST = "latest"
 Folder = str | os.PathLike[str] | None
 
 
-@dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where a loaded run stands: the epoch, the steps since the first one, and the batches of this epoch."""
+    """Where a loaded run stands. A script that starts its loop from `epoch` or `step` goes on in the middle of the epoch.
 
-    folder: Path
-    epoch: int
-    step: int
-    batch: int
+    `epoch`: the one under way. `step`: batches trained on since the first one. `batch`: those of this epoch.
+    """
+
+    def __init__(self, folder: Path, epoch: int, step: int, batch: int, resuming: Resuming) -> None:
+        self.folder = folder
+        self.batch = batch
+        self._epoch = epoch
+        self._step = step
+        self._resuming = resuming
+
+    @property
+    def epoch(self) -> int:
+        """Asking for it means that the loop goes on in this epoch, however little is left of it."""
+        self._resuming.from_epoch = True
+        return self._epoch
+
+    @property
+    def step(self) -> int:
+        """Asking for it means that the loop goes on after this step."""
+        self._resuming.from_step = True
+        return self._step
+
+    def __repr__(self) -> str:
+        return f"Resumed(folder={str(self.folder)!r}, epoch={self._epoch}, step={self._step}, batch={self.batch})"
 
 
 class Checkpoints:
@@ -88,20 +107,20 @@ class Checkpoints:
             loaded = self._loaded(folder, allow_pickle)
             if loaded is not None:
                 self.group.together(lambda: self._check(loaded, allow_pickle))
-                self._put_back(loaded)
-                return Resumed(loaded.folder, loaded.epoch, loaded.step, loaded.batch)
+                resuming = self._put_back(loaded)
+                return Resumed(loaded.folder, loaded.epoch, loaded.step, loaded.batch, resuming)
         if missing_ok:
             return None
         raise CheckpointError(f"there is no checkpoint in {self._home}; pass missing_ok=True to begin without one")
 
-    def _put_back(self, loaded: Loaded) -> None:
+    def _put_back(self, loaded: Loaded) -> Resuming:
         hooked = bool(self.group.total(len(self.state.registry.before_load.all)))
         rollback = self.group.together(lambda: Rollback(self.state, hooked))
         models = list(self.state.prepared.models)
         try:
             self.group.together(lambda: self.state.registry.before_load.run(models, str(loaded.folder)))
             self.group.together(lambda: self._check_models(loaded, models))
-            self.group.together(lambda: self.state.restore(loaded, models))
+            return self.group.together(lambda: self.state.restore(loaded, models))
         except BaseException:
             rollback.undo()
             raise

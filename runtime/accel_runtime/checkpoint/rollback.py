@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.checkpoint.run_state import RunState, random_states, restore_random
+from accel_runtime.data.chance import moment_of
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.passage import start_of
 from accel_runtime.tree import map_leaves
 
 Undo = Callable[[], None]
@@ -141,10 +141,14 @@ def _accumulation(accumulation: Accumulation) -> Undo:
 
 
 def _position(loader: PreparedLoader) -> Undo:
-    passage, before, start = loader.passage, dict(vars(loader.passage)), start_of(loader.passage.loader)
+    passage, before = loader.passage, dict(vars(loader.passage))
+    chance, values = moment_of(passage.loader), passage.watch.all_values()
+    workers, seed = loader.whole.workers, loader.whole.workers.seed
 
     def undo() -> None:
         vars(passage).update(before)
-        start.restore(passage.loader)
+        values.restore(passage.loader)
+        chance.restore(passage.loader)
+        workers.seed = seed
 
     return undo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -15,10 +16,11 @@ from accel_runtime.checkpoint.encoding import State
 from accel_runtime.checkpoint.layouts import Layouts
 from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
+from accel_runtime.data.chance import global_states, restore_global
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.passage import Position, Resuming
-from accel_runtime.data.randomness import restore_generators, states_of_generators
+from accel_runtime.data.passage import Position
+from accel_runtime.data.resumption import Resuming
 from accel_runtime.devices import Device
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.registry import Registry
@@ -59,18 +61,15 @@ class RunState:
         return [self.session.strategy.kept_state(model) for model in self.prepared.models]
 
     def standing(self) -> tuple[int, int, int]:
-        """The training's epoch, step and batch: those of the loader being iterated, else of the first one prepared."""
+        """The training's epoch, step and batch: those of the loader that the latest step used, the first one prepared
+        where it used several."""
         if not self.prepared.loaders:
             return 0, 0, 0
-        outermost = self.iterations.stack[:1]
-        # Sorting is stable: among equals the first one prepared leads.
-        leading = sorted(
-            self.prepared.loaders,
-            key=lambda loader: (loader.passage.iteration not in outermost, loader.passage.resumption is None),
-        )[0]
-        position = leading.passage.position(self.iterations)
+        # Among equals `max` takes the first.
+        leading = max(self.prepared.loaders, key=lambda loader: loader.passage.latest_use)
+        position = leading.position()
         batch = position.before // leading.batches_per_round + position.rounds
-        return position.passes, position.steps + batch, batch
+        return position.passes, position.steps + position.done + position.rounds, batch
 
     @property
     def own_optimizers(self) -> list[PreparedOptimizer]:
@@ -105,12 +104,22 @@ class RunState:
             "gradients": []
             if self.session.strategy.shards
             else [self._gradients(model) for model in self.prepared.models],
-            "loaders": [asdict(loader.passage.position(self.iterations)) for loader in self.prepared.loaders],
+            "loaders": [asdict(self._position(loader)) for loader in self.prepared.loaders],
             "blocks": list(self._blocks()),
             "synced": self.accumulation.sync,
             "strategy": self.session.strategy.own_state(),
         }
         return part_of(f"rank_{self.session.world.rank}", state)
+
+    def _position(self, loader: PreparedLoader) -> Position:
+        position = loader.position()
+        if (unkept := loader.passage.watch.unkept()) is not None:
+            warnings.warn(
+                f"this checkpoint cannot keep the order of {type(loader.dataset).__name__}: {unkept}; give its "
+                "owner state_dict and load_state_dict, or a generator in the main process instead",
+                stacklevel=8,
+            )
+        return position
 
     def layouts(self) -> Layouts:
         if not self.session.strategy.shards:
@@ -119,12 +128,12 @@ class RunState:
         optimizers = tuple(optimizer.optimizer for optimizer in self.own_optimizers)
         return Layouts(models, optimizers, tuple(self.registry.objects))
 
-    def restore(self, loaded: Loaded, models: list[Any]) -> None:
+    def restore(self, loaded: Loaded, models: list[Any]) -> Resuming:
         """Puts a state back that was checked to fit; `models` are those that no hook of the script has taken over.
 
         Models come at the end: of most of them no copy is held to return to, for nothing can fail after this.
         """
-        strategy = self.session.strategy
+        strategy, resuming = self.session.strategy, self._resuming(loaded)
         for thing, kept in zip(self.registry.objects, loaded.objects):
             thing.load_state_dict(kept.state)
         if not strategy.weights_reset_optimizers:
@@ -138,23 +147,24 @@ class RunState:
         if loaded.random is not None:
             restore_random(loaded.random, self.session.hardware)
         if loaded.progress is not None:
-            self._restore_progress(loaded, loaded.progress)
+            self._restore_progress(loaded.progress, resuming)
         if loaded.trackers is not None:
             self.trackers.resume(loaded.trackers.state)
         for model, kept in zip(models, loaded.models):
             strategy.load_state_dict(model, kept.state)
         if strategy.weights_reset_optimizers:
             self._restore_optimizers(loaded)
+        return resuming
 
     def _restore_optimizers(self, loaded: Loaded) -> None:
         for optimizer, kept in zip(self.own_optimizers, loaded.optimizers):
             optimizer.optimizer.load_state_dict(kept.state)
 
-    def _restore_progress(self, loaded: Loaded, progress: dict[str, State]) -> None:
+    def _restore_progress(self, progress: dict[str, State], resuming: Resuming) -> None:
         for model, gradients in zip(self.prepared.models, progress["gradients"]):
             self._restore_gradients(model, gradients)
         for loader, position in zip(self.prepared.loaders, progress["loaders"]):
-            self._restore_position(loader, position, loaded)
+            loader.resume(msgspec.convert(position, Position), resuming)
         self.accumulation.sync = bool(progress["synced"])
         for window in msgspec.convert(progress["blocks"], list[Window]):
             models = tuple(self.prepared.models[index] for index in window.models)
@@ -162,14 +172,14 @@ class RunState:
             iteration = resumption.iteration if resumption else None
             self.accumulation.blocks[models].resume(window.count, window.length, iteration)
 
-    def _restore_position(self, loader: PreparedLoader, position: dict[str, State], loaded: Loaded) -> None:
+    def _resuming(self, loaded: Loaded) -> Resuming:
         hardware = self.session.hardware
-        settings = Resuming(
-            same_world=loaded.processes == self.session.world.size,
-            batches_per_round=1 if loader.settings.split else loaded.processes,
-            restore_random=lambda: None if loaded.random is None else restore_random(loaded.random, hardware),
+        return Resuming(
+            loaded.processes,
+            loaded.processes == self.session.world.size,
+            stateful=any(loader.settings.stateful for loader in self.prepared.loaders),
+            restore=lambda: None if loaded.random is None else restore_random(loaded.random, hardware),
         )
-        loader.passage.resume(msgspec.convert(position, Position), settings)
 
     def _gradients(self, model: Any) -> dict[str, Tensor]:
         named = self.session.strategy.unwrap(model).named_parameters()
@@ -214,14 +224,14 @@ def kind_of(thing: Any) -> str:
 
 def random_states(hardware: Device) -> dict[str, Any]:
     """The global generators of this process, and its device's."""
-    states = states_of_generators([])
+    states = global_states()
     if (own := hardware.random_state()) is not None:
         states.update(device=own, device_kind=hardware.name)
     return states
 
 
 def restore_random(states: dict[str, Any], hardware: Device) -> None:
-    restore_generators(states, [])
+    restore_global(states)
     # Another kind of device draws from another kind of generator.
     if "device" in states and states.get("device_kind", hardware.name) == hardware.name:
         hardware.restore_random_state(states["device"])

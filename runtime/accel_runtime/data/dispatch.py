@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.iteration import Share
+from accel_runtime.data.drawing import Track, glance
+from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.data.rows import concatenated_rows, row_count, sliced_rows
 from accel_runtime.data.sharding import Sharding, steps_of
-from accel_runtime.data.source import Batch, Loader, Source
+from accel_runtime.data.source import Source
 from accel_runtime.errors import UsageError
 
 Part = tuple[Batch, Share | None]
@@ -28,7 +29,8 @@ class Dispatched(Source):
         self.collectives = collectives
         self.before = before
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Pairs:
+        self.track = Track(self.loader)
         is_main = self.collectives.world.is_main
         return self._received(islice(iter(self.loader), self.before, None) if is_main else None)
 
@@ -38,7 +40,8 @@ class Dispatched(Source):
     def beginning(self, batches: int) -> Source:
         return Dispatched(self.loader, self.sharding, self.collectives, self.before + batches)
 
-    def _received(self, batches: Iterator[Batch] | None) -> Iterator[Part]:
+    def _received(self, batches: Iterator[Batch] | None) -> Pairs:
+        self.track.note_first()
         rounds = self._rounds(batches) if batches is not None else None
         while True:
             part = self.collectives.scatter_objects(None if rounds is None else self._next_round(rounds))
@@ -46,7 +49,7 @@ class Dispatched(Source):
                 raise UsageError(f"process 0 failed to read a batch for all: {part.message}")
             if part is None:
                 return
-            yield part
+            yield *part, glance(part[0])
 
     def _next_round(self, rounds: Iterator[list[Part]]) -> list[Any]:
         size = self.sharding.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -10,11 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
-from accel_runtime.data.iteration import Share
-from accel_runtime.data.source import Batch, Loader
+from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.tree import Tree, place
 
-Pairs = Iterator[tuple[Batch, Share | None]]
 Copy = Callable[[Tree], Tree]
 
 
@@ -36,7 +34,7 @@ class Feed:
     before_batch: Callable[[], None] | None = None
 
     def __call__(self, pairs: Pairs, loader: Loader) -> Pairs:
-        """The same batches on the device, each with its share."""
+        """The same batches on the device, each with what belongs to it."""
         pinned = self.pins and bool(loader.pin_memory)
         copy = partial(place, device=self.device, non_blocking=self.non_blocking or pinned)
         # Without workers, reading ahead would draw a batch's random numbers before those of the step that precedes it.
@@ -45,10 +43,10 @@ class Feed:
         return self._at_hand_out(pairs, copy)
 
     def _at_hand_out(self, pairs: Pairs, copy: Copy) -> Pairs:
-        for batch, share in pairs:
+        for batch, share, key in pairs:
             if self.before_batch is not None:
                 self.before_batch()
-            yield copy(batch), share
+            yield copy(batch), share, key
 
 
 def _ahead(pairs: Pairs, copy: Copy, stream: SideStream) -> Pairs:
@@ -62,8 +60,8 @@ def _ahead(pairs: Pairs, copy: Copy, stream: SideStream) -> Pairs:
         held = following
 
 
-def _started(pairs: Pairs, copy: Copy, stream: SideStream) -> tuple[Batch, Share | None] | None:
-    for batch, share in pairs:
+def _started(pairs: Pairs, copy: Copy, stream: SideStream) -> tuple[Batch, Share | None, Any] | None:
+    for batch, share, key in pairs:
         with stream:
-            return copy(batch), share
+            return copy(batch), share, key
     return None

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.utils.data import DataLoader
+
+Loader = DataLoader[Any]
+Batch = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,10 @@ class Share:
         return Share(None, self.real and tuple(-1 if count else 0 for count in self.real))
 
 
+# Each batch with its share in the round, and a key to know it again by: its indices, or a glance at what it holds.
+Pairs = Iterator[tuple[Batch, Share | None, Any]]
+
+
 @dataclass(slots=True, eq=False)
 class Iteration:
     """One pass over one loader. `index` counts the batches handed out; `total` is None when it is not known."""
@@ -32,6 +45,13 @@ class Iteration:
     beside: bool = False  # whether it went on while an iteration that began later was under way, as in zip(a, b)
     share: Share | None = None
     short: tuple[int, int] | None = None  # the samples of a batch and of the last one, where a process alone has fewer
+    batch: Batch = None  # the one in hand
+    recent: tuple[Any, ...] = ()  # keys of the last batches
+    work: int = 0  # of `Iterations`, when the batch was handed out
+    worked: bool = False  # whether an earlier batch of this loader was worked on
+    usual: int = 0  # how often, where that was the same for all; -1 where not
+    passed_over: bool = False  # whether an earlier batch was not worked on
+    head: int | None = None  # a digest of the first batch of the pass
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +60,17 @@ class Iterations:
 
     stack: list[Iteration] = field(default_factory=list)
     wants_end: bool = False  # whether somebody must know the last batch before it is used
+    work: int = 0  # backward passes and optimizer steps so far: who has seen none since a batch has not used it
+    due: bool = False  # whether gradients wait for a step
+    trains: bool = False  # whether there is an optimizer
+    drawn: Tensor | None = None  # torch's generator, when the latest batch was handed out
+    counter: Tensor | None = None  # a buffer that a forward pass in training changes
+    counted: int = 0  # its version, at that moment
+
+    def watch(self, model: Module) -> None:
+        """A model that counts its forward passes, as BatchNorm does, betrays a batch that is half through."""
+        counters = (buffer for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked"))
+        self.counter = next(counters, self.counter)
 
     def indices(self) -> list[int]:
         """How far each of them is."""

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch.utils.data import BatchSampler, IterableDataset
 
 from accel_runtime.collectives import Collectives
+from accel_runtime.data.chance import moment_of
 from accel_runtime.data.dispatch import Dispatched
-from accel_runtime.data.feeding import Feed, Pairs
-from accel_runtime.data.iteration import Iteration, Iterations
+from accel_runtime.data.drawing import RECENT, digest_of
+from accel_runtime.data.feeding import Feed
+from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
-from accel_runtime.data.passage import Passage, Start, start_of
+from accel_runtime.data.passage import Pass, Passage, Position
+from accel_runtime.data.resumption import Replay, Resuming, Resumption
 from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
-from accel_runtime.data.source import Alone, Batch, Loader, Source
+from accel_runtime.data.source import Alone, Source, length_of
 from accel_runtime.data.stream import Streamed
 from accel_runtime.errors import ConfigError
 from accel_runtime.proxy import Proxy
+from accel_runtime.tree import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class LoaderSettings:
     dispatch: bool = False
     seedable: bool = False
     seed: int | None = None
+    stateful: bool = False  # whether loading a state makes loaders go on in the middle of an epoch
     feed: Feed | None = None  # None: batches are already where they belong
 
 
@@ -43,6 +49,7 @@ class PreparedLoader(Proxy):
     settings: LoaderSettings
     passage: Passage
     skipped: int
+    whole: Source  # without what is skipped
 
     def __init__(
         self,
@@ -51,18 +58,33 @@ class PreparedLoader(Proxy):
         settings: LoaderSettings,
         passage: Passage | None = None,
         skipped: int = 0,
+        whole: Source | None = None,
     ) -> None:
         super().__init__(loader)
-        self.__dict__.update(source=source, settings=settings, passage=passage or Passage(loader), skipped=skipped)
+        self.__dict__.update(
+            source=source,
+            settings=settings,
+            passage=passage or Passage(loader, settings.iterations),
+            skipped=skipped,
+            whole=source if whole is None else whole,
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         # The source is asked here and not at the first batch: plain loaders draw a seed and start workers now.
-        if (resumption := self.passage.resumption) is not None:
-            self.passage.resumption, self.passage.before = None, resumption.before
-            pairs = resumption.pairs(self.behind, self.source, self.batches_per_round)
-            return self._batches(pairs, resumption.iteration, resumption.position.start)
-        start = start_of(self.behind)
-        return self._batches(iter(self.source), Iteration(self.source.total, self.source.pads), start)
+        passage, resumption = self.passage, self.passage.resumption
+        passage.resumption = None
+        if resumption is not None and resumption.begins_anew(self.skipped, length_of(self.whole) is not None):
+            for _ in self._resumed(resumption, at_end=True):
+                pass  # nothing is left of that pass, but what its end draws is drawn
+        elif resumption is not None:
+            return self._resumed(resumption)
+        if passage.resuming is not None:
+            passage.resuming.leave_random()
+        made, values = moment_of(self.behind), passage.watch.values()
+        pairs = iter(self.source)
+        return self._batches(
+            pairs, Pass(passage.iteration_of(self.source), made, values, self.source.track, self.skipped)
+        )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -92,35 +114,80 @@ class PreparedLoader(Proxy):
 
     def skipping(self, batches: int) -> PreparedLoader:
         """The same loader without its first batches."""
+        skipped = self.skipped + batches
         return PreparedLoader(
-            self.behind, self.source.skipping(batches), self.settings, self.passage, self.skipped + batches
+            self.behind, self.source.skipping(batches), self.settings, self.passage, skipped, self.whole
         )
+
+    def position(self) -> Position:
+        """Where this loader stands."""
+        return replace(self.passage.position(), workers_seed=self.whole.workers.seed_in_use)
+
+    def resume(self, position: Position, resuming: Resuming) -> None:
+        """Makes the next pass one that another run began, or the one that would have followed."""
+        passage = self.passage
+        passage.passes, passage.steps, passage.current = position.passes, position.steps, None
+        passage.resumption, passage.resuming = None, resuming
+        self.whole.workers.seed = position.workers_seed
+        if not position.under_way:
+            position.start.restore(self.behind)
+            return
+        then = 1 if self.settings.split else resuming.processes
+        passage.resumption = Resumption(self.behind, position, resuming, self.batches_per_round, then, Iteration(None))
 
     def with_even_batches(self, even: bool) -> Source:
         """The source that this loader would have with or without filled-up rounds."""
         return _source(self.behind, replace(self.settings, even=even))
 
-    def _batches(self, pairs: Pairs, iteration: Iteration, start: Start) -> Iterator[Batch]:
-        iterations, ended = self.settings.iterations, False
+    def _resumed(self, resumption: Resumption, at_end: bool = False) -> Iterator[Batch]:
+        """A pass that another run began."""
+        source, iterations = self.whole if self.skipped else self.source, self.settings.iterations
+        goes_on = at_end or resumption.goes_on(self.skipped)
+        pairs, source = resumption.pairs(source, self.skipped, goes_on)
+        here, start = resumption.here(), resumption.position.start
+        before, done = (here.before, here.done) if goes_on else (0, 0)
+        begun = Pass(resumption.iteration, start.made, start.values, source.track, 0, before, done)
+        return self._batches(pairs, begun, Replay(resumption, goes_on, iterations))
+
+    def _batches(self, pairs: Pairs, begun: Pass, replay: Replay | None = None) -> Iterator[Batch]:
+        iterations, iteration, ended = self.settings.iterations, begun.iteration, False
+        state_of_torch = torch.default_generator.get_state
         if iteration.total is None and iterations.wants_end:
             pairs = _look_ahead(pairs, iteration)
         if self.settings.feed is not None:
             pairs = self.settings.feed(pairs, self.behind)
+        if replay is not None:
+            pairs = replay.followed(pairs, self._placed)
         iteration.short = self.source.short
         iterations.stack.append(iteration)
-        self.passage.enter(iteration, start, self.skipped)
+        self.passage.enter(begun)
         try:
-            for batch, share in pairs:
+            for batch, share, key in pairs:
                 iteration.index += 1
                 iteration.beside = iterations.stack[-1] is not iteration
                 iteration.is_last = iteration.index == iteration.total
-                iteration.share = share
+                iteration.share, iteration.batch = share, batch
+                iteration.recent = (*iteration.recent[-RECENT + 1 :], key)
+                if iteration.index == 1 and not begun.skipped:
+                    iteration.head = digest_of([key])
+                iterations.drawn = state_of_torch()
+                if iterations.counter is not None:
+                    iterations.counted = iterations.counter._version
+                iteration.work = iterations.work
                 yield batch
+                if (work := iterations.work - iteration.work) == 0:
+                    iteration.passed_over = True
+                elif work != iteration.usual:
+                    iteration.usual = -1 if iteration.worked else work
+                iteration.worked = iteration.worked or work > 0
             ended = True
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.
             iterations.stack.remove(iteration)
             self.passage.leave(iteration, ended)
+
+    def _placed(self, batch: Batch) -> Batch:
+        return batch if self.settings.feed is None else place(batch, self.settings.feed.device)
 
 
 def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
@@ -175,7 +242,7 @@ def _sharding(loader: Loader, settings: LoaderSettings, batches: Any = None) -> 
 
 def _look_ahead(pairs: Pairs, iteration: Iteration) -> Pairs:
     """Reads one batch ahead, so that the total is known when the last one is handed out."""
-    count = iteration.index
+    count = iteration.index  # those that were kept have been handed out when this begins
     for held in pairs:
         for following in pairs:
             count += 1

@@ -11,10 +11,19 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.iteration import Share
+from accel_runtime.data.drawing import Followed, Given, replayed
+from accel_runtime.data.iteration import Loader, Pairs, Share
 from accel_runtime.data.randomness import shared_draws
 from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
-from accel_runtime.data.source import Batch, Loader, Primed, SkippedIndices, Source, clone, length_of
+from accel_runtime.data.source import (
+    SkippedIndices,
+    Source,
+    Start,
+    apart,
+    clone,
+    length_of,
+    track_of,
+)
 
 
 class Ordered(Source):
@@ -25,12 +34,14 @@ class Ordered(Source):
         self.indices = indices
         self.place = place
         self.pads = indices.pads
-        # In order: the shares follow the batches one to one.
-        self.local = clone(loader, **{place: indices, "in_order": True})
+        self.followed = Followed(indices, loader)
+        self.skipped_indices = indices.batches
 
-    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
-        batches = iter(self.local)
-        return zip(batches, drained(self.indices.shares))
+    def __iter__(self) -> Pairs:
+        # In order: the shares follow the batches one to one.
+        batches = self.workers.iterated(clone(self.loader, **{self.place: self.followed}, in_order=True))
+        self.track = self.followed.track
+        return zip(batches, drained(self.indices.shares), self.track.keys())
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -41,12 +52,17 @@ class Ordered(Source):
     def beginning(self, batches: int) -> Source:
         return Ordered(self.loader, self.indices.beginning(batches), self.place)
 
-    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
-        indices = self.indices.skipping(batches)
-        primed = Primed(indices)
-        loaded = iter(clone(self.local, **{self.place: primed}))
-        primed.prime()
-        return zip(loaded, drained(indices.shares))
+    def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
+        if start.opened is None or start.first is None:
+            return super().resumed(batches, start)
+        start.restore(self.loader)
+        self.track = track_of(start, self.loader)
+        indices, left_out = replayed(self.indices, start.opened, start.first, batches, self.loader)
+        shares = self.indices.shares
+        for _ in range(batches):
+            shares.popleft()
+        given = Given(self.track.copied(indices), self.indices)
+        return zip(apart(self.loader, **{self.place: given}), drained(shares), self.track.keys()), left_out
 
 
 class ShardedIndices:
@@ -92,7 +108,9 @@ class ShardedIndices:
             for order in shared_draws(whole_order(inner), inner, self.collectives):
                 yield from shard_order(order, self.sharding)
         else:
-            yield from shard(shared_draws(self.batches, inner, self.collectives), self.sharding)
+            yield from shard(
+                shared_draws(self.batches, inner, self.collectives, self.sharding.per_round), self.sharding
+            )
 
     def _samples(self) -> int | None:
         return length_of(self.batches.sampler) if type(self.batches) is BatchSampler else None
@@ -106,7 +124,9 @@ class ShardedItems(ShardedIndices):
     """For loaders with `batch_size=None`: each index stands for a whole batch."""
 
     def _parts(self) -> Iterator[tuple[Any, Share]]:
-        single = ([index] for index in shared_draws(self.batches, self.batches, self.collectives))
+        single = (
+            [index] for index in shared_draws(self.batches, self.batches, self.collectives, self.sharding.per_round)
+        )
         for (index,), share in shard(single, self.sharding):
             yield index, share.of_items()
 

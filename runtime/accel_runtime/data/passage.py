@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 
-from accel_runtime.data.iteration import Iteration, Iterations, Share
-from accel_runtime.data.randomness import restore_generators, states_of_generators
-from accel_runtime.data.source import Batch, Loader, Source
-
-Pairs = Iterator[tuple[Batch, Share | None]]
+from accel_runtime.data.chance import Moment, Values, Watch, moment_of, own_states
+from accel_runtime.data.drawing import Track, digest_of
+from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Share
+from accel_runtime.data.resumption import Resuming, Resumption
+from accel_runtime.data.source import Source, Start
+from accel_runtime.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """All that decides the order of an epoch, as it was before its iterator was made."""
+class Held:
+    """A batch that was handed out and not used."""
 
-    generators: dict[str, Any]
-    epochs: list[int | None]
-
-    def restore(self, loader: Loader) -> None:
-        restore_generators(self.generators, _owners(loader))
-        for thing, epoch in zip(_counting(loader), self.epochs):
-            if epoch is not None:
-                thing.epoch = epoch
+    batch: Batch
+    share: Share | None
 
 
-def start_of(loader: Loader) -> Start:
-    epochs = [epoch if isinstance(epoch := getattr(one, "epoch", None), int) else None for one in _counting(loader)]
-    return Start(states_of_generators(_owners(loader)), epochs)
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A digest of the last batches of a pass, and how many they are."""
+
+    count: int
+    digest: int
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a loader stood. `start` is that of the pass under way, else how the next one would begin.
 
-    `before` counts batches of the script's own loader that were used up in this pass by another number of processes;
-    `rounds` counts what each process took since.
+    `before` counts batches of the script's own loader that were used up in this pass by other numbers of processes, in
+    `done` steps; `rounds` counts what each process has used since.
     """
 
     passes: int
@@ -47,112 +45,157 @@ class Position:
     start: Start
     under_way: bool = False
     before: int = 0
+    done: int = 0
     rounds: int = 0
-
-
-class Passage:
-    """The passes over one loader. One that was left in its first batch was a look at the data, and is not counted."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
-        self.passes = 0
-        self.steps = 0  # batches handed out in passes that have ended
-        self.before = 0
-        self.skipped = 0
-        self.start: Start | None = None
-        self.iteration: Iteration | None = None
-        self.resumption: Resumption | None = None
-
-    def enter(self, iteration: Iteration, start: Start, skipped: int = 0) -> None:
-        """A pass has handed out its first batch; `skipped` came before it."""
-        if self.iteration is not None:
-            self.leave(self.iteration, ended=False)
-        self.iteration, self.start, self.skipped = iteration, start, skipped
-
-    def leave(self, iteration: Iteration, ended: bool) -> None:
-        """Also called late, when an iterator that was left by `break` is collected."""
-        if self.iteration is not iteration:
-            return
-        self.iteration = None
-        self.before = 0
-        if ended or iteration.index > 1:
-            self.passes += 1
-            self.steps += self.skipped + iteration.index
-
-    def position(self, iterations: Iterations) -> Position:
-        if self.resumption is not None:
-            return self.resumption.here()
-        iteration, start = self.iteration, self.start
-        if iteration is None or start is None or iteration not in iterations.stack:
-            return Position(self.passes, self.steps, start_of(self.loader))
-        rounds = self.skipped + iteration.index - iteration.first
-        return Position(self.passes, self.steps, start, True, self.before, rounds)
-
-    def resume(self, position: Position, settings: Resuming) -> None:
-        """Makes the next pass go on from the position."""
-        self.passes, self.steps = position.passes, position.steps
-        self.iteration, self.resumption = None, None
-        if position.under_way:
-            self.resumption = Resumption(position, settings, Iteration(None))
-        else:
-            position.start.restore(self.loader)
+    ended: bool = False
+    total: int | None = None
+    trains: bool = False
+    usual: int = 0
+    held: Held | None = None
+    seen: Seen | None = None
+    head: int | None = None
+    now: dict[str, Any] | None = None
+    workers_seed: int | None = None  # of workers that outlive a pass
 
 
 @dataclass(frozen=True, slots=True)
-class Resuming:
-    """How this run differs from the one that saved, and what to do when a loader's iterator exists."""
+class Pass:
+    """A pass under way, and how it began. `skipped`, `before` and `done` came before its first batch."""
 
-    same_world: bool
-    batches_per_round: int  # when the checkpoint was saved
-    restore_random: Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """A pass that another run began. Its `iteration` exists beforehand: what counts micro-steps refers to it."""
-
-    position: Position
-    settings: Resuming
     iteration: Iteration
+    made: Moment
+    values: Values
+    track: Track
+    skipped: int = 0
+    before: int = 0
+    done: int = 0
 
     @property
-    def before(self) -> int:
-        position = self.position
-        return position.before + (0 if self.settings.same_world else position.rounds * self.settings.batches_per_round)
+    def start(self) -> Start:
+        return Start(self.made, self.values, self.track.opened, self.track.first)
 
     @property
     def rounds(self) -> int:
-        return self.position.rounds if self.settings.same_world else 0
-
-    def here(self) -> Position:
-        """The position in the terms of this run."""
-        return replace(self.position, before=self.before, rounds=self.rounds)
-
-    def pairs(self, loader: Loader, source: Source, batches_per_round: int) -> Pairs:
-        """The rest of the pass. All that its order draws is drawn here, and then the generators of the run are set."""
-        self.position.start.restore(loader)
-        if self.before:
-            source = source.beginning(self.before)
-        pairs = source.resumed(self.rounds)
-        self.settings.restore_random()
-        whole = source.total
-        self.iteration.first = self.before // batches_per_round
-        self.iteration.index = self.iteration.first + self.rounds
-        self.iteration.total = None if whole is None else self.iteration.first + whole
-        self.iteration.pads = source.pads
-        return pairs
+        """What this process was handed out."""
+        return self.skipped + self.iteration.index - self.iteration.first
 
 
-def _owners(loader: Loader) -> list[Any]:
-    """What carries a generator of its own, each generator once."""
-    found: dict[int, Any] = {}
-    for owner in (loader, loader.batch_sampler, loader.sampler):
-        generator = getattr(owner, "generator", None)
-        if isinstance(generator, torch.Generator):
-            found.setdefault(id(generator), owner)
-    return list(found.values())
+class Passage:
+    """The passes over one loader. One that was left in its first batch, unused, was a look at the data: not counted."""
+
+    def __init__(self, loader: Loader, iterations: Iterations) -> None:
+        self.loader = loader
+        self.iterations = iterations
+        self.watch = Watch(loader)
+        self.passes = 0
+        self.steps = 0  # batches handed out in passes that have ended
+        self.last = Iteration(None)  # the latest of them
+        self.current: Pass | None = None
+        self.resumption: Resumption | None = None
+        self.resuming: Resuming | None = None  # of the latest `load_state`
+
+    @property
+    def iteration(self) -> Iteration | None:
+        return None if self.current is None else self.current.iteration
+
+    @property
+    def latest_use(self) -> tuple[bool, int, bool]:
+        """Orders loaders by what the training is about: trained on, how lately, being iterated."""
+        iterations, iteration = self.iterations, self.iteration
+        if self.resumption is not None:
+            return self.resumption.position.trains, 0, True
+        under_way = iteration is not None and iteration in iterations.stack
+        if iteration is None or not under_way:
+            return self.last.worked, self.last.work, False
+        worked = iteration.worked or iteration.work != iterations.work
+        return worked, iteration.work, not worked
+
+    def iteration_of(self, source: Source) -> Iteration:
+        """A new pass, which knows how the batches of earlier ones were used."""
+        last = self.last
+        return Iteration(source.total, source.pads, worked=last.worked, usual=last.usual, passed_over=last.passed_over)
+
+    def enter(self, begun: Pass) -> None:
+        """A pass is about to hand out its first batch."""
+        if self.current is not None:
+            self.leave(self.current.iteration, ended=False)
+        self.current = begun
+
+    def leave(self, iteration: Iteration, ended: bool) -> None:
+        """Also called late, when an iterator that was left by `break` is collected."""
+        if self.current is None or self.current.iteration is not iteration:
+            return
+        left, self.current = self.current, None
+        worked = bool(iteration.index) and self.iterations.work != iteration.work
+        if ended or worked or iteration.index > 1:
+            self.passes += 1
+            self.steps += left.done + left.rounds
+            self.last = iteration
+            iteration.worked = iteration.worked or worked
+        iteration.batch = None
+
+    def position(self) -> Position:
+        iterations = self.iterations
+        if self.resumption is not None:
+            return self.resumption.here()
+        current = self.current
+        if current is None or current.iteration not in iterations.stack or not current.iteration.index:
+            return Position(self.passes, self.steps, Start(moment_of(self.loader), self.watch.values()))
+        iteration = current.iteration
+        unused = self._is_unused(iteration)
+        rounds, keys = current.rounds - unused, iteration.recent
+        held = Held(iteration.batch, iteration.share) if unused and is_plain(iteration.batch) else None
+        if unused and held is None:
+            keys = keys[:-1]
+        in_step = self.loader.num_workers == 0 and not isinstance(self.loader.dataset, IterableDataset)
+        return Position(
+            self.passes,
+            self.steps,
+            current.start,
+            under_way=True,
+            before=current.before,
+            done=current.done,
+            rounds=rounds,
+            ended=iteration.is_last and not unused,
+            total=iteration.total,
+            trains=iteration.worked or iterations.work != iteration.work,
+            usual=iteration.usual,
+            held=held,
+            seen=Seen(len(keys), digest_of(keys)),
+            head=iteration.head,
+            # Where nothing is read ahead: the order's generators are where the batches are, those of the data too.
+            now=own_states(self.loader) if in_step and (held is not None or not unused) else None,
+        )
+
+    def _is_unused(self, iteration: Iteration) -> bool:
+        """Whether the batch in hand was not worked on; one that is half through cannot be saved."""
+        iterations = self.iterations
+        number, work = iteration.index, iterations.work - iteration.work
+        if work:
+            if work < iteration.usual or (not iteration.worked and iterations.due):
+                raise CheckpointError(
+                    f"save_state() came while batch {number} was being trained on: "
+                    + ("its gradients wait for optimizer.step()" if iterations.due else "some of its steps are missing")
+                    + "; save before its forward pass or after its last step"
+                )
+            return False
+        if not iteration.worked and (iteration.passed_over or not iterations.trains):
+            return False  # a loop that trains nothing, such as an evaluation: what is handed out is used
+        counter = iterations.counter
+        if not torch.equal(torch.get_rng_state(), iterations.drawn) or (  # type: ignore[arg-type]
+            counter is not None and counter._version != iterations.counted
+        ):
+            raise CheckpointError(
+                f"save_state() came after batch {number} was taken up (its forward pass ran, or random numbers were "
+                "drawn for it) and before it was trained on; save before its forward pass or after its last step"
+            )
+        return True
 
 
-def _counting(loader: Loader) -> tuple[Any, ...]:
-    """What may carry the number of the epoch."""
-    return loader.batch_sampler, loader.sampler, loader.dataset
+def is_plain(batch: Batch) -> bool:
+    """Whether a checkpoint brings the batch back as it was."""
+    if type(batch) in (list, tuple):
+        return all(map(is_plain, batch))
+    if type(batch) is dict:
+        return all(type(key) is str and is_plain(value) for key, value in batch.items())
+    return batch is None or type(batch) in (torch.Tensor, bool, int, float, str, bytes)

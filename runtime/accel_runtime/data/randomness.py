@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
-import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from accel_runtime.collectives import Collectives
+from accel_runtime.data.chance import generators_in, global_states, restore_global, set_state, state_of
 from accel_runtime.data.seedable import SeedableRandomSampler
 
 Item = TypeVar("Item")
@@ -21,63 +20,44 @@ DRAW_NOTHING = (SequentialSampler, SeedableRandomSampler)
 DRAW_AT_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
-def shared_draws(sampler: Iterable[Item], inner: Any, collectives: Collectives) -> Iterator[Item]:
+def shared_draws(sampler: Iterable[Item], inner: Any, collectives: Collectives, at_once: int = 1) -> Iterator[Item]:
     """Iterates the sampler as process 0 would, and leaves the generators of the other processes alone.
 
-    Process 0 draws from its global generators, so its stream of random numbers stays that of a plain script.
+    Process 0 draws from its global generators, so its stream of random numbers stays that of a plain script. A sampler
+    that may draw at any item is asked for `at_once` items at a time.
     """
     if type(inner) in DRAW_NOTHING:
         yield from sampler
         return
-    owners = [owner for owner in (sampler, inner) if isinstance(getattr(owner, "generator", None), torch.Generator)]
-    own = states_of_generators([])
-    restore_generators(collectives.broadcast_objects([states_of_generators(owners)])[0], owners)
+    own = global_states()
+    carried = generators_in({"sampler": sampler, "inner": inner})
+    states = {path: state_of(generator) for path, generator in carried.items()}
+    first_process = collectives.broadcast_objects([(own, states)])[0]
+    restore_global(first_process[0])
+    for path, state in first_process[1].items():
+        set_state(carried[path], state)
     iterator = iter(sampler)
     if type(inner) in DRAW_AT_FIRST:
-        first = list(_first(iterator))
+        first = list(islice(iterator, 1))
         if not collectives.world.is_main:
-            restore_generators(own, [])
+            restore_global(own)
         yield from first
         yield from iterator
         return
-    yield from _apart(iterator, own, is_main=collectives.world.is_main)
+    yield from _apart(iterator, own, collectives.world.is_main, at_once)
 
 
-def _apart(iterator: Iterator[Item], own: dict[str, Any], is_main: bool) -> Iterator[Item]:
-    """An unknown sampler may draw at any item: between items its generators are put aside, equal on all processes."""
-    first = True
-    while True:
-        items = list(_first(iterator))
-        drawn = states_of_generators([])
+def _apart(iterator: Iterator[Item], own: dict[str, Any], is_main: bool, at_once: int) -> Iterator[Item]:
+    """An unknown sampler may draw at any item: in between its generators are put aside, equal on all processes."""
+    items = list(islice(iterator, 1))
+    drawn = global_states()
+    if not is_main:
         # Process 0 goes on from the first draw, as a plain script would.
-        restore_generators(drawn if is_main and first else own, [])
-        if not items:
-            return
-        yield items[0]
-        first = False
-        own = states_of_generators([])
-        restore_generators(drawn, [])
-
-
-def _first(iterator: Iterator[Item]) -> Iterator[Item]:
-    for item in iterator:
-        yield item
-        return
-
-
-def states_of_generators(owners: list[Any]) -> dict[str, Any]:
-    """The global generators, and those that the owners carry."""
-    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    if "numpy" in sys.modules:
-        states["numpy"] = sys.modules["numpy"].random.get_state()
-    states["own"] = [owner.generator.get_state() for owner in owners]
-    return states
-
-
-def restore_generators(states: dict[str, Any], owners: list[Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    random.setstate(states["python"])
-    if "numpy" in sys.modules and "numpy" in states:
-        sys.modules["numpy"].random.set_state(states["numpy"])
-    for owner, state in zip(owners, states["own"]):
-        owner.generator.set_state(state)
+        restore_global(own)
+    while items:
+        yield from items
+        own = global_states()
+        restore_global(drawn)
+        items = list(islice(iterator, at_once))
+        drawn = global_states()
+        restore_global(own)

@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.source import Loader, clone
+from accel_runtime.data.iteration import Loader
+from accel_runtime.data.source import clone
 
 
 class SeedableRandomSampler(RandomSampler):

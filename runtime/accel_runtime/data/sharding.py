@@ -40,6 +40,11 @@ class Sharding:
             )
 
     @property
+    def per_round(self) -> int:
+        """The batches of one round."""
+        return 1 if self.split else self.size
+
+    @property
     def part(self) -> int:
         """The samples of one process in a full round."""
         assert self.batch_size is not None
@@ -49,11 +54,10 @@ class Sharding:
 def shard(batches: Iterable[Sequence[Sample]], sharding: Sharding) -> Iterator[tuple[list[Sample], Share]]:
     """The batches of one process, each with what is real in its round."""
     stream = iter(batches)
-    batches_per_round = 1 if sharding.split else sharding.size
-    following = list(islice(stream, batches_per_round))
+    following = list(islice(stream, sharding.per_round))
     head = following
     while following:
-        current, following = following, list(islice(stream, batches_per_round))
+        current, following = following, list(islice(stream, sharding.per_round))
         cut_by_sample = sharding.batch_size is not None and (sharding.split or not following)
         deal = _deal_samples if cut_by_sample else _deal_batches
         yield from deal(current, head, sharding)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
+from accel_runtime.data.iteration import Loader
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.source import Alone, Loader, Skipped
+from accel_runtime.data.source import SkippedIndices, clone, place_of_indices
 from accel_runtime.errors import UsageError
 
 
@@ -22,18 +24,21 @@ def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
 
 
 def _plain(loader: Loader, batches: int) -> Any:
-    skipping = Alone(loader).skipping(batches)
-    return _Unpaired(skipping) if isinstance(skipping, Skipped) else skipping.loader
+    place = place_of_indices(loader)
+    if place is None:
+        return ReadPast(loader, batches)
+    return clone(loader, **{place: SkippedIndices(getattr(loader, place), batches)})
 
 
-class _Unpaired:
-    """The batches of a source that is read past, without their shares."""
+class ReadPast:
+    """The batches of a loader whose first ones are read for nothing."""
 
-    def __init__(self, source: Skipped) -> None:
-        self.source = source
+    def __init__(self, loader: Loader, batches: int) -> None:
+        self.loader = loader
+        self.batches = batches
 
     def __iter__(self) -> Any:
-        return (batch for batch, _ in self.source)
+        return islice(iter(self.loader), self.batches, None)
 
     def __len__(self) -> int:
-        return len(self.source)
+        return max(len(self.loader) - self.batches, 0)

@@ -4,16 +4,58 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import Any
 
+import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from accel_runtime.data.iteration import Share
+from accel_runtime.data.chance import Moment, Values
+from accel_runtime.data.drawing import RECENT, Followed, Given, Track, glance, replayed
+from accel_runtime.data.iteration import Batch as Batch
+from accel_runtime.data.iteration import Loader as Loader
+from accel_runtime.data.iteration import Pairs
 
-Loader = DataLoader[Any]
-Batch = Any
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All that decides the order of a pass: before its iterator was made, and as its track noted it."""
+
+    made: Moment
+    values: Values
+    opened: Moment | None = None
+    first: Moment | None = None
+
+    def restore(self, loader: Loader) -> None:
+        self.values.restore(loader)
+        self.made.restore(loader)
+
+
+class Workers:
+    """The iterator of a loader with `persistent_workers`, which outlives its passes."""
+
+    def __init__(self) -> None:
+        self.iterator: Any = None
+        self.seed: int | None = None  # of an iterator that another run had: this run's draws no other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"iterator": None, "seed": self.seed_in_use}
+
+    @property
+    def seed_in_use(self) -> int | None:
+        return self.seed if self.iterator is None else int(self.iterator._base_seed)
+
+    def iterated(self, loader: Loader) -> Iterator[Batch]:
+        if loader.persistent_workers and self.iterator is None and self.seed is not None:
+            loader.__dict__["generator"] = torch.Generator().manual_seed(self.seed)
+        loader.__dict__["_iterator"] = self.iterator
+        batches = iter(loader)
+        if loader.persistent_workers:
+            self.iterator = loader.__dict__["_iterator"]
+        return batches
 
 
 class Source(ABC):
@@ -21,13 +63,15 @@ class Source(ABC):
 
     pads = False  # whether the last round repeats samples, or may
     short: tuple[int, int] | None = None  # the samples of a batch and of the last one, where a process alone has fewer
+    track: Track  # of the latest pass
+    skipped_indices: Any = None  # where batches of the user's own loader are left out
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
+        self.workers = Workers()
 
     @abstractmethod
-    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
-        """Each batch with its share in the round."""
+    def __iter__(self) -> Pairs: ...
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -45,45 +89,59 @@ class Source(ABC):
     def beginning(self, batches: int) -> Source:
         """Shares out the epoch without the first batches of the user's own loader."""
 
-    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
-        """As iterating after `skipping`, but all that is drawn for the order of the epoch has been drawn on return."""
+    def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
+        """As iterating after `skipping` a pass that began so, and the keys of the last batches that are left out. All
+        that is drawn for the order of the epoch has been drawn on return."""
+        start.restore(self.loader)
         pairs = iter(self)
-        for _ in islice(pairs, batches):
-            pass
+        self.track.opened = start.opened
+        self.track.first = start.first
+        if start.first is not None:
+            start.first.restore(self.loader)
+        left_out = deque((key for _, _, key in islice(pairs, batches)), maxlen=RECENT)
         # A stream draws its order when it is first read, so one batch is read even where none is left out.
-        return pairs if batches else chain(list(islice(pairs, 1)), pairs)
+        return (pairs if batches else chain(list(islice(pairs, 1)), pairs)), left_out
 
 
 class Alone(Source):
     """One process: the loader itself."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, skipped: int = 0) -> None:
         super().__init__(loader)
+        self.skipped = skipped
         self.short = _short_last_batch(loader.batch_sampler)
+        self.place = place_of_indices(loader)
+        if self.place is not None:
+            indices: Any = getattr(loader, self.place)
+            self.skipped_indices = SkippedIndices(indices, skipped) if skipped else None
+            self.indices = Followed(self.skipped_indices if skipped else indices, loader)
 
-    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
-        return zip(iter(self.loader), repeat(None))
+    def __iter__(self) -> Pairs:
+        if self.place is None:
+            self.track = Track(self.loader)
+            return glanced(islice(iter(self.loader), self.skipped, None), self.track)
+        batches = self.workers.iterated(clone(self.loader, **{self.place: self.indices}, in_order=True))
+        # The track is that of the iterator which was just made.
+        self.track = self.indices.track
+        return zip(batches, repeat(None), self.track.keys())
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return max(len(self.loader) - self.skipped, 0)
 
     def skipping(self, batches: int) -> Source:
-        if self.loader.batch_sampler is None or isinstance(self.loader.dataset, IterableDataset):
-            return super().skipping(batches)
-        rest = Alone(clone(self.loader, batch_sampler=SkippedIndices(self.loader.batch_sampler, batches)))
-        rest.short = self.short
-        return rest
+        return Alone(self.loader, self.skipped + batches)
 
     def beginning(self, batches: int) -> Source:
         return self.skipping(batches)
 
-    def resumed(self, batches: int) -> Iterator[tuple[Batch, Share | None]]:
-        if self.loader.batch_sampler is None or isinstance(self.loader.dataset, IterableDataset):
-            return super().resumed(batches)
-        indices = Primed(SkippedIndices(self.loader.batch_sampler, batches))
-        pairs = iter(Alone(clone(self.loader, batch_sampler=indices)))
-        indices.prime()
-        return pairs
+    def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
+        if self.place is None or start.opened is None or start.first is None:
+            return super().resumed(batches, start)
+        start.restore(self.loader)
+        self.track = track_of(start, self.loader)
+        indices, left_out = replayed(self.indices.indices, start.opened, start.first, batches, self.loader)
+        given = Given(self.track.copied(indices), self.indices)
+        return zip(apart(self.loader, **{self.place: given}), repeat(None), self.track.keys()), left_out
 
 
 class Skipped(Source):
@@ -95,8 +153,10 @@ class Skipped(Source):
         self.batches = batches
         self.pads = source.pads
 
-    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
-        return islice(iter(self.source), self.batches, None)
+    def __iter__(self) -> Pairs:
+        pairs = iter(self.source)
+        self.track = self.source.track
+        return islice(pairs, self.batches, None)
 
     def __len__(self) -> int:
         return max(len(self.source) - self.batches, 0)
@@ -112,36 +172,41 @@ class SkippedIndices:
         self.batches = batches
         self.skipped = skipped
         self.sampler = getattr(batches, "sampler", batches)
+        self.head: list[Any] = []  # the very first of them
 
     def __iter__(self) -> Iterator[Any]:
-        return islice(iter(self.batches), self.skipped, None)
+        return self._after(iter(self.batches))
 
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
 
+    def _after(self, batches: Iterator[Any]) -> Iterator[Any]:
+        self.head = list(islice(batches, min(self.skipped, 1)))
+        yield from islice(batches, self.skipped - len(self.head), None)
 
-class Primed:
-    """A batch sampler that can be made to draw before the loader asks it for its first batch."""
 
-    def __init__(self, indices: Any) -> None:
-        self.indices = indices
-        self.first: list[Any] | None = None
+def place_of_indices(loader: Loader) -> str | None:
+    """Where the loader's indices come from; None where there are none, or where its class iterates in its own way."""
+    if isinstance(loader.dataset, IterableDataset) or type(loader).__iter__ is not DataLoader.__iter__:
+        return None
+    return "sampler" if loader.batch_sampler is None else "batch_sampler"
 
-    def __iter__(self) -> Iterator[Any]:
-        self.first, self.rest = None, iter(self.indices)
-        return self._batches()
 
-    def __len__(self) -> int:
-        return len(self.indices)
+def apart(loader: Loader, **changes: Any) -> Iterator[Batch]:
+    """An iterator beside the loader's own, which leaves the loader's generator alone."""
+    return iter(clone(loader, **changes, in_order=True, generator=None, persistent_workers=False))
 
-    def prime(self) -> None:
-        if self.first is None:
-            self.first = list(islice(self.rest, 1))
 
-    def _batches(self) -> Iterator[Any]:
-        self.prime()
-        yield from self.first or ()
-        yield from self.rest
+def track_of(start: Start, loader: Loader) -> Track:
+    track = Track(loader)
+    track.opened, track.first = start.opened, start.first
+    return track
+
+
+def glanced(batches: Iterator[Batch], track: Track) -> Pairs:
+    track.note_first()
+    for batch in batches:
+        yield batch, None, glance(batch)
 
 
 def clone(loader: Loader, **changes: Any) -> Loader:

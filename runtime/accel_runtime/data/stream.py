@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.iteration import Share
+from accel_runtime.data.drawing import Track, glance
+from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.data.sharding import Sharding, shard, steps_of
-from accel_runtime.data.source import Batch, Loader, Source, clone
+from accel_runtime.data.source import Source, clone
 from accel_runtime.errors import UsageError
 from accel_runtime.proxy import Proxy
 from accel_runtime.tree import leaves
@@ -40,7 +41,8 @@ class Streamed(Source):
             in_order=True,
         )
 
-    def __iter__(self) -> Iterator[tuple[Batch, Share | None]]:
+    def __iter__(self) -> Pairs:
+        self.track = Track(self.loader)
         return self._checked(iter(self.local))
 
     def __len__(self) -> int:
@@ -53,15 +55,16 @@ class Streamed(Source):
     def beginning(self, batches: int) -> Source:
         return Streamed(self.loader, self.sharding, self.collectives, self.before + batches)
 
-    def _checked(self, parts: Iterator[Any]) -> Iterator[tuple[Batch, Share | None]]:
+    def _checked(self, parts: Iterator[Any]) -> Pairs:
+        self.track.note_first()
         for _ in range(CHECKED_ROUNDS):
             part = next(parts, None)
             self._compare(ENDED if part is None else part[2])
             if part is None:
                 return
-            yield part[0], part[1]
+            yield part[0], part[1], glance(part[0])
         for batch, share, _ in parts:
-            yield batch, share
+            yield batch, share, glance(batch)
 
     def _compare(self, digest: int) -> None:
         digests = self.collectives.gather_numbers(digest)

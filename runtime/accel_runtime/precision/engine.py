@@ -20,8 +20,9 @@ class EngineStepped(PreparedOptimizer):
     """Knows whether the engine took the step: it leaves those out whose gradients are not finite."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> None:
-        if not self.accumulation.holding:
-            super().step(closure)
+        holding = self.accumulation.holding
+        super().step(closure)
+        if not holding:
             self.__dict__["step_was_skipped"] = self.optimizer.skipped  # type: ignore[attr-defined]
 
 

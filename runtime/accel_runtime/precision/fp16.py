@@ -105,6 +105,9 @@ class ScaledOptimizer(PreparedOptimizer):
         optimizer.register_step_post_hook(self._note_step)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        iterations = self.accumulation.iterations
+        iterations.work += 1
+        iterations.due = False
         if self.accumulation.holding:
             return None
         if closure is not None:

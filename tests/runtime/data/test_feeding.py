@@ -51,8 +51,8 @@ def loader_like(pin_memory, num_workers):
 
 def fed(count, pin_memory=True, num_workers=1):
     stream = Stream(CPU)
-    pairs = ((Batch(number, stream), None) for number in range(count))
-    for batch, _ in Feed(CPU, side_stream=lambda _: stream)(pairs, loader_like(pin_memory, num_workers)):
+    pairs = ((Batch(number, stream), None, None) for number in range(count))
+    for batch, _, _ in Feed(CPU, side_stream=lambda _: stream)(pairs, loader_like(pin_memory, num_workers)):
         stream.told.append(("use", batch.number))
     return stream.told
 
@@ -85,9 +85,9 @@ def test_copies_do_not_block_where_the_script_asked_for_it(monkeypatch, asked, p
     monkeypatch.setattr(
         torch.Tensor, "to", lambda self, device, non_blocking=False: (seen.append(non_blocking), self)[1]
     )
-    list(Feed(CPU, asked)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
+    list(Feed(CPU, asked)(iter([(torch.ones(1), None, None)]), loader_like(pinned, 0)))
     assert seen == [expected]
-    list(Feed(CPU, asked, pins=False)(iter([(torch.ones(1), None)]), loader_like(pinned, 0)))
+    list(Feed(CPU, asked, pins=False)(iter([(torch.ones(1), None, None)]), loader_like(pinned, 0)))
     assert seen[1:] == [asked]
 
 
@@ -144,6 +144,6 @@ def test_a_checkpoint_stands_where_the_script_is_and_not_where_the_copies_are(mo
         if index == 2:
             accelerator.save_state(tmp_path / "state")
     accelerator, loader = prepared()
-    accelerator.load_state(tmp_path / "state")
+    assert accelerator.load_state(tmp_path / "state").step == 3
     assert [batch.tolist() for (batch,) in loader] == seen[3:]
     assert Tolerant.handed == 6 + 3

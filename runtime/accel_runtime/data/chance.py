@@ -1,0 +1,286 @@
+"""What decides the order of a loader's data: generators and changing values, wherever the script keeps them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from accel_runtime.data.iteration import Loader
+from accel_runtime.errors import CheckpointError
+
+DEPTH = 6  # of objects in objects
+MANY = 5000  # objects that are looked at
+CROWD = 64  # containers with more items than this hold data
+SCALARS = (bool, int, float, str, type(None))
+CONTAINERS = (list, tuple, set, dict, torch.Tensor)
+LEFT_ALONE = (torch.Tensor, torch.nn.Module, type, ModuleType, bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state of chance at one moment: the global generators, and those that the loader's own objects carry."""
+
+    random: dict[str, Any]
+    own: dict[str, Any]
+
+    def restore(self, loader: Loader) -> None:
+        restore_global(self.random)
+        restore_own(self.own, loader)
+
+
+def moment_of(loader: Loader) -> Moment:
+    return Moment(global_states(), own_states(loader))
+
+
+def global_states() -> dict[str, Any]:
+    """The generators that everything in this process draws from unless it has one of its own."""
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if "numpy" in sys.modules:
+        states["numpy"] = sys.modules["numpy"].random.get_state()
+    return states
+
+
+def restore_global(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "numpy" in sys.modules and "numpy" in states:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+
+
+def own_states(loader: Loader) -> dict[str, Any]:
+    """The states of the generators that the loader, its samplers and its data carry, by where they are."""
+    return {path: state_of(generator) for path, generator in generators_in(roots_of(loader)).items()}
+
+
+def restore_own(states: dict[str, Any], loader: Loader) -> None:
+    found = generators_in(roots_of(loader))
+    for path, state in states.items():
+        if path not in found:
+            raise CheckpointError(
+                f"the checkpoint has the state of a generator at {path}, and this run's loader has none there; "
+                "make the loader as when it was saved"
+            )
+        set_state(found[path], state)
+
+
+def roots_of(loader: Loader) -> dict[str, Any]:
+    return {
+        "generator": loader.generator,
+        "batch_sampler": loader.batch_sampler,
+        "sampler": loader.sampler,
+        "dataset": loader.dataset,
+    }
+
+
+def generators_in(roots: dict[str, Any]) -> dict[str, Any]:
+    """Each generator once, by the path of attributes that leads to it."""
+    return {path: thing for path, thing in _reached(roots) if _is_generator(thing)}
+
+
+def state_of(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if hasattr(generator, "get_state"):  # numpy's RandomState
+        return generator.get_state()
+    return copy.deepcopy(getattr(generator, "bit_generator", generator).state)
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "set_state"):
+        generator.set_state(state)
+    else:
+        getattr(generator, "bit_generator", generator).state = state
+
+
+def _is_generator(thing: Any) -> bool:
+    if isinstance(thing, torch.Generator):
+        return thing is not torch.default_generator
+    if isinstance(thing, random.Random):
+        return not isinstance(thing, random.SystemRandom)
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not type(thing).__module__.startswith("numpy.random"):
+        return False
+    kinds = (numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator)
+    return isinstance(thing, kinds) and thing is not numpy.random.mtrand._rand
+
+
+def _reached(roots: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every object that can be reached through attributes and small containers, once."""
+    seen: set[int] = set()
+    waiting = [(path, thing, 0) for path, thing in roots.items()]
+    while waiting:
+        path, thing, depth = waiting.pop(0)
+        if id(thing) in seen or isinstance(thing, (*SCALARS, *LEFT_ALONE)):
+            continue
+        seen.add(id(thing))
+        if len(seen) > MANY:
+            return
+        yield path, thing
+        if depth < DEPTH and not _is_generator(thing):
+            waiting += [(f"{path}.{name}", inner, depth + 1) for name, inner in _parts(thing)]
+
+
+def _parts(thing: Any) -> list[tuple[str, Any]]:
+    if isinstance(thing, (list, tuple)):
+        return [(str(index), inner) for index, inner in enumerate(thing)] if len(thing) <= CROWD else []
+    if isinstance(thing, dict):
+        return [(str(key), inner) for key, inner in thing.items()] if len(thing) <= CROWD else []
+    if isinstance(thing, FunctionType):
+        return [*_enclosed(thing), *_global_chance(thing)]
+    if isinstance(thing, MethodType):
+        return [("__self__", thing.__self__), ("__func__", thing.__func__)]
+    if isinstance(thing, partial):
+        return [("func", thing.func), ("args", thing.args), ("keywords", thing.keywords)]
+    return [*getattr(thing, "__dict__", {}).items(), *_used_by_class(type(thing))]
+
+
+def _enclosed(function: FunctionType) -> list[tuple[str, Any]]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+    return [(name, cell.cell_contents) for name, cell in cells if cell != _EMPTY]
+
+
+def _used_by_class(kind: type) -> list[tuple[str, Any]]:
+    """What the methods of a class that the script wrote draw from beside the object: generators of its module."""
+    functions = [
+        function
+        for base in kind.__mro__
+        if base.__module__.partition(".")[0] not in ("builtins", "torch", "typing", "collections", "accel_runtime")
+        for function in vars(base).values()
+        if isinstance(function, FunctionType)
+    ]
+    return [found for function in functions for found in (*_enclosed(function), *_global_chance(function))]
+
+
+def _global_chance(function: FunctionType) -> list[tuple[str, Any]]:
+    named = ((name, function.__globals__.get(name)) for name in function.__code__.co_names)
+    return [(name, thing) for name, thing in named if _is_generator(thing)]
+
+
+_EMPTY = CellType()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What samplers and data keep beside generators: their own `state_dict`, and attributes that have changed."""
+
+    states: dict[str, Any]
+    changed: dict[str, Any]
+
+    def restore(self, loader: Loader) -> None:
+        stateful, places = _stateful(loader), _places(loader)
+        for path, state in self.states.items():
+            if path not in stateful:
+                raise CheckpointError(f"the checkpoint has a state for {path}, and this run's has no load_state_dict")
+            stateful[path].load_state_dict(copy.deepcopy(state))
+        for path, value in self.changed.items():
+            if path not in places or not _alike(own := getattr(*places[path]), value):
+                here = "does not exist" if path not in places else f"is a {type(own).__name__}"
+                raise CheckpointError(
+                    f"the checkpoint has a {type(value).__name__} for {path}, which in this run {here}; "
+                    "make the loader as when it was saved"
+                )
+            setattr(*places[path], copy.deepcopy(value))
+
+
+class Watch:
+    """Knows what the samplers and the data of a loader were like when it was prepared."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+        self.digests = {path: _digest(getattr(*place)) for path, place in _places(loader).items()}
+
+    def values(self) -> Values:
+        """What differs now; copies, because it goes on changing."""
+        changed = {
+            path: copy.deepcopy(value)
+            for path, place in _places(self.loader).items()
+            if _digest(value := getattr(*place)) != self.digests.get(path) and _is_plain(value)
+        }
+        return Values({path: one.state_dict() for path, one in _stateful(self.loader).items()}, changed)
+
+    def all_values(self) -> Values:
+        """What is there now, changed or not."""
+        values = {path: getattr(*place) for path, place in _places(self.loader).items()}
+        plain = {path: copy.deepcopy(value) for path, value in values.items() if _is_plain(value)}
+        return Values({path: one.state_dict() for path, one in _stateful(self.loader).items()}, plain)
+
+    def unkept(self) -> str | None:
+        """Names something that decides the order and cannot be kept: an iterator that a sampler holds on to."""
+        owners = [*_samplers(self.loader), ("dataset", self.loader.dataset)]
+        for path, owner in owners:
+            if _has_state(owner):
+                continue
+            for name, value in getattr(owner, "__dict__", {}).items():
+                if isinstance(value, Iterator):
+                    return f"{path}.{name} is a {type(value).__name__}"
+        return None
+
+
+def _samplers(loader: Loader) -> Iterator[tuple[str, Any]]:
+    roots = {"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}
+    for path, thing in _reached(roots):
+        # The data that a sampler is about is no part of it.
+        if hasattr(thing, "__iter__") and hasattr(thing, "__dict__") and not isinstance(thing, Dataset):
+            yield path, thing
+
+
+def _places(loader: Loader) -> dict[str, tuple[Any, str]]:
+    """The plain attributes of samplers, and the numbers and texts of the data, as (owner, name)."""
+    found: dict[str, tuple[Any, str]] = {}
+    for path, owner in _samplers(loader):
+        if owner is loader.dataset or _has_state(owner):
+            continue
+        kinds = SCALARS if type(owner).__module__.startswith("torch.") else (*SCALARS, *CONTAINERS)
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if isinstance(value, kinds):
+                found.setdefault(f"{path}.{name}", (owner, name))
+    if not _has_state(loader.dataset):
+        for name, value in getattr(loader.dataset, "__dict__", {}).items():
+            if isinstance(value, SCALARS):
+                found.setdefault(f"dataset.{name}", (loader.dataset, name))
+    return found
+
+
+def _stateful(loader: Loader) -> dict[str, Any]:
+    found = {path: thing for path, thing in _samplers(loader) if _has_state(thing)}
+    return {**found, "dataset": loader.dataset} if _has_state(loader.dataset) else found
+
+
+def _has_state(thing: Any) -> bool:
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+def _alike(own: Any, value: Any) -> bool:
+    return type(own) is type(value) or own is None or value is None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple, set)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value.keys(), *value.values())))
+    return isinstance(value, (*SCALARS, torch.Tensor))
+
+
+def _digest(value: Any) -> int | None:
+    try:
+        return zlib.crc32(pickle.dumps(value))
+    except Exception:  # whatever cannot be pickled is not plain
+        return None
