@@ -14,7 +14,7 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from accel_runtime.data.iteration import Loader
 from accel_runtime.errors import CheckpointError
@@ -222,14 +222,16 @@ class Watch:
         return Values({path: one.state_dict() for path, one in _stateful(self.loader).items()}, plain)
 
     def unkept(self) -> str | None:
-        """Names something that decides the order and cannot be kept: an iterator that a sampler holds on to."""
+        """Names something that decides the order and cannot be kept."""
+        if isinstance(self.loader.dataset, IterableDataset) and self.loader.persistent_workers:
+            return "its persistent workers draw from generators of their own"
         owners = [*_samplers(self.loader), ("dataset", self.loader.dataset)]
         for path, owner in owners:
             if _has_state(owner):
                 continue
             for name, value in getattr(owner, "__dict__", {}).items():
                 if isinstance(value, Iterator):
-                    return f"{path}.{name} is a {type(value).__name__}"
+                    return f"{path}.{name} is a {type(value).__name__}, whose state nobody can take"
         return None
 
 

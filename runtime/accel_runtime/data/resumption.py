@@ -222,14 +222,15 @@ def check_head(position: Position, indices: Any, loader: Loader) -> None:
 
 
 def _differs(loader: Loader) -> str:
-    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-    inner = getattr(sampler, "sampler", None)
-    chooses = type(sampler).__name__ + ("" if inner is None else f"({type(inner).__name__})")
-    what = type(loader.dataset).__name__ if isinstance(loader.dataset, IterableDataset) else chooses
+    what = type(loader.dataset).__name__
+    if not isinstance(loader.dataset, IterableDataset):
+        sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+        inner = getattr(sampler, "sampler", None)
+        what = type(sampler).__name__ + ("" if inner is None else f"({type(inner).__name__})") + f" over {what}"
     return (
-        f"the epoch cannot go on where the checkpoint was saved: {what} over {type(loader.dataset).__name__} does not "
-        "give the same batches again. Make data and loader as when it was saved; a sampler or a stream whose order "
-        "depends on something else needs a generator of its own, or state_dict and load_state_dict"
+        f"the epoch cannot go on where the checkpoint was saved: {what} does not give the same batches again. Make data "
+        "and loader as when it was saved; a sampler or a stream whose order depends on something else needs a generator "
+        "of its own, or state_dict and load_state_dict"
     )
 
 
