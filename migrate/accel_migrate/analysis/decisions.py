@@ -151,16 +151,16 @@ class _Finder:
         if isinstance(figure, ast.Name) and not self._inside_share(module, statement):
             made = self._made_outside(module, figure)
             if made is not None:
-                self.local.agreed.add(made.target)
+                self.local.agree([made.target])
                 if isinstance(made.value, ast.Call) and _name_of(made.value) == "item" and not made.path:
                     return Decision(module, node, made.value)  # averaged as it is made a number
                 return Decision(module, node, figure, after=made.statement, is_plain=plain)
             if not _is_elif(module, statement):
                 variable = module.variable(figure)
-                self.local.agreed |= {n for n in module.walk(statement) if module.variable(n) == variable}
+                self.local.agree(n for n in module.walk(statement) if module.variable(n) == variable)
                 return Decision(module, node, figure, before=statement, is_plain=plain)
         is_tensor = self._is_tensor(module, figure)
-        self.local.agreed.add(figure)
+        self.local.agree([figure])
         return Decision(module, node, figure, is_tensor=is_tensor, is_plain=plain)
 
     def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:

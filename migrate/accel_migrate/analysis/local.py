@@ -34,23 +34,38 @@ class Locality:
         self.roles = roles
         self.graph = graph
         self.loops = {loop.statement: loop for loop in loops}
-        self.losses = {b.statement for backward in backwards for b in self._bound(backward.module, backward.loss)}
         self.whole = frozenset(whole)  # calls that evaluate all of the data in a loop that trains elsewhere
         self._given: list[Function] = []  # whose parameters were looked at where they are called
         self.agreed: set[ast.AST] = set()  # bindings, and reads, of what is averaged over processes
+        self._known: dict[ast.expr, bool] = {}
+        self._bindings: dict[ast.expr, list[Binding]] = {}
+        self._reduced: dict[Module, set[Variable | None]] = {}
         self._busy: set[object] = set()
+        self.losses = {b.statement for backward in backwards for b in self._bound(backward.module, backward.loss)}
         self._collective: dict[Function, bool] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
 
     def is_local(self, module: Module, node: ast.expr) -> bool:
         """Whether the value of an expression may differ between processes."""
+        known = self._known.get(node)
+        if known is not None:
+            return known
         if node in self._busy or len(self._busy) > _DEEPEST:
             return False
+        outermost = not self._busy
         self._busy.add(node)
         try:
-            return self._is_local(module, node)
+            found = self._is_local(module, node)
         finally:
             self._busy.discard(node)
+        if outermost or (found and not self._given):  # within a circle, no is not yet an answer
+            self._known[node] = found
+        return found
+
+    def agree(self, nodes: Iterable[ast.AST]) -> None:
+        """These bindings or reads are averaged over processes from now on."""
+        self.agreed.update(nodes)
+        self._known.clear()
 
     def _is_local(self, module: Module, node: ast.expr) -> bool:
         if node in self.agreed:
@@ -146,12 +161,10 @@ class Locality:
 
     def _is_agreed(self, module: Module, variable: Variable) -> bool:
         """`dist.all_reduce(total)`: from there on it is the same on all."""
-        return any(
-            module.variable(part) == variable
-            for call in module.calls
-            if _is_collective(module, call)
-            for part in call.args
-        )
+        if module not in self._reduced:
+            calls = [call for call in module.calls if _is_collective(module, call)]
+            self._reduced[module] = {module.variable(part) for call in calls for part in call.args}
+        return variable in self._reduced[module]
 
     def _binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
         if binding.target in self.agreed:
@@ -202,12 +215,14 @@ class Locality:
         return [part for _, part in given if self.is_local(module, part)]
 
     def _bound(self, module: Module, node: ast.expr) -> list[Binding]:
-        variable = module.variable(node)
-        if variable is None:
-            return []
-        if isinstance(node, ast.Name):
-            return reaching(module, node, variable)
-        return module.bindings(variable)
+        if node not in self._bindings:
+            variable = module.variable(node)
+            if variable is None:
+                self._bindings[node] = []
+            else:
+                named = isinstance(node, ast.Name)
+                self._bindings[node] = reaching(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
+        return self._bindings[node]
 
 
 def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

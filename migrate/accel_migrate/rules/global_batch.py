@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.roles import Role
@@ -10,6 +11,7 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM801"
+_SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_description", "set_postfix", "log_metrics"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -21,7 +23,25 @@ def find(context: Context) -> Iterator[Change]:
             "on N processes each step takes in N batches and there are N times fewer steps; the learning rate and "
             "batch_size are as they were: change one of them if training should go on as on one process"
         )
+        if _shows_figures(context):
+            message += "; figures of training that are printed or logged are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _shows_figures(context: Context) -> bool:
+    """Whether something of this process's own is printed or logged."""
+    training = context.training
+    return any(
+        _name_of(call) in _SHOWS
+        and training.timing.after_prepare(module, call)
+        and any(training.local.is_local(module, part) for part in (*call.args, *[k.value for k in call.keywords]))
+        for module in training.modules
+        for call in module.calls
+    )
+
+
+def _name_of(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 RULE = Rule(
