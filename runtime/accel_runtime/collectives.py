@@ -42,9 +42,10 @@ class Collectives:
     def announce(self, name: str) -> None:
         """Says what follows, where that is compared between processes."""
 
-    def barrier(self) -> None:
+    def barrier(self, caller: str = "wait_for_everyone") -> None:
+        """Returns when every process has come here, from the same call."""
         if not self.alone:
-            self._meet("wait_for_everyone")
+            self._meet(caller)
 
     def gather(self, tree: Tree) -> Tree:
         """Every tensor with the rows of all processes, in the order of ranks; shapes must be equal everywhere."""

@@ -155,7 +155,7 @@ def test_views_with_strides_are_gathered_as_copies_are():
         assert column == [0, 3, 6, 9, 100, 103, 106, 109]
 
 
-def test_different_collectives_are_refused_on_every_process_with_both_lines():
+def test_different_collectives_are_refused_on_every_process_with_both_lines(tmp_path):
     def work():
         accelerator = Accelerator()
         ours, mine = torch.ones(3), accelerator.is_main_process
@@ -164,6 +164,8 @@ def test_different_collectives_are_refused_on_every_process_with_both_lines():
             (lambda: accelerator.gather(ours), lambda: accelerator.gather_for_metrics(ours)),
             (lambda: accelerator.reduce(ours), lambda: accelerator.broadcast(ours)),
             (lambda: accelerator.gather(torch.ones(9000)), accelerator.wait_for_everyone),
+            (lambda: accelerator.gather(ours), lambda: accelerator.save_state(tmp_path / "state")),
+            (lambda: accelerator.load_state(tmp_path / "state"), lambda: accelerator.save_state(tmp_path / "state")),
             (accelerator.check_trigger, lambda: accelerator.pad_across_processes(ours)),
             (lambda: accelerator.gather_object([1]), lambda: accelerator.broadcast_object_list([1])),
         ]
@@ -179,6 +181,7 @@ def test_different_collectives_are_refused_on_every_process_with_both_lines():
         assert "rank 1 is in reduce at " in messages[0]
         assert all(f"{__file__}:" in message for message in messages)
         assert "rank 1 is in wait_for_everyone at " in messages[3]
+        assert "rank 1 is in save_state at " in messages[4]
         assert after == 6
 
 
