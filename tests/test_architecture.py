@@ -36,6 +36,7 @@ LAYERS = {
         __main__
         cli
         __init__ utils
+        data_loader launchers
         notebook
         accelerator launch operations state
         announcement facts support

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from accel_runtime.not_here import absent
+
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
     from accel_runtime.accumulation import GradientAccumulationPlugin as GradientAccumulationPlugin
@@ -53,30 +55,28 @@ _PLACES = {
     "skip_first_batches": "data.skipping",
 }
 
-# Names of the peer that are not here, each with what to use instead.
-_INSTEAD = {
-    "AcceleratorState": "ask accelerator.state, or make a PartialState",
-    "GradientState": "ask accelerator.gradient_state",
-    **dict.fromkeys(
-        ("cpu_offload", "disk_offload", "dispatch_model", "infer_auto_device_map", "init_empty_weights"),
-        "inference with models larger than memory is not part of this runtime",
-    ),
-    **dict.fromkeys(
-        ("load_checkpoint_and_dispatch", "load_checkpoint_in_model", "prepare_pippy"),
-        "inference with models larger than memory is not part of this runtime",
-    ),
-}
+# The version of Accelerate whose API this is: scripts compare it. Our own stands behind a plus.
+_API = "1.15.0"
 
 __all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _INSTEAD:
-        raise ImportError(f"accel_runtime has no {name}: {_INSTEAD[name]}")
+    if name == "__version__":
+        return f"{_API}+accel.{_own_version()}"
     if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return absent(__name__)(name)
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_PLACES])
+
+
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("accel-migrate")
+    except PackageNotFoundError:
+        return "0"  # a source tree that is not installed

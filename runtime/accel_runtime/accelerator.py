@@ -163,6 +163,9 @@ class Accelerator(Processes, Facts, Recording):
             for line in filter(None, lines):
                 say_once(line)
 
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\nMixed precision type: {self.mixed_precision}\n"
+
     def _loader_settings(self, options: Options) -> LoaderSettings:
         config = self.dataloader_config
         return LoaderSettings(

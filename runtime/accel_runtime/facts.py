@@ -10,6 +10,7 @@ import torch
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration
+from accel_runtime.errors import UsageError
 from accel_runtime.resolve import Session
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 
@@ -39,6 +40,23 @@ class Facts:
     @property
     def native_amp(self) -> bool:
         return self.mixed_precision in ("fp16", "bf16")
+
+    @native_amp.setter
+    def native_amp(self, used: bool) -> None:
+        """Scripts turn it off on devices without autocast: where it is on, that has to be said when it is made."""
+        if used != self.native_amp:
+            raise UsageError(
+                f"native_amp={used} contradicts mixed_precision={self.mixed_precision!r}; make the Accelerator with "
+                f"mixed_precision={'a precision' if used else repr('no')} instead"
+            )
+
+    @property
+    def parallelism_config(self) -> None:
+        """A model is divided by its strategy alone."""
+
+    @property
+    def torch_device_mesh(self) -> None:
+        """A model is divided by its strategy alone."""
 
     @property
     def scaler(self) -> torch.amp.GradScaler | None:

@@ -1,6 +1,9 @@
-"""Ways to divide one model that are not here, with what to use: said wherever somebody asks for them."""
+"""What Accelerate has and this runtime has not, with what to use: said wherever somebody asks for it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 WITHIN_LAYERS = (
     "tensor, sequence and context parallelism are not here; for a model that is too large for one device use strategy "
@@ -10,6 +13,65 @@ BETWEEN_LAYERS = (
     "Megatron-LM, with its tensor and pipeline parallelism, is not here; use strategy fsdp or deepspeed, or train with "
     "Megatron's own scripts"
 )
+
+LARGE_MODELS = (
+    "inference with models larger than memory is not part of this runtime; load the model whole, or shard it with fsdp"
+)
+SHARDING = "prepare() shards any DataLoader, and what it returns has total_batch_size, set_epoch and the loader's own attributes"
+
+# By the name that is imported.
+NAMES = {
+    "AcceleratorState": "ask accelerator.state, or make a PartialState",
+    "GradientState": "ask accelerator.gradient_state",
+    **dict.fromkeys(
+        (
+            "AlignDevicesHook",
+            "CpuOffload",
+            "ModelHook",
+            "SequentialHook",
+            "UserCpuOffloadHook",
+            "add_hook_to_module",
+            "attach_align_device_hook",
+            "compute_module_sizes",
+            "cpu_offload",
+            "cpu_offload_with_hook",
+            "disk_offload",
+            "dispatch_model",
+            "get_balanced_memory",
+            "get_max_memory",
+            "infer_auto_device_map",
+            "init_empty_weights",
+            "init_on_device",
+            "load_checkpoint_and_dispatch",
+            "load_checkpoint_in_model",
+            "prepare_pippy",
+            "remove_hook_from_module",
+            "remove_hook_from_submodules",
+            "set_module_tensor_to_device",
+        ),
+        LARGE_MODELS,
+    ),
+    **dict.fromkeys(
+        ("BatchSamplerShard", "IterableDatasetShard", "DataLoaderDispatcher", "SkipBatchSampler", "SkipDataLoader"),
+        SHARDING,
+    ),
+    "SeedableRandomSampler": "pass dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True)",
+    **dict.fromkeys(("MegatronLMPlugin", "MegatronLMDummyDataLoader"), BETWEEN_LAYERS),
+    **dict.fromkeys(("ParallelismConfig", "TorchTensorParallelPlugin", "TorchContextParallelConfig"), WITHIN_LAYERS),
+    "synchronize_rng_states": "leave it out: samplers draw alike on all processes, and set_seed seeds the rest",
+}
+
+
+def absent(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: what to use instead of a name that Accelerate has there."""
+
+    def missing(name: str) -> Any:
+        if name in NAMES:
+            raise ImportError(f"{module} has no {name}: {NAMES[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return missing
+
 
 # By the beginning of a flag.
 FLAGS = {

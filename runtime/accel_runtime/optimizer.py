@@ -46,3 +46,7 @@ class PreparedOptimizer(Proxy):
     def zero_grad(self, set_to_none: bool = True) -> None:
         if not self.accumulation.holding:
             self.optimizer.zero_grad(set_to_none)
+
+
+# The name by which scripts for Accelerate ask whether an optimizer was prepared.
+AcceleratedOptimizer = PreparedOptimizer

@@ -30,13 +30,15 @@ SAME = {
     "deepspeed_config.gradient_accumulation_steps": "gradient_accumulation_steps",
     "deepspeed_config.gradient_clipping": "gradient_clipping",
     "dynamo_config.dynamo_backend": "dynamo_backend",
+    "dynamo_backend": "dynamo_backend",
 }
 
 # Their words for one value -> ours; None says nothing.
 WORDS: Mapping[str, Mapping[Any, Mapping[str, Any]]] = {
     "distributed_type": {
         "NO": {},
-        "MULTI_GPU": {},
+        False: {},  # what YAML makes of an unquoted NO
+        **{f"MULTI_{kind}": {} for kind in ("GPU", "XPU", "NPU", "MLU", "MUSA", "HPU", "SDAA")},
         "MULTI_CPU": {"cpu": True},
         "FSDP": {"strategy": "fsdp"},
         "DEEPSPEED": {"strategy": "deepspeed"},
@@ -139,4 +141,4 @@ def _word(path: str, key: str, value: Any) -> Mapping[str, Any]:
 
 
 def _value(key: str, value: Any) -> Any:
-    return str(value).lower() if key == "dynamo_config.dynamo_backend" else value
+    return str(value).lower() if key.endswith("dynamo_backend") else value

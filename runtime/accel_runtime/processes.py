@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+import torch.distributed as dist
 
 from accel_runtime.collectives import Collectives, Reduction
 from accel_runtime.data.split import part_of
@@ -34,6 +35,10 @@ class DistributedType(StrEnum):
     DEEPSPEED = "DEEPSPEED"
     FSDP = "FSDP"
     XLA = "XLA"
+    TPU = XLA  # as older scripts call it
+    MULTI_SDAA = "MULTI_SDAA"
+    MULTI_NEURON = "MULTI_NEURON"
+    MEGATRON_LM = "MEGATRON_LM"
 
 
 class Processes:
@@ -45,6 +50,17 @@ class Processes:
         self._collectives = collectives
         self._engine = DistributedType.__members__.get(strategy.upper())
         self._triggered = False
+
+    def __repr__(self) -> str:
+        """The lines that scripts log."""
+        backend = f"  Backend: {dist.get_backend()}" if self.use_distributed and dist.is_initialized() else ""
+        return (
+            f"Distributed environment: {self.distributed_type}{backend}\n"
+            f"Num processes: {self.num_processes}\n"
+            f"Process index: {self.process_index}\n"
+            f"Local process index: {self.local_process_index}\n"
+            f"Device: {self.device}\n"
+        )
 
     @property
     def device(self) -> torch.device:

@@ -62,3 +62,7 @@ class PreparedScheduler(Proxy):
         total = getattr(self.scheduler, "total_steps", None)
         if total is None or self.scheduler.last_epoch < total:
             self.scheduler.step()
+
+
+# The name by which scripts for Accelerate ask whether a scheduler was prepared.
+AcceleratedScheduler = PreparedScheduler

@@ -18,12 +18,23 @@ from accel_runtime.machine import Machine, this_machine
 
 
 @click.command("config")
-@click.option("--file", "path", metavar="PATH", help=f"The file to write or show. Default: {PROJECT_FILE} here.")
+@click.argument("word", required=False, type=click.Choice(["default", "update"]), metavar="[default]")
+@click.option(
+    "--file",
+    "--config_file",
+    "path",
+    metavar="PATH",
+    help=f"The file to write or show. Default: {PROJECT_FILE} here.",
+)
 @click.option("--defaults", is_flag=True, help="Write what suits this machine, without questions.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Write this value; may be repeated.")
 @click.option("--show", is_flag=True, help="Print every value and where it comes from, and write nothing.")
-def command(path: str | None, defaults: bool, pairs: tuple[str, ...], show: bool) -> None:
-    """Write down how training runs on this machine, as a small YAML file."""
+def command(word: str | None, path: str | None, defaults: bool, pairs: tuple[str, ...], show: bool) -> None:
+    """Write down how training runs on this machine, as a small YAML file; `default` is as --defaults."""
+    if word == "update":
+        click.echo("accel config: files need no update, they are read as they were written")
+        return
+    defaults = defaults or word == "default"
     if show:
         settled, files = settled_from({}, {**os.environ, **named_file(path)})
         click.echo("\n".join([*values_with_origins(settled), *(note for file in files for note in file.notes)]))

@@ -81,3 +81,10 @@ def test_set_adds_to_the_file_and_show_names_the_origin(tmp_path: Path) -> None:
     assert any(line.split() == ["num_processes", "3", "accel.yaml"] for line in shown.splitlines())
     assert accel(tmp_path, "config", "--file", "other.yaml", "--set", "cpu=true").returncode == 0
     assert (tmp_path / "other.yaml").read_text().endswith("cpu: true\n")
+
+
+def test_the_words_of_accelerate_write_the_defaults(tmp_path: Path) -> None:
+    for arguments in (["default"], ["default", "--config_file", "other.yaml"]):
+        assert accel(tmp_path, "config", *arguments).returncode == 0
+    assert (tmp_path / "accel.yaml").read_text() == (tmp_path / "other.yaml").read_text()
+    assert "need no update" in accel(tmp_path, "config", "update").stdout

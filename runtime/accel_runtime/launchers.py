@@ -1,0 +1,5 @@
+"""Where scripts for Accelerate import launchers from."""
+
+from accel_runtime.notebook import debug_launcher, notebook_launcher
+
+__all__ = ["debug_launcher", "notebook_launcher"]

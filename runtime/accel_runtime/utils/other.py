@@ -1,0 +1,108 @@
+"""Small functions that scripts for Accelerate import."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from accel_runtime.config_file import user_file, write_config
+from accel_runtime.machine import this_machine
+from accel_runtime.operations import extract_model_from_parallel, wait_for_everyone
+from accel_runtime.saving import save_atomically, save_tensors
+from accel_runtime.utils.imports import _installed
+from accel_runtime.world import world_from
+
+
+def is_peft_model(model: Module) -> bool:
+    """Whether the model, without what prepare() put around it, is one of the package peft."""
+    if not _installed("peft"):
+        return False
+    peft: Any = import_module("peft")
+    return isinstance(extract_model_from_parallel(model), peft.PeftModel)
+
+
+def is_compiled_module(module: Module) -> bool:
+    return isinstance(module, torch._dynamo.eval_frame.OptimizedModule)
+
+
+def save(
+    obj: Any, f: str | os.PathLike[str], save_on_each_node: bool = False, safe_serialization: bool = False
+) -> None:
+    """`torch.save` once for all processes, or once on each machine; the file is there whole or not at all."""
+    world = world_from(os.environ)
+    if world.is_local_main if save_on_each_node else world.is_main:
+        (save_tensors if safe_serialization else save_atomically)(obj, Path(f))
+
+
+def load(f: str | os.PathLike[str], map_location: Any = None, **kwargs: Any) -> Any:
+    """`torch.load` that runs no code of the file unless `weights_only=False` asks for it."""
+    return torch.load(f, map_location=map_location, **{"weights_only": True, **kwargs})
+
+
+def write_basic_config(mixed_precision: str = "no", save_location: str | os.PathLike[str] | None = None) -> Path | bool:
+    """Writes what suits this machine, by default for all projects of this user; an existing file stays as it is."""
+    file = user_file(os.environ) if save_location is None else Path(save_location)
+    if file.exists():
+        print(f"{file} is there already and stays as it is; `accel config` changes it")
+        return False
+    devices = max(1, len(this_machine(os.environ).devices))
+    write_config(file, {"num_processes": devices, "mixed_precision": mixed_precision.lower()})
+    return file
+
+
+def is_port_in_use(port: int | None = None) -> bool:
+    """Whether somebody listens on the port of this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(("localhost", 29500 if port is None else port)) == 0
+
+
+def get_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def merge_dicts(source: dict[Any, Any], destination: dict[Any, Any]) -> dict[Any, Any]:
+    """The destination with all of the source put into it, level by level."""
+    for key, value in source.items():
+        if isinstance(value, dict):
+            merge_dicts(value, destination.setdefault(key, {}))
+        else:
+            destination[key] = value
+    return destination
+
+
+def convert_bytes(size: float) -> str:
+    """As people write it: 1536 is 1.5 KB."""
+    for unit in ("bytes", "KB", "MB", "GB", "TB"):
+        if size < 1024:
+            return f"{round(size, 2)} {unit}"
+        size /= 1024
+    return f"{round(size, 2)} PB"
+
+
+def recursive_getattr(obj: Any, attr: str) -> Any:
+    return reduce(getattr, attr.split("."), obj)
+
+
+__all__ = [
+    "convert_bytes",
+    "extract_model_from_parallel",
+    "get_free_port",
+    "is_compiled_module",
+    "is_peft_model",
+    "is_port_in_use",
+    "load",
+    "merge_dicts",
+    "recursive_getattr",
+    "save",
+    "wait_for_everyone",
+    "write_basic_config",
+]
