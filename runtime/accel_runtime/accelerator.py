@@ -382,8 +382,6 @@ class Accelerator(Processes, Facts, Recording):
         """
         if not safe_serialization:
             warnings.warn("checkpoints are always safetensors and JSON; safe_serialization is ignored", stacklevel=2)
-        # Saving has a channel of its own: a process that is in another collective meanwhile would not be heard of there.
-        self._collectives.barrier("save_state")
         return str(self._checkpoints.save(output_dir, allow_pickle, wait))
 
     def load_state(
@@ -401,7 +399,6 @@ class Accelerator(Processes, Facts, Recording):
         """
         if load_kwargs:
             warnings.warn("load_state takes no load_kwargs: there is no torch.load to hand them to", stacklevel=2)
-        self._collectives.barrier("load_state")
         resumed = self._checkpoints.load(input_dir, missing_ok, allow_pickle)
         if resumed is not None and self._world.restarts and self.is_main_process:
             sys.stderr.write(f"accel: resumed from {resumed.folder}, step {resumed.step}\n")

@@ -87,6 +87,7 @@ class CheckedCollectives(Collectives):
     def announce(self, name: str) -> None:
         agreement: Agreement = self.__dict__["agreement"]
         agreement.check(name)
+        super().announce(name)
 
 
 def _checked(name: str) -> Callable[..., Any]:

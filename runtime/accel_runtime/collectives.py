@@ -40,12 +40,13 @@ class Collectives:
         return self.world.size == 1
 
     def announce(self, name: str) -> None:
-        """Says what follows, where that is compared between processes."""
-
-    def barrier(self, caller: str = "wait_for_everyone") -> None:
-        """Returns when every process has come here, from the same call."""
+        """Returns when every process means this: for work with a channel of its own, on which others are not heard."""
         if not self.alone:
-            self._meet(caller)
+            self._meet(name)
+
+    def barrier(self) -> None:
+        if not self.alone:
+            self._meet("wait_for_everyone")
 
     def gather(self, tree: Tree) -> Tree:
         """Every tensor with the rows of all processes, in the order of ranks; shapes must be equal everywhere."""
