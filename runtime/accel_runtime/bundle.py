@@ -158,7 +158,8 @@ class Prepared:
     def _result(self, thing: Any) -> Any:
         if id(thing) in self._known:
             return self._known[id(thing)][1]
-        _warn_unknown(type(thing).__name__)
+        if thing is not None:  # a scheduler that this run does without
+            _warn_unknown(type(thing).__name__)
         return thing
 
 

@@ -1,6 +1,7 @@
 """What `prepare` takes, in which order, and what it says about the rest."""
 
 import pickle
+import warnings
 from collections import defaultdict, namedtuple
 from dataclasses import dataclass
 
@@ -57,6 +58,12 @@ def test_another_accelerator_prepares_anew():
         second.backward(model(torch.ones(1, 2)).sum())
         again.step()
         assert torch.equal(model.weight, before)
+
+
+def test_what_a_run_does_without_is_returned_in_silence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Accelerator(cpu=True).prepare(None) is None
 
 
 def test_what_is_unknown_is_returned_with_a_warning():
