@@ -1,4 +1,5 @@
-# Faults at full length: every kill, 60 flips per file, 20 kills of workers in one training. `make test` has a short form.
+# Faults at full length: every kill of every way to save, 60 flips and 520 edits of every file, two programs that save side
+# by side, 20 kills of workers in one training. `make test` has a short form.
 .PHONY: chaos
 
 chaos: $(READY)

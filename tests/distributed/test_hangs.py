@@ -124,3 +124,18 @@ def test_a_process_that_does_not_come_is_named() -> None:
     agreement.check("reduce")
     with pytest.raises(UsageError, match=r"rank 1 has not come there in 0 s; it was last in reduce at train\.py:7"):
         agreement.check("gather")
+
+
+def test_debug_mode_watches_checkpoints_too(tmp_path: Path) -> None:
+    def work() -> str:
+        os.environ["ACCEL_DEBUG"] = "true"
+        accelerator = Accelerator(cpu=True)
+        with pytest.raises(UsageError) as refusal:
+            if accelerator.is_main_process:
+                accelerator.save_state(tmp_path / "x")
+            accelerator.wait_for_everyone()
+        return str(refusal.value)
+
+    for rank, said in enumerate(in_world(2, work)):
+        assert f"rank {rank} is in {'barrier' if rank else 'save_state'} at {__file__}:" in said
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.checkpoint.background import Background
-from accel_runtime.checkpoint.fitting import check_fits, check_object, check_optimizer_state, check_trackers
+from accel_runtime.checkpoint.fitting import (
+    check_fits,
+    check_object,
+    check_optimizer_state,
+    check_scheduler,
+    check_trackers,
+)
 from accel_runtime.checkpoint.folders import number_of
 from accel_runtime.checkpoint.loaded import Loaded, check_kind, check_model, check_number, check_optimizer
 from accel_runtime.checkpoint.manifest import Manifest
@@ -174,7 +180,7 @@ class Checkpoints:
         for kept, optimizer in zip(loaded.optimizers, self.state.own_optimizers):
             check_optimizer_state(kept.state, optimizer.optimizer, str(kept.path))
         for kept, scheduler in zip(loaded.schedulers, self.state.prepared.schedulers):
-            check_fits(kept.state, scheduler.scheduler.state_dict(), str(kept.path))
+            check_scheduler(kept.state, scheduler.scheduler, str(kept.path))
         for kept, thing in zip(loaded.objects, self.state.registry.objects):
             check_object(kept.state, thing, str(kept.path))
         if loaded.scaler is not None and (scales := self.state.session.precision.state()) is not None:

@@ -23,6 +23,7 @@ from accel_runtime.checkpoint.encoding import State
 from accel_runtime.errors import CheckpointError
 
 SEQUENCES = (list, tuple, set, frozenset, deque, torch.Size)
+RETIRED = {"verbose", "_is_initial", "_get_lr_called_within_step"}
 SPECIAL = (Counter, defaultdict)  # dictionaries with methods that a plain one lacks
 
 
@@ -81,12 +82,18 @@ def check_optimizer_state(saved: State, optimizer: Optimizer, place: str) -> Non
         check_fits(saved.get(key), own[key], f"{place}[{key!r}]")
 
 
+def check_scheduler(saved: State, scheduler: Any, place: str) -> None:
+    own = scheduler.state_dict()
+    _leave_out_retired(saved, own)
+    check_fits(saved, own, place)
+
+
 def check_object(saved: State, thing: Any, place: str) -> None:
     """A registered object's state grows as its author likes; but no key of it may be the name of a method."""
     if isinstance(thing, Optimizer):
         check_optimizer_state(saved, thing, place)
     elif isinstance(thing, LRScheduler):
-        check_fits(saved, thing.state_dict(), place)
+        check_scheduler(saved, thing, place)
     else:
         check_data(saved, place)
         if isinstance(saved, Mapping) and not isinstance(thing, Module):
@@ -109,6 +116,17 @@ def check_trackers(saved: State, own: Mapping[str, State], place: str) -> None:
         for key, value in state.items():
             if isinstance(value, str) and not re.fullmatch(r"[\w-]{1,128}", value):
                 raise CheckpointError(f"{place}[{name!r}][{key!r}] is not the name of a run; nothing was changed")
+
+
+def _leave_out_retired(saved: State, own: State) -> None:
+    """Takes flags out that schedulers of another version of torch have, also of schedulers in a scheduler."""
+    if isinstance(saved, dict) and isinstance(own, dict):
+        for name in RETIRED & (saved.keys() - own.keys()):
+            del saved[name]
+        _leave_out_retired(saved.get("_schedulers"), own.get("_schedulers"))
+    elif isinstance(saved, list) and isinstance(own, list):
+        for one, other in zip(saved, own):
+            _leave_out_retired(one, other)
 
 
 def _check_mapping(saved: State, own: Mapping[Any, Any], place: str) -> None:

@@ -27,9 +27,8 @@ def is_of_peer(folder: Path) -> bool:
 
 def loaded_from_peer(folder: Path, world: World) -> Loaded:
     """The peer keeps no digests, no position in loaders and no gradients: those parts stay as they are."""
-    stem, suffix = next(
-        (stem, suffix) for stem, suffix in MODEL_STEMS.items() if (folder / f"{stem}.{suffix}").exists()
-    )
+    found = [(stem, suffix) for stem, suffix in MODEL_STEMS.items() if (folder / f"{stem}.{suffix}").is_file()]
+    stem, suffix = found[0] if found else ("model", "safetensors")
     scaler = folder / "scaler.pt"
     states = folder / f"random_states_{world.rank}.pkl"
     return Loaded(
@@ -39,21 +38,21 @@ def loaded_from_peer(folder: Path, world: World) -> Loaded:
         optimizers=_all(folder, "optimizer", "bin"),
         schedulers=_all(folder, "scheduler", "bin"),
         objects=[Kept(path, _read(path)) for path in _custom(folder)],
-        scaler=Kept(scaler, _read(scaler)) if scaler.exists() else None,
-        random=_random(_read(states)) if states.exists() else None,
+        scaler=Kept(scaler, _read(scaler)) if scaler.is_file() else None,
+        random=_random(_read(states)) if states.is_file() else None,
     )
 
 
 def _all(folder: Path, stem: str, suffix: str) -> list[Kept]:
     found: list[Kept] = []
-    while (path := folder / f"{numbered(stem, len(found))}.{suffix}").exists():
+    while (path := folder / f"{numbered(stem, len(found))}.{suffix}").is_file():
         found.append(Kept(path, read_tensors(path) if suffix == "safetensors" else _read(path)))
     return found
 
 
 def _custom(folder: Path) -> list[Path]:
     found: list[Path] = []
-    while (path := folder / f"custom_checkpoint_{len(found)}.pkl").exists():
+    while (path := folder / f"custom_checkpoint_{len(found)}.pkl").is_file():
         found.append(path)
     return found
 
