@@ -19,7 +19,7 @@ LOST = 1  # the exit code of a program whose last checkpoint could not be writte
 
 
 class Background:
-    """One write at a time. Its error is raised by the next call of `settle`, or told when the program ends."""
+    """One write at a time. Its error is raised by the next call of `settle`, or reported when the program ends."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -54,12 +54,12 @@ class Background:
             write()
         except BaseException as error:
             self._error = error
-            atexit.register(self._tell)
+            atexit.register(self._report)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._error is not None:
             sys.stderr.write(f"the last checkpoint was not saved: {self._error}\n")
-            atexit.unregister(self._tell)
+            atexit.unregister(self._report)
             end_with(LOST)
 
     def _copy(self, part: str, name: str, tensor: Tensor) -> Tensor:

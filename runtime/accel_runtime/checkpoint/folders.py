@@ -97,7 +97,7 @@ def settle(parent: Path) -> None:
                 hidden.path.rename(hidden.home)
 
 
-def standing(target: Path) -> Path:
+def location_of(target: Path) -> Path:
     """The folder, or where a kill has left it aside. Nothing is moved: another run may be at work here."""
     if target.exists():
         return target

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from accel_runtime.checkpoint.encoding import State, decoded
 from accel_runtime.checkpoint.files import inside, read_text
-from accel_runtime.checkpoint.folders import automatic_folders, standing
+from accel_runtime.checkpoint.folders import automatic_folders, location_of
 from accel_runtime.checkpoint.manifest import NAME, Manifest, damage_of, read_manifest
 from accel_runtime.checkpoint.owners import REPLACED, hidden_in
 from accel_runtime.checkpoint.process_group import CheckpointGroup
@@ -106,7 +106,7 @@ class Saved:
 
 def open_checkpoint(folder: Path, group: CheckpointGroup, allow_pickle: bool = False) -> Saved:
     """The checkpoint, verified by all processes together."""
-    folder = standing(folder)
+    folder = location_of(folder)
     manifest = group.together(lambda: read_manifest(folder))
     group.together(lambda: _verify(folder, digested_here(manifest, group.world)))
     shards = group.together(lambda: _shards_by_part(folder, manifest))
@@ -172,7 +172,7 @@ def candidates(parent: Path) -> list[Path]:
         return numbered
     aside = {one.home for one in hidden_in(parent) if one.purpose == REPLACED and not one.home.exists()}
     shown = {path.parent for path in parent.glob(f"*/{NAME}") if not path.parent.name.startswith(".")}
-    return sorted(shown | aside, key=lambda folder: (_saved_at(standing(folder)), folder.name))
+    return sorted(shown | aside, key=lambda folder: (_saved_at(location_of(folder)), folder.name))
 
 
 def _saved_at(folder: Path) -> float:

@@ -1,4 +1,4 @@
-"""A run with one of everything, and a person who may rewrite every file of its checkpoint and mends the manifest."""
+"""A run with one of everything, and a person who may rewrite every file of its checkpoint and fixes the manifest."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Run:
         return repr((kept, counts, torch.get_rng_state().tolist(), random.getstate()))
 
 
-def mend(folder: Path) -> None:
+def fix_manifest(folder: Path) -> None:
     """Makes sizes and digests those of what is there."""
     try:
         manifest = read_manifest(folder)
@@ -93,10 +93,10 @@ def mend(folder: Path) -> None:
 
 
 def edit(path: Path, change) -> None:
-    """Changes the JSON of a file and mends the manifest."""
+    """Changes the JSON of a file and fixes the manifest."""
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps(change(content) or content))
-    mend(path.parent)
+    fix_manifest(path.parent)
 
 
 def mutations(path: Path, count: int, chance: random.Random) -> Iterator[bytes]:

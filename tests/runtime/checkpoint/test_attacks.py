@@ -19,7 +19,7 @@ from accel_runtime.checkpoint.tensors import Digested, digest_of
 from accel_runtime.errors import CheckpointError
 
 from tests.distributed.worlds import in_world
-from tests.runtime.checkpoint.attacks import Run, edit, mend, mutations
+from tests.runtime.checkpoint.attacks import Run, edit, fix_manifest, mutations
 
 MUTATIONS = 520 if "CHAOS" in os.environ else 12  # of every file
 MEMORY = 1 << 30  # bytes that a load may take beyond what the process had
@@ -150,13 +150,13 @@ def test_names_sizes_and_counts_are_bounded_before_anything_is_read(attacked, tm
     for file in more:
         shutil.copy(folder / one.name, folder / file.name)
     write_manifest(folder, replace(manifest, files=(*manifest.files, *more)))
-    mend(folder)
+    fix_manifest(folder)
     refused(run, folder, r"holds 30 model\(s\) and this run has 1")
     (folder / "rank_0.json").unlink()
     with (folder / "rank_0.json").open("wb") as sparse:
         sparse.truncate(1 << 28)
     write_manifest(folder, manifest)
-    mend(folder)
+    fix_manifest(folder)
     refused(run, folder, "rank_0.json has 268435456 bytes, and text in a checkpoint has at most")
 
 
@@ -218,7 +218,7 @@ def fuzz(tmp_path: Path, sharded: bool) -> dict[str, float]:
         content = path.read_bytes()
         for edited in mutations(path, MUTATIONS, chance):
             path.write_bytes(edited)
-            mend(folder)
+            fix_manifest(folder)
             before, began = run.everything(), time.monotonic()
             watch.on = True
             try:

@@ -194,14 +194,14 @@ def test_a_payload_in_any_file_never_runs(saved, tmp_path: Path) -> None:
         content = path.read_bytes()
         torch.save(Payload(trace), path)
         refused(parts, folder, path.name)
-        mend(folder)
+        fix_manifest(folder)
         refused(parts, folder, path.name)
         path.write_bytes(content)
-        mend(folder)
+        fix_manifest(folder)
     assert not trace.exists()
 
 
-def mend(folder: Path) -> None:
+def fix_manifest(folder: Path) -> None:
     """As an attacker would: the digests are made to fit what is there."""
     if (folder / "manifest.json").read_bytes()[:1] == b"{":
         manifest = read_manifest(folder)
