@@ -196,6 +196,11 @@ class Values:
                     f"the checkpoint has a {type(value).__name__} for {path}, which in this run {here}; "
                     "make the loader as when it was saved"
                 )
+            # A data set may load what it finds at a path, and whoever wrote the checkpoint must not choose the place.
+            if _names_a_file(value) and value != own:
+                raise CheckpointError(
+                    f"the checkpoint has another path for {path} than this run; make the loader as when it was saved"
+                )
             setattr(*places[path], copy.deepcopy(value))
 
 
@@ -286,3 +291,11 @@ def _digest(value: Any) -> int | None:
         return zlib.crc32(pickle.dumps(value))
     except Exception:  # whatever cannot be pickled is not plain
         return None
+
+
+def _names_a_file(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_names_a_file, (*value.keys(), *value.values())))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_names_a_file, value))
+    return isinstance(value, (str, bytes)) and any(mark in str(value) for mark in ("/", "\\", ".."))

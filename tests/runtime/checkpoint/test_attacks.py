@@ -16,7 +16,9 @@ import pytest
 from accel_runtime import FullyShardedDataParallelPlugin
 from accel_runtime.checkpoint.manifest import read_manifest, write_manifest
 from accel_runtime.checkpoint.tensors import Digested, digest_of
+from accel_runtime.data.chance import Values
 from accel_runtime.errors import CheckpointError
+from torch.utils.data import DataLoader, Dataset
 
 from tests.distributed.worlds import in_world
 from tests.runtime.checkpoint.attacks import Run, edit, fix_manifest, mutations
@@ -184,6 +186,26 @@ def test_keys_that_collide_do_not_take_hours(attacked) -> None:
     pairs = [[number * modulus, 0] for number in range(60_000)]
     edit(folder / "custom_0.json", lambda node: node["dict"].append(["grown", {"dict": pairs}]))
     refused(run, folder, "keys that were made to collide")
+
+
+class Images(Dataset):
+    """Loads whatever is at its root."""
+
+    def __init__(self) -> None:
+        self.root, self.phase = "/data/images", "warmup"
+
+    def __len__(self) -> int:
+        return 4
+
+
+def test_a_data_set_is_not_sent_elsewhere() -> None:
+    loader = DataLoader(Images())
+    Values({}, {"dataset.root": "/data/images", "dataset.phase": "late"}).restore(loader)
+    assert loader.dataset.phase == "late"
+    for place in ("/planted", "..", "planted\\images"):
+        with pytest.raises(CheckpointError, match=r"has another path for dataset\.root than this run"):
+            Values({}, {"dataset.root": place}).restore(loader)
+    assert loader.dataset.root == "/data/images"
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["whole", "sharded"])
