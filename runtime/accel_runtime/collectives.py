@@ -158,7 +158,7 @@ class Collectives:
         said = self._meet(caller, "", mine.numel(), mine, lambda length: length)
         small = said.small if max(said.numbers) == min(said.numbers) else None
         everyone = self._all_gather(padded(mine, max(said.numbers))) if small is None else small
-        return [pickle.loads(bytes(row[:length].tolist())) for row, length in zip(everyone.cpu(), said.numbers)]
+        return [pickle.loads(row[:length].numpy().tobytes()) for row, length in zip(everyone.cpu(), said.numbers)]
 
     def _by_dtype(self, tree: Tree, caller: str, exchange: Callable[[Tensor], Any]) -> Tree:
         """The tree with every tensor taken from an exchange that works in place, one for each dtype."""

@@ -79,6 +79,26 @@ FLAGS = {
     "--megatron-lm-": BETWEEN_LAYERS,
     "--use-parallelism-config": WITHIN_LAYERS,
     "--parallelism-config-": WITHIN_LAYERS,
+    "--aws-": "a job of SageMaker is started with its own tools; what it sets for torchrun is understood here",
+    "--deepspeed-moe-": "call deepspeed.utils.set_z3_leaf_modules in the script",
+    **dict.fromkeys(
+        ("--deepspeed-hostfile", "--deepspeed-exclusion-", "--deepspeed-inclusion-", "--deepspeed-multinode-"),
+        "DeepSpeed's own launcher is not used; run the same accel launch on every machine, or --submit slurm",
+    ),
+    **dict.fromkeys(
+        ("--dynamo-mode", "--dynamo-use-"),
+        "pass dynamo_plugin=TorchDynamoPlugin(mode=..., fullgraph=..., dynamic=...) in the script",
+    ),
+    "--fp8-": "pass kwargs_handlers=[TERecipeKwargs(...)] or [AORecipeKwargs(...)] in the script",
+    "--mpirun-hostfile": "start it with mpirun itself, as in: mpirun -n 4 python train.py",
+    "--no-python": "what is started here is a Python script; use torchrun for another program",
+    "--offload-optimizer-nvme-": "name the path in a DeepSpeed file, with --deepspeed-config, or in a DeepSpeedPlugin",
+    "--offload-param-nvme-": "name the path in a DeepSpeed file, with --deepspeed-config, or in a DeepSpeedPlugin",
+    "--rdzv-conf": "the rendezvous is set by main_process_ip, main_process_port and timeout",
+    **dict.fromkeys(
+        ("--env", "--vm", "--tpu-cluster", "--no-tpu-cluster", "--tpu-use-sudo"),
+        "a TPU pod is not set up from here; start the script on each of its machines",
+    ),
 }
 
 

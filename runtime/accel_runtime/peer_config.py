@@ -108,7 +108,7 @@ def translated(content: Mapping[str, Any], path: str) -> Translated:
         if key in REFUSED:
             raise ConfigError(f"{path}: {key}: {REFUSED[key]}; take it out, or train with the peer")
         if key in WORDS:
-            values |= _word(path, key, value)
+            values |= meaning(f"{path}: {key}", key, value)
         elif key in SAME:
             values |= {} if value in _UNSAID else {SAME[key]: _value(key, value)}
         elif key in WITHOUT_MEANING or "." in key:
@@ -132,12 +132,13 @@ def _flat(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _word(path: str, key: str, value: Any) -> Mapping[str, Any]:
+def meaning(place: str, key: str, value: Any) -> Mapping[str, Any]:
+    """What one of the peer's words says in our keys; a refusal begins with `place`, where it was written."""
     words = WORDS[key]
     if value in words:
         return words[value]
-    known = ", ".join(str(word) for word in words)
-    raise ConfigError(f"{path}: {key} is {value!r}, expected one of {known}{nearest(str(value), map(str, words))}")
+    known = ", ".join(str(word) for word in words if word is not False)
+    raise ConfigError(f"{place} is {value!r}, expected one of {known}{nearest(str(value), map(str, words))}")
 
 
 def _value(key: str, value: Any) -> Any:

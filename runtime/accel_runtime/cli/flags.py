@@ -10,6 +10,7 @@ import click
 from accel_runtime.nearest import nearest
 from accel_runtime.not_here import instead_of_flag
 from accel_runtime.options import flag_of, key_types
+from accel_runtime.peer_config import meaning
 from accel_runtime.values import choices_of, plain_type
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -66,7 +67,35 @@ PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
 )
 
 # Flags of the peer that say what is always so here, or concern its launcher alone; with a value or without.
-WITHOUT_MEANING = {"--rdzv-backend": 1, "--role": 1, "--multi-gpu": 0, "--same-network": 0, "--quiet": 0, "--tpu": 0}
+WITHOUT_MEANING = {
+    "--downcast-bf16": 0,
+    "--enable-cpu-affinity": 0,
+    "--fsdp-auto-wrap-policy": 1,
+    "--fsdp-backward-prefetch": 1,
+    "--fsdp-cpu-ram-efficient-loading": 1,
+    "--fsdp-forward-prefetch": 1,
+    "--fsdp-state-dict-type": 1,
+    "--fsdp-sync-module-states": 1,
+    "--fsdp-use-orig-params": 1,
+    "--fsdp-version": 1,
+    "--main-training-function": 1,
+    "--monitor-interval": 1,
+    "--multi-gpu": 0,
+    "--quiet": 0,
+    "--rdzv-backend": 1,
+    "--role": 1,
+    "--same-network": 0,
+    "--tpu": 0,
+    "--zero3-init-flag": 1,
+    "--zero3-save-16bit-model": 1,
+}
+
+# Flags of the peer whose words mean values of ours, as (flag, key of its config file).
+PEER_WORDS: tuple[tuple[str, str], ...] = (
+    ("--fsdp-sharding-strategy", "fsdp_config.fsdp_sharding_strategy"),
+    ("--offload-optimizer-device", "deepspeed_config.offload_optimizer_device"),
+    ("--offload-param-device", "deepspeed_config.offload_param_device"),
+)
 
 HELP = {key: text for group in GROUPS.values() for key, text in group.items()}
 
@@ -79,6 +108,8 @@ def settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     for flag, key, value in reversed(PEER_FLAGS):
         settings = {"flag_value": value} if value is not None else {}
         command = click.option(flag, f"peer_{key}", hidden=True, default=None, **settings)(command)
+    for flag, key in PEER_WORDS:
+        command = click.option(flag, f"words_{key}", hidden=True, default=None)(command)
     for key in reversed(HELP):
         command = _flag(key)(command)
     return command
@@ -103,6 +134,9 @@ def typed_flags(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed, by key: the project's spelling before the peer's."""
     ours = {key: parameters[key] for key in HELP if parameters.get(key) is not None}
     theirs = {key: parameters.get(f"peer_{key}") for _, key, _ in PEER_FLAGS}
+    for flag, key in PEER_WORDS:
+        if (said := parameters.get(f"words_{key}")) is not None:
+            theirs |= meaning(flag, key, int(said) if said.isdecimal() else said)
     return {**{key: value for key, value in theirs.items() if value is not None}, **ours}
 
 

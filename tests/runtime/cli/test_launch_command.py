@@ -118,6 +118,24 @@ def test_the_number_after_tee_is_no_script_and_devices_of_a_run_on_the_cpu_are_r
     assert answer("launch", "--cpu", "--gpu_ids", "0", "train.py") == "accel: devices is 0, but this run is on the CPU"
 
 
+def test_every_flag_of_accelerates_launcher_is_used_ignored_with_a_line_or_refused_with_a_reason() -> None:
+    line = answer("launch", "--dry-run", "--use_fsdp", "--fsdp_sharding_strategy", "SHARD_GRAD_OP", "train.py")
+    assert "ACCEL_RESHARD_AFTER_FORWARD=false" in line
+    line = answer("launch", "--dry-run", "--use_fsdp", "--fsdp_version", "2", "--fsdp_state_dict_type=X", "train.py")
+    assert "accel: --fsdp-version has no meaning here and is ignored" in line and "ACCEL_STRATEGY=fsdp" in line
+    assert "--fsdp-sharding-strategy is 'NO_SHARD', expected one of FULL_SHARD, SHARD_GRAD_OP, 1, 2" in answer(
+        "launch", "--dry-run", "--use_fsdp", "--fsdp_sharding_strategy", "NO_SHARD", "train.py"
+    )
+    for flag, reason in {
+        "--dynamo_mode": "TorchDynamoPlugin",
+        "--fp8_backend": "TERecipeKwargs",
+        "--deepspeed_hostfile": "on every machine",
+        "--offload_param_nvme_path": "DeepSpeed file",
+        "--megatron_lm_tp_degree": "Megatron-LM",
+    }.items():
+        assert reason in answer("launch", flag, "x", "train.py"), flag
+
+
 def test_the_explanation_names_the_file_and_the_flag(project: Path) -> None:
     (project / "accel.yaml").write_text("num_processes: 2\nmixed_precision: bf16\ncpu: true\n")
     said = answer("launch", "--explain", "--mixed-precision", "no")

@@ -130,3 +130,10 @@ def test_no_option_of_the_script_is_taken_for_one_of_torchs() -> None:
     parsed = run.parse_args(made.command()[3:])
     assert not parsed.module and parsed.training_script == str(WORKER)
     assert tuple(parsed.training_script_args) == ("train.py", *own)
+
+
+def test_all_processes_of_a_launch_hash_alike_unless_the_user_chose() -> None:
+    target, two = Target("train.py"), settle([flag_layer({"num_processes": 2})])
+    assert plan_launch(target, two, CPU, {}).environment["PYTHONHASHSEED"] == "0"
+    assert "PYTHONHASHSEED" not in plan_launch(target, two, CPU, {"PYTHONHASHSEED": "7"}).environment
+    assert "PYTHONHASHSEED" not in plan_launch(target, settle([]), CPU, {}).environment
