@@ -109,10 +109,14 @@ def settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         settings = {"flag_value": value} if value is not None else {}
         command = click.option(flag, f"peer_{key}", hidden=True, default=None, **settings)(command)
     for flag, key in PEER_WORDS:
-        command = click.option(flag, f"words_{key}", hidden=True, default=None)(command)
+        command = click.option(flag, _name_of_words(key), hidden=True, default=None)(command)
     for key in reversed(HELP):
         command = _flag(key)(command)
     return command
+
+
+def _name_of_words(key: str) -> str:
+    return f"words_{key.replace('.', '_')}"
 
 
 def _say_ignored(_: click.Context, param: click.Parameter, value: Any) -> None:
@@ -135,7 +139,7 @@ def typed_flags(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ours = {key: parameters[key] for key in HELP if parameters.get(key) is not None}
     theirs = {key: parameters.get(f"peer_{key}") for _, key, _ in PEER_FLAGS}
     for flag, key in PEER_WORDS:
-        if (said := parameters.get(f"words_{key}")) is not None:
+        if (said := parameters.get(_name_of_words(key))) is not None:
             theirs |= meaning(flag, key, int(said) if said.isdecimal() else said)
     return {**{key: value for key, value in theirs.items() if value is not None}, **ours}
 
