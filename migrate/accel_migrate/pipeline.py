@@ -12,7 +12,8 @@ from pathlib import Path
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.script import read
 from accel_migrate.analysis.training import Script, Training
-from accel_migrate.errors import SourceError
+from accel_migrate.errors import MigrateError, SourceError, internal_error
+from accel_migrate.flow.imports import used_by
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
 from accel_migrate.rewriting import Left, Loop, failure, rewrite
@@ -76,6 +77,7 @@ def _migrate(
 ) -> list[FileResult]:
     results: dict[Path, FileResult] = {}
     modules: list[Module] = []
+    unread: list[Source] = []  # they run, and cannot be analysed
     for source in sources:
         try:
             reason = _left_alone(source)
@@ -87,11 +89,13 @@ def _migrate(
             results[source.path] = failure(source, error)
         except RecursionError:
             results[source.path] = failure(source, SourceError("is nested too deeply to analyse"))
+            unread.append(source)
     if any(_may_train(module.source.data) for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
         around = [*silent, *siblings.values()]
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
+        modules, results = _kept_for(unread, modules, results)
         results |= _migrate_modules(modules, others, settings, accept)
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
@@ -101,6 +105,16 @@ def _migrate(
 def _may_train(data: bytes) -> bool:
     """Whether a file is worth a look: it runs a backward pass, or builds an optimizer that another file may step."""
     return b"backward" in data or b"scaler(" in data or (b"optim" in data and b"parameters(" in data)
+
+
+def _kept_for(
+    unread: Sequence[Source], modules: list[Module], results: dict[Path, FileResult]
+) -> tuple[list[Module], dict[Path, FileResult]]:
+    """Without the files that one which cannot be analysed may use: it would go on using them as they were."""
+    used = used_by(unread, [module.source for module in modules])
+    reason = f"{unread[0].path.name}, which may use it, could not be analysed" if unread else ""
+    left = {module.source.path: _unchanged(module.source, reason) for module in modules if module.source in used}
+    return [module for module in modules if module.source not in used], {**results, **left}
 
 
 def _left_alone(source: Source) -> str:
@@ -154,11 +168,14 @@ def _readable(source: Source) -> Module | None:
 def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept
 ) -> dict[Path, FileResult]:
-    script = read([*modules, *others], settings.keep_device)
+    try:
+        script = read([*modules, *others], settings.keep_device)
+    except Exception as error:  # one file's trouble never costs another's result
+        return _without_the_strange(modules, others, settings, accept, error)
     left = {module.source.path: Left() for module in modules}
     for refusal in script.refusals:
         if refusal.module.source.path in left:
-            left[refusal.module.source.path].add(refusal.line, refusal.reason)
+            left[refusal.module.source.path].add(refusal.line, refusal.reason, error=refusal.error)
     decided = _Decided(settings, accept)
     loops: list[Loop] = []
     for training in script.trainings:
@@ -168,7 +185,11 @@ def _migrate_modules(
         if missing:
             _name_missing(left, training, missing)
             continue
-        changes = list(_changes(script, training, settings))
+        try:
+            changes = list(_changes(script, training, settings))
+        except Exception as error:  # whatever a rule does wrong, the other loops must go on
+            left[first.module.source.path].add(first.call.lineno, internal_error(error), error=error)
+            continue
         if unknown:
             left[first.module.source.path].add(first.call.lineno, unknown)
         elif not decided.whole(changes):
@@ -185,6 +206,31 @@ def _migrate_modules(
         lambda result: _check_stable(result, settings),
         accept,
     )
+
+
+def _without_the_strange(
+    modules: list[Module], others: list[Module], settings: Settings, accept: Accept, error: Exception
+) -> dict[Path, FileResult]:
+    """The results without the files that fail when they are read alone, and without what those may use."""
+    strange = [module for module in (*modules, *others) if _fails_alone(module, settings)]
+    if not strange:
+        raise error
+    results = {module.source.path: failure(module.source, _fault(error)) for module in modules if module in strange}
+    rest = [module for module in modules if module not in strange]
+    rest, results = _kept_for([module.source for module in strange], rest, results)
+    return results | _migrate_modules(rest, [other for other in others if other not in strange], settings, accept)
+
+
+def _fails_alone(module: Module, settings: Settings) -> bool:
+    try:
+        read([module], settings.keep_device)
+    except Exception:  # which one does not matter: the whole failed
+        return True
+    return False
+
+
+def _fault(error: Exception) -> MigrateError:
+    return MigrateError(internal_error(error))
 
 
 def _changes(script: Script, training: Training, settings: Settings) -> Iterator[tuple[Module, Change]]:

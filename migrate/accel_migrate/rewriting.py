@@ -9,7 +9,9 @@ from pathlib import Path
 
 from accel_migrate.check import NOTHING_ORPHANED, Violation, violations
 from accel_migrate.emptied import emptied
-from accel_migrate.errors import MigrateError
+from accel_migrate.errors import MigrateError, internal_error
+from accel_migrate.flow.depth import depth
+from accel_migrate.flow.imports import used_by
 from accel_migrate.flow.version import Version
 from accel_migrate.leftovers import leftovers, without_unread
 from accel_migrate.plan import Change, FileResult, Note, Status
@@ -17,6 +19,7 @@ from accel_migrate.source import Source
 from accel_migrate.verify import BrokenResult, check
 
 LOOP_LEFT = "AM901"
+DEEPEST = 200  # levels; what is nested more deeply may be too much for a walk that calls itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,12 @@ class Left:
     notes: list[Note] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     refused: list[Change] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)  # faults of ours
 
-    def add(self, line: int, reason: str, detail: str = "") -> None:
+    def add(self, line: int, reason: str, detail: str = "", error: Exception | None = None) -> None:
+        if error is not None:
+            self.errors.append(error)
+            detail = detail or "".join(traceback.format_exception(error)).rstrip()
         self.reasons.append(reason)
         self.notes.append(Note(LOOP_LEFT, line, 1, f"training loop left as it was: {reason}", detail))
 
@@ -89,11 +96,19 @@ def rewrite(
                 applied[path], results[path] = it.changes, it.result
                 untidy |= {path} if it.declined else set()
             except Exception as error:  # whatever went wrong with it, the other loops must go on
-                failed[path] = error if isinstance(error, MigrateError) else _internal(error)
+                failed[path] = error if isinstance(error, MigrateError) else BrokenResult(internal_error(error))
                 _take(loops, taken, path, Taken(f"{path.name} could not be rewritten: {failed[path]}"))
         if len(results) < len(applied):
             continue
-        found = _broken(list(programs.values()), results, applied, untidy)
+        try:
+            found = _broken(list(programs.values()), results, applied, untidy)
+        except Exception as error:  # what cannot be checked is not written
+            strange = [version.source for version in programs.values() if depth(version.tree) > DEEPEST]
+            programs = {path: v for path, v in programs.items() if path in results or v.source not in strange}
+            lost = [*strange, *used_by(strange, sources)] or sources
+            for path in {source.path for source in lost} & results.keys():
+                _take(loops, taken, path, Taken(f"its result cannot be checked: {_trouble(strange, error)}"))
+            continue
         if not found:
             break
         for violation in found:
@@ -105,6 +120,10 @@ def rewrite(
         else _result(source, kept, taken, left, applied.get(source.path, ()), results.get(source.path))
         for source in sources
     }
+
+
+def _trouble(strange: Sequence[Source], error: Exception) -> str:
+    return f"{strange[0].path.name} is nested too deeply" if strange else internal_error(error)
 
 
 def _applied(loops: Iterable[Loop]) -> dict[Path, tuple[Change, ...]]:
@@ -157,12 +176,6 @@ def _rewritten(
 
 def _place(change: Change) -> tuple[int, int, str]:
     return change.line, change.column, change.code
-
-
-def _internal(error: Exception) -> BrokenResult:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(last.filename).name}:{last.lineno}"
-    return BrokenResult(f"internal error, {type(error).__name__} at {where}: {error}; please report this script")
 
 
 def _broken(
@@ -221,6 +234,8 @@ def _result(
     notes = tuple(sorted(dict.fromkeys(every), key=lambda n: (n.line, n.column, n.code)))
     refused = [*told.refused, *[change for loop in kept for change in loop.refused.get(path, ())]]
     refusals = tuple(dict.fromkeys(refused))
+    if after is None and said.errors:
+        return failure(source, MigrateError(internal_error(said.errors[0])))
     if after is None:
         reason = "; ".join(dict.fromkeys(told.reasons)) or ("" if notes else "no training loop")
         return FileResult(path, Status.UNCHANGED, reason, (), refusals, notes, source.data, source.data)

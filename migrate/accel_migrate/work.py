@@ -91,7 +91,7 @@ def migrate_together(
         return []
     try:
         with time_limit(terms.seconds and terms.seconds * len(documents)):
-            return _all_or_none(_migrated(documents, siblings, terms, ask))
+            return _migrated(documents, siblings, terms, ask)
     except TimeLimitReached:
         reason = f"took longer than {terms.seconds:g} s per file; it is left as it was (--time-limit raises this)"
     except RecursionError:
@@ -125,15 +125,6 @@ def _skipped(it: Document, line: int | None, terms: Terms) -> Outcome:
     name = shown(it.source.path, terms.current)
     reason = f"the comment on line {line} asks for it"
     return Outcome(it.source.path, name, Status.SKIPPED, reason, lines=len(it.source.line_starts))
-
-
-def _all_or_none(outcomes: list[Outcome]) -> list[Outcome]:
-    """When a rewrite failed, the files that belong to it stay as they are too: together they ran, apart they do not."""
-    failed = next((each for each in outcomes if each.status is Status.FAILED), None)
-    if failed is None:
-        return outcomes
-    reason = f"is left as it was, because {failed.name} could not be migrated"
-    return [each.failed(reason) if each.status is Status.MIGRATED else each for each in outcomes]
 
 
 def _crash(error: Exception, terms: Terms) -> str:

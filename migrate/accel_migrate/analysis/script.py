@@ -52,6 +52,7 @@ from accel_migrate.analysis.starts import (
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
+from accel_migrate.errors import internal_error
 
 
 def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
@@ -78,6 +79,8 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
                 if backward.module not in named:
                     named.add(backward.module)
                     refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
+        except Exception as error:  # whatever is strange about this loop, the others must go on
+            refusals.append(Refusal(first.module, first.call.lineno, internal_error(error), error))
     for module in project.modules:
         hidden = [*hidden_backwards(roles, module)]
         if not hidden and not any(backward.module is module for backward in backwards):

@@ -31,6 +31,7 @@ class Refusal:
     module: Module
     line: int
     reason: str
+    error: Exception | None = None  # a fault of ours that stood in the way
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
 from accel_migrate.check.orphans import CONDITION as NOTHING_ORPHANED
 from accel_migrate.check.pair import Pair
 from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
+from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
 
@@ -50,7 +51,11 @@ def violations(
 def project(
     originals: Sequence[Version], results: Mapping[Path, Version], applied: Mapping[Path, Sequence[Change]]
 ) -> Project:
-    """The files of a project side by side."""
-    pairs = [(before.source.path, before) for before in originals]
+    """The files that changed side by side, with those that use them and those that they use: nothing else runs with them."""
+    sources = [before.source for before in originals]
+    changed = [source for source in sources if source.path in results]
+    entries = [*changed, *users_of(changed, sources)] if len(sources) > 1 else changed
+    together = {source.path for source in (*entries, *used_by(entries, sources))} if len(sources) > 1 else set(results)
+    pairs = [(before.source.path, before) for before in originals if before.source.path in together]
     files = [Pair(path, before, results.get(path, before), tuple(applied.get(path, ()))) for path, before in pairs]
     return Project(tuple(files))
