@@ -9,7 +9,7 @@ from accel_migrate.analysis.containers import is_looped, looped_from
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
-from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,22 @@ def _passed_on(module: Module, value: ast.expr) -> Variable | None:
 
 def is_root(variable: Variable) -> bool:
     """Whether the variable is bound by more than a parameter or a loop: something is built into it."""
-    bindings = variable.scope.module.bindings(variable)
-    return any(binding.kind != "parameter" and not is_looped(binding) for binding in bindings)
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    handed = any(binding.kind == "parameter" for binding in bindings)
+    built = [b for b in bindings if b.kind != "parameter" and not is_looped(b)]
+    return any(not (handed and _is_itself(module, binding, variable)) for binding in built)
+
+
+def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
+    """`loader = tqdm(loader)`, `model = model.to(device)`: what was handed over, under the same name."""
+    value = binding.value
+    while isinstance(value, ast.Call):
+        inner = value.func.value if isinstance(value.func, ast.Attribute) else (value.args[0] if value.args else None)
+        if isinstance(inner, ast.Name) and inner.id in module.imports and value.args:
+            inner = value.args[0]
+        value = inner
+    return value is not None and module.variable(value) == variable
 
 
 def choose_home(chains: list[list[Variable]]) -> Scope | None:

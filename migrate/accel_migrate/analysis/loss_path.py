@@ -55,7 +55,7 @@ class LossPath:
     def _call(self, module: Module, call: ast.Call, depth: int) -> None:
         target = self.roles.target(module, call)
         if target is not None and isinstance(target.node, ast.ClassDef):
-            target = None
+            return
         if target is not None:
             for node in target.module.walk(target.node):
                 if isinstance(node, ast.Return) and node.value is not None:
@@ -69,7 +69,9 @@ class LossPath:
             self.models.setdefault(variable, run)
             return
         own = module.variable(call.func)
-        is_object = isinstance(call.func, ast.Name) or (own is not None and own.scope.is_class)
+        is_object = isinstance(call.func, ast.Name) or (
+            own is not None and own.scope.is_class and own.name.count(".") == 1
+        )
         if own is not None and is_object and not self.roles.of(own) and module.qualified(call.func) is None:
             self.unknown.setdefault(own, call.func)
             self._methods_of(module, own, depth)

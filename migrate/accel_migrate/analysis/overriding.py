@@ -19,20 +19,30 @@ def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stm
 
 def _sets_any_name(module: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "setattr"):
-            return module.resolve(node.func.id, module.scope(node)) is None
-        return isinstance(node.func, ast.Attribute) and node.func.attr == "update" and _is_namespace(node.func.value)
+        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "setattr") and node.args:
+            known = module.resolve(node.func.id, module.scope(node)) is not None
+            return not known and not (node.func.id == "setattr" and _is_instance(module, node.args[0]))
+        changes = isinstance(node.func, ast.Attribute) and node.func.attr == "update"
+        return changes and isinstance(node.func, ast.Attribute) and _is_namespace(module, node.func.value)
     targets = node.targets if isinstance(node, ast.Assign) else []
-    return any(isinstance(target, ast.Subscript) and _is_namespace(target.value) for target in targets)
+    return any(isinstance(target, ast.Subscript) and _is_namespace(module, target.value) for target in targets)
 
 
-def _is_namespace(node: ast.expr) -> bool:
-    """`globals()`, `vars(args)`, `args.__dict__`."""
+def _is_namespace(module: Module, node: ast.expr) -> bool:
+    """`globals()`, `vars(args)`, `args.__dict__`; not those of an instance, whose attributes are its own."""
     if isinstance(node, ast.Attribute):
-        return node.attr == "__dict__"
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("globals", "vars", "locals")
-    )
+        return node.attr == "__dict__" and not _is_instance(module, node.value)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    own = bool(node.args) and _is_instance(module, node.args[0])
+    return node.func.id in ("globals", "vars", "locals") and not own
+
+
+def _is_instance(module: Module, node: ast.expr) -> bool:
+    """Whether a node is a method's own instance, or a part of it."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == module.scope(node).self_name
 
 
 def _module_of(roles: Roles, function: Function) -> Module:

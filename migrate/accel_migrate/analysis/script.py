@@ -178,6 +178,7 @@ class _Reader:
         if not self.keep_device:
             tied.check(files_of(self.roles, modules), gone)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
+        self._check_told(distribution, rebound, creation)
         prints = printing(self.roles, self.graph, reach, start, modules, list(stage.uses))
         return Training(
             index=self.index,
@@ -276,6 +277,17 @@ class _Reader:
             {**replaced, **found.precision.scaling.parameters},
         )
         return creation, reach, needs
+
+    def _check_told(self, distribution: Distribution, rebound: tuple[str, ...], creation: Scope) -> None:
+        """What a spawned function was told it must be able to ask of the Accelerator."""
+        spawned = distribution.spawned
+        if spawned is not None and rebound and creation.node is not spawned.function:
+            names = " and ".join(f"`{text.partition(' =')[0]}`" for text in rebound)
+            raise NoHome(
+                f"{spawned.function.name}() is spawned and reads {names}, and the Accelerator is made further in",
+                spawned.function.lineno,
+                spawned.module,
+            )
 
     def _creation(self, stage: Stage, found: _Findings, needs: list[tuple[Module, ast.AST]]) -> Scope:
         """The scope that makes the Accelerator: the trainer's class, where its device is chosen, or around all uses."""

@@ -168,9 +168,21 @@ class _Staging:
             ):
                 found.append(self._outermost_loop(module, statement))
             elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
-                if self.graph.reached_from(statement, self.roles, module) & (functions - {None, home.node}):
+                inner = functions - {None, home.node}
+                if self.graph.reached_from(statement, self.roles, module) & inner or self._hands_on(
+                    module, statement, inner
+                ):
                     found.append(self._outermost_loop(module, statement))
         return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
+
+    def _hands_on(self, module: Module, statement: ast.stmt, functions: set[Function | None]) -> bool:
+        """`optimizer.step(closure)`: whoever is handed a function that trains may call it."""
+        for node in module.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                target = self.roles.project.definition(module, node)
+                if target is not None and target.node in functions:
+                    return True
+        return False
 
     def _starts_reading(self, module: Module, statement: ast.stmt, loaders: tuple[Variable, ...]) -> bool:
         """`iterator = iter(loader)`, read while training: from here on the loader must be the prepared one."""

@@ -201,3 +201,18 @@ def test_a_function_of_one_script_that_a_test_calls_too_is_left_in_both() -> Non
     found = read_both(script, test)
     assert not found.trainings
     assert {refusal.module.source.path.name for refusal in found.refusals} == {"train.py", "test.py"}
+
+
+def test_a_function_that_only_looks_at_its_loader_again_prepares_nothing() -> None:
+    text = ENGINE.replace("from data import *\n", "").replace("HANDED", "loader")
+    text = text.replace("    for epoch", "    loader = torch.utils.data.DataLoader(d)\n    for epoch")
+    found = training(text.replace("    for x, y in loader:", "    loader = tqdm(loader)\n    for x, y in loader:"))
+    assert found.home.node.name == "main"  # type: ignore[attr-defined]
+
+
+def test_a_closure_that_trains_is_used_where_it_is_handed_on() -> None:
+    closure = (
+        "\ndef closure():\n    optimizer.zero_grad()\n    loss = model(x).sum()\n    loss.backward()\n    return loss\n"
+    )
+    steps = "for epoch in range(2):\n    optimizer.step(closure)\n\nlate(model)\n"
+    assert after(BUILT.replace("SGD(", "LBFGS(") + "x = torch.ones(1, 4)\n" + closure + steps) == "x = torch.ones(1, 4)"

@@ -154,6 +154,41 @@ def test_is_made_after_what_may_set_any_name(override: str) -> None:
     assert found.device is None and found.given is not None, "what was overridden is asked, not replaced"
 
 
+def test_an_instance_that_sets_its_own_attributes_sets_no_names() -> None:
+    module = "class Net(nn.Module):\n    def __init__(self):\n        setattr(self, 'layer', nn.Linear(4, 2))\n\n"
+    text = BUILT.replace("model = nn.Linear(4, 2)", "model = Net()").replace(CHOICE, module + CHOICE)
+    assert start(text + TRAINED) == CHOICE
+
+
+def test_a_spawned_function_that_cannot_ask_the_accelerator_is_left() -> None:
+    trainer = """
+        import torch, torch.multiprocessing as mp
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
+
+        class Trainer:
+            def __init__(self, number):
+                self.model = DistributedDataParallel(nn.Linear(4, 1).to(number))
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                self.loader = torch.utils.data.DataLoader(data)
+
+            def fit(self):
+                for x, y in self.loader:
+                    loss = (self.model(x) - y).sum()
+                    loss.backward()
+                    self.optimizer.step()
+
+        def run(number, count):
+            torch.distributed.init_process_group("gloo", rank=number, world_size=count)
+            log = open(f"log{number}.txt", "w")
+            Trainer(number).fit()
+
+        count = 2
+        mp.spawn(run, nprocs=count, args=(count,))
+        """
+    assert "run() is spawned and reads `number`" in refusal(trainer)
+
+
 def test_is_left_where_it_is_needed_before_any_name_may_be_set() -> None:
     text = BUILT.replace(CHOICE, f"{CHOICE}\ntable = torch.ones(4).cuda()\nexec(settings)")
     assert "before the options" in refusal(text + TRAINED)
