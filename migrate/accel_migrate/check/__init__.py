@@ -14,6 +14,7 @@ from accel_migrate.check.accounted import CONDITION as ACCOUNTED_FOR
 from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import CONDITION as DEVICES_TOGETHER
+from accel_migrate.check.fed_on_device import CONDITION as FED_ON_DEVICE
 from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
 from accel_migrate.check.kept_on_cpu import CONDITION as KEPT_ON_CPU
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
@@ -36,6 +37,7 @@ CONDITIONS: tuple[Condition, ...] = (
     DEVICES_TOGETHER,
     ACCOUNTED_FOR,
     KEPT_ON_CPU,
+    FED_ON_DEVICE,
 )
 
 

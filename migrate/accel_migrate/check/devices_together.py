@@ -157,6 +157,8 @@ class Devices:
 
     def _of(self, file: File, scope: Scope | None, name: str, node: ast.expr, depth: int) -> set[str]:
         found: set[str] = set()
+        if scope is None and isinstance(node, ast.Name) and "*" in file.imports:
+            return {f"`{name}`, which a star import brings"}
         if scope is None and name in self._options:
             found.add(f"the option --{name}")
         for home, value in self._assigned.get((scope, name), ()):

@@ -40,6 +40,7 @@ class Side:
     def flows(self) -> Flows:
         followed = [(f, c, "prepared") for f, c in self.asked("prepare")]
         followed += [(f, c, "accelerator") for f, c in self.created]
+        followed += [(f, c, "loader") for f, c in self.calls if (f.qualified(c.func) or "").endswith("DataLoader")]
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
 
@@ -69,6 +70,24 @@ class Side:
             if isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value):
                 found.setdefault(call.func.attr, []).append((file, call))
         return found
+
+    def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
+        """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
+        flows = self.flows
+        if not flows.made(file, node, "prepared"):
+            return False
+        while isinstance(node, ast.Call) and node.args:
+            inner = next((a for a in node.args if flows.made(file, a, "prepared")), None)
+            if inner is None:
+                return True
+            node = inner
+        function = file.scope(node).function.node
+        if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
+            return True
+        if node.id not in parameter_names(function):
+            return True
+        given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
+        return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
 
     def above(self, function: Function) -> list[Site]:
         """Where a function is called."""

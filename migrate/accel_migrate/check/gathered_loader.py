@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -32,11 +32,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _twice(side, file, call)
     for file in side.files:
         for node in file.nodes:
-            if (
-                isinstance(node, ast.For)
-                and _is_prepared(side, file, node.iter, set())
-                and _counts_a_share(side, file, node)
-            ):
+            if isinstance(node, ast.For) and side.is_prepared(file, node.iter) and _counts_a_share(side, file, node):
                 yield (
                     file,
                     node,
@@ -48,9 +44,7 @@ def _found(evidence: Evidence) -> Found:
 def _over_prepared(side: Side, file: File, node: ast.AST, seen: set[ast.AST]) -> bool:
     """Whether a loop over a prepared loader is around a node, in its function or around each call of it."""
     for above in file.ancestors(node):
-        if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension) and _is_prepared(
-            side, file, above.iter, set()
-        ):
+        if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension) and side.is_prepared(file, above.iter):
             return True
         if isinstance(above, ast.While) and _draws(side, file, above):
             return True
@@ -72,34 +66,8 @@ def _draws(side: Side, file: File, around: ast.AST) -> bool:
         and isinstance(node.func, ast.Name)
         and node.func.id == "next"
         and bool(node.args)
-        and _is_prepared(side, file, node.args[0], set())
+        and side.is_prepared(file, node.args[0])
         for node in ast.walk(around)
-    )
-
-
-def _is_prepared(side: Side, file: File, node: ast.expr, seen: set[ast.AST]) -> bool:
-    """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
-    if not side.flows.made(file, node, "prepared"):
-        return False
-    while isinstance(node, ast.Call) and node.args:
-        inner = next((a for a in node.args if side.flows.made(file, a, "prepared")), None)
-        if inner is None:
-            return True
-        node = inner
-    scope = file.scope(node).function
-    function = scope.node
-    if (
-        not isinstance(node, ast.Name)
-        or not isinstance(function, Function)
-        or node.id not in parameter_names(function)
-        or function in seen
-    ):
-        return True
-    seen.add(function)
-    given = [argument_of(function, site.call, node.id) for site in side.above(function)]
-    return all(
-        argument is None or _is_prepared(side, site.file, argument, seen)
-        for site, argument in zip(side.above(function), given)
     )
 
 

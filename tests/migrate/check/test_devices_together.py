@@ -20,6 +20,7 @@ MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
         "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\nx = x.to(args.device)\n",
         "class A:\n    def __init__(self):\n        self.device = torch.device('cuda:0')\n"
         "    def go(self, x):\n        return x.to(self.device)\n",
+        "from settings import *\nx = x.to(device)\n",
         "def pick():\n    return torch.device('cuda:1')\nx = x.to(pick())\n",
         "def move(x, device):\n    return x.to(device)\nmove(x, 'cuda:1')\n",
     ],

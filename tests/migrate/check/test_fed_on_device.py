@@ -1,0 +1,42 @@
+"""AM959: what a prepared model is called with is on its device."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = (
+    "import torch\nfrom torch.utils.data import DataLoader\nfrom accel_runtime import Accelerator\n"
+    "accelerator = Accelerator({})\ntest = DataLoader(held_out)\nnet = accelerator.prepare(net)\n"
+)
+
+
+def test_batches_of_a_plain_loader_that_nothing_moves() -> None:
+    loop = "for i, (x, y) in enumerate(test):\n    {}\n    net({})\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + loop.format("pass", "x"))
+    assert said("AM959", "x = 1\n", TOP.format("") + loop.format("y = y.to(accelerator.device)", "x.float()"))
+    assert said("AM959", "x = 1\n", TOP.format("") + loop.format("x = x.view(-1)", "x"))
+    assert not said("AM959", "x = 1\n", TOP.format("") + loop.format("x = x.to(accelerator.device)", "x"))
+    assert not said("AM959", "x = 1\n", TOP.format("") + loop.format("x = moved(x)", "x"))
+    assert not said("AM959", "x = 1\n", TOP.format("") + loop.format("pass", "x.cuda()"))
+    assert not said("AM959", "x = 1\n", TOP.format("cpu=True") + loop.format("pass", "x"))
+
+
+def test_batches_of_a_plain_loader_in_a_function() -> None:
+    count = "def count(net, data):\n    for x in data:\n        net(x)\ncount(net, test)\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + count)
+    prepared = TOP.format("").replace("net = accelerator.prepare(net)", "net, test = accelerator.prepare(net, test)")
+    assert not said("AM959", "x = 1\n", prepared + count)
+
+
+def test_a_move_that_asks_for_cuda() -> None:
+    asked = "use_cuda = torch.cuda.is_available()\nif use_cuda:\n    x = x.to(accelerator.device)\nnet(x)\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + asked)
+    assert not said("AM959", "x = 1\n", TOP.format("cpu=not torch.cuda.is_available()") + asked)
+    inline = "net(x.to(accelerator.device) if torch.cuda.is_available() else x)\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + inline)
+    assert not said("AM959", "x = 1\n", TOP.format("") + "if args.gpu:\n    x = x.to(accelerator.device)\nnet(x)\n")
+
+
+def test_a_move_that_asks_for_cuda_before_anything_is_prepared() -> None:
+    early = "if torch.cuda.is_available():\n    net.to(accelerator.device)\n"
+    assert not said("AM959", "x = 1\n", TOP.format("").replace("net = acc", early + "net = acc"))
