@@ -24,14 +24,19 @@ _MAKERS = {
 }  # fmt: skip
 
 
-def cpu_only(roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...]) -> str | None:
-    """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named."""
+def cpu_only(
+    roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...], whole: list[int]
+) -> str | None:
+    """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named.
+
+    `whole` are the lines of loops over loaders that are not prepared: their batches stay on the CPU.
+    """
     named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
     if any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named):
         return None
     if not any(built.role is Role.LOADER for built in prepared):
         return "makes its batches by itself, on the CPU"
-    lines = [line for module in modules for line in _tied(roles, module, timing)]
+    lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
     for built in prepared:
         if built.role is Role.MODEL:
             module = built.variable.scope.module

@@ -168,7 +168,7 @@ class _Reader:
         creation, reach, needs = self._reach(cast, stage, found)
         modules = self._all_touched(found.modules, reach)
         self._check_names(modules)
-        start, precision, carrier, given = self._start(stage, found, creation, reach, modules, needs)
+        start, precision, carrier, given = self._start(cast, stage, found, creation, reach, modules, needs)
         passed = passed_instead(reach, self.graph)
         device = found.device
         gone = replace(found, precision=precision).gone(reach) | passed
@@ -316,6 +316,7 @@ class _Reader:
 
     def _start(
         self,
+        cast: Cast,
         stage: Stage,
         found: _Findings,
         creation: Scope,
@@ -354,7 +355,8 @@ class _Reader:
             carrier = Carrier(self.graph, start.module, start.statement, pieces, own.statement if own else None)
             precision = with_argument(found.precision, carrier, own, start.cpu)
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
-            tied = cpu_only(self.roles, modules, found.timing, stage.prepared)
+            whole = [e.loop.statement.lineno for e in cast.evaluations if isinstance(e, Whole)]
+            tied = cpu_only(self.roles, modules, found.timing, stage.prepared, whole)
             start = replace(start, cpu="True" if tied else None, tied=tied)
         return after_names(start, precision.argument), precision, carrier, given
 

@@ -39,8 +39,15 @@ def _found(evidence: Evidence) -> Found:
         keyword.arg in ("cpu", "device") for _, call in side.created for keyword in call.keywords
     ):
         return
-    yield from _unmoved(side)
+    if _fed_itself(evidence.before):
+        yield from _unmoved(side)
     yield from _moved_for_cuda_only(side)
+
+
+def _fed_itself(before: Side) -> bool:
+    """Whether the original ran with batches that nothing moved: DataParallel did, or all of it was on the CPU."""
+    moved = any(getattr(call.func, "attr", "") in ("to", "cuda") for _, call in before.calls)
+    return not moved or any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in before.calls)
 
 
 def _unmoved(side: Side) -> Found:

@@ -21,6 +21,13 @@ def test_batches_of_a_plain_loader_that_nothing_moves() -> None:
     assert not said("AM959", "x = 1\n", TOP.format("cpu=True") + loop.format("pass", "x"))
 
 
+def test_batches_that_the_original_did_not_move_either() -> None:
+    loop = "for x in test:\n    net(x)\n"
+    assert not said("AM959", "net = net.to(device)\n", TOP.format("") + loop)
+    parallel = "from torch import nn\nnet = nn.DataParallel(net).cuda()\n"
+    assert said("AM959", parallel, TOP.format("") + loop)
+
+
 def test_batches_of_a_plain_loader_in_a_function() -> None:
     count = "def count(net, data):\n    for x in data:\n        net(x)\ncount(net, test)\n"
     assert said("AM959", "x = 1\n", TOP.format("") + count)
