@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.rank_flow import RankFlow
@@ -101,7 +100,7 @@ class _Finder:
         variable = module.variable(figure)
         if variable is None or not isinstance(figure, ast.Name):
             return False
-        return any(b.statement in inside for b in reaching(module, figure, variable))
+        return any(b.statement in inside for b in self.local.bound(module, figure))
 
     def _figures(self, module: Module, node: ast.expr) -> list[ast.expr]:
         """The numbers of this process alone that a condition is made of."""
@@ -138,7 +137,7 @@ class _Finder:
     def _told_before(self, module: Module, node: ast.Name) -> ast.expr | None:
         """The condition that a name stands for: `improved = loss < best`."""
         variable = module.variable(node)
-        values = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+        values = [b.value for b in self.local.bound(module, node)] if variable is not None else []
         if len(values) == 1 and isinstance(values[0], ast.Compare | ast.BoolOp):
             return values[0]
         return None
@@ -148,7 +147,7 @@ class _Finder:
         if not self._is_number(module, figure):
             return Decision(module, node, figure, is_number=False)
         plain = self._is_plain(module, figure)
-        if isinstance(figure, ast.Name) and not self._inside_share(module, statement):
+        if isinstance(figure, ast.Name) and self._may_be_set(module, figure, statement):
             made = self._made_outside(module, figure)
             if made is not None:
                 self.local.agree([made.target])
@@ -163,11 +162,19 @@ class _Finder:
         self.local.agree([figure])
         return Decision(module, node, figure, is_tensor=is_tensor, is_plain=plain)
 
+    def _may_be_set(self, module: Module, figure: ast.Name, statement: ast.stmt) -> bool:
+        """Whether a name can be set to its average above a condition: it is asked once, and always holds a number."""
+        if isinstance(statement, ast.While) or self._inside_share(module, statement):
+            return False
+        variable = module.variable(figure)
+        bound = self.local.bound(module, figure) if variable is not None else []
+        return not any(isinstance(b.value, ast.Constant) and b.value.value is None for b in bound)
+
     def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:
         """The binding outside of any share by which a figure is complete, if there is one that always holds."""
         variable = module.variable(figure)
         assert variable is not None
-        bindings = reaching(module, figure, variable)
+        bindings = self.local.bound(module, figure)
         outside = [b for b in bindings if not self._inside_share(module, b.statement)]
         last = [b for b in outside if b.kind == "augment"]
         if last:
@@ -199,7 +206,7 @@ class _Finder:
             return False
         variable = module.variable(node)
         found = False
-        for binding in reaching(module, node, variable) if variable is not None else ():
+        for binding in self.local.bound(module, node) if variable is not None else ():
             if binding.statement in self.local.losses or binding.kind in ("augment", "parameter"):
                 found = True
             elif binding.kind != "assign" or binding.value is None:
@@ -231,7 +238,7 @@ class _Finder:
         if not isinstance(node, ast.Name):
             return False
         variable = module.variable(node)
-        for binding in reaching(module, node, variable) if variable is not None else ():
+        for binding in self.local.bound(module, node) if variable is not None else ():
             made = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
             if made is None or not self._is_plain(module, made, depth + 1):
                 return False
@@ -253,7 +260,7 @@ class _Finder:
         if not isinstance(figure, ast.Name):
             return False
         variable = module.variable(figure)
-        bound = reaching(module, figure, variable) if variable is not None else []
+        bound = self.local.bound(module, figure) if variable is not None else []
         return any(b.statement in self.local.losses for b in bound)
 
 

@@ -41,7 +41,7 @@ class Locality:
         self._bindings: dict[ast.expr, list[Binding]] = {}
         self._reduced: dict[Module, set[Variable | None]] = {}
         self._busy: set[object] = set()
-        self.losses = {b.statement for backward in backwards for b in self._bound(backward.module, backward.loss)}
+        self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
         self._collective: dict[Function, bool] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
 
@@ -149,12 +149,12 @@ class Locality:
     def _variable(self, module: Module, node: ast.expr, variable: Variable) -> bool:
         if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable):
             return False
-        bindings = self._bound(module, node)
+        bindings = self.bound(module, node)
         if any(self._binding(module, variable, binding) for binding in bindings):
             return True
         held = {binding.statement for binding in bindings}
         for receiver, given in self._feeds(module).get(variable, ()):
-            same = "." in variable.name or held.intersection(b.statement for b in self._bound(module, receiver))
+            same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
             if same and self.is_local(module, given):
                 return True
         return False
@@ -214,15 +214,26 @@ class Locality:
         given = self._feeds(module).get(variable, []) if variable is not None else []
         return [part for _, part in given if self.is_local(module, part)]
 
-    def _bound(self, module: Module, node: ast.expr) -> list[Binding]:
+    def bound(self, module: Module, node: ast.expr) -> list[Binding]:
+        """The bindings whose value a name or an attribute may hold."""
         if node not in self._bindings:
             variable = module.variable(node)
             if variable is None:
                 self._bindings[node] = []
             else:
                 named = isinstance(node, ast.Name)
-                self._bindings[node] = reaching(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
+                self._bindings[node] = _may_hold(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
         return self._bindings[node]
+
+
+def _may_hold(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
+    """The bindings that reach a name, those further down in a `while` around it included: it comes round again."""
+    found = list(reaching(module, node, variable))
+    here = module.statement(node)
+    again = {
+        inner for loop in (here, *module.ancestors(here)) if isinstance(loop, ast.While) for inner in module.walk(loop)
+    }
+    return found + [b for b in module.bindings(variable) if b.statement in again and b not in found]
 
 
 def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

@@ -107,6 +107,31 @@ def test_what_an_object_that_ends_training_is_told_is_averaged():
     becomes(source, f"patience.look({AVERAGED.format('total / len(loader)')})")
 
 
+def test_what_a_loop_goes_on_by_is_asked_of_all_each_time():
+    source = """
+    import torch
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    error = 9.0
+    while error > 0.1:
+        loss = model(torch.randn(4, 2)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        error = loss.item()
+    """
+    assert f"while {AVERAGED.format('error')} > 0.1:" in migrated(source)
+
+
+def test_a_best_that_is_not_there_yet_is_not_averaged():
+    source = training(
+        ready="best = None", inside="total += loss.item()", after="if best is None or total < best:\n    best = total"
+    )
+    text = migrated(source)
+    assert "best = accelerator" not in text
+    assert text.count("accelerator.reduce") == 1
+
+
 @pytest.mark.parametrize(
     "lines",
     [
