@@ -25,6 +25,7 @@ from accel_migrate.analysis.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.spawning import find_spawned, world_counts
 from accel_migrate.analysis.workers import find_worker
+from accel_migrate.analysis.wrapped_parts import check_wrappings
 from accel_migrate.effects import only_reads
 
 GROUP = "AM701"
@@ -71,6 +72,7 @@ def find_distribution(
     replaced = [piece for piece in pieces if piece.code == SAMPLER]
     told = {module: epochs_told(roles, graph, module, shared, replaced) for module in modules}
     pieces += [piece for going, _ in told.values() for piece in going]
+    check_wrappings(roles, wrappings)
     pieces += list(_alike(pieces))
     joins = any(piece.code == GROUP for piece in pieces)
     if joins:

@@ -1,5 +1,7 @@
 """What a model is used for between its move to the device and `prepare`: if it runs, or is copied, the move must stay.
 
+So it must where weights are drawn after the move: a GPU draws from a generator of its own.
+
 Uses are followed into the functions of the project, under the names that these have for the model. What cannot be
 followed is taken to need the model where it was.
 """
@@ -7,6 +9,7 @@ followed is taken to need the model where it was.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.homes import Place, chain
@@ -18,7 +21,7 @@ from accel_migrate.flow.cfg import Graph
 # Methods that work on a model wherever it is, and keep nothing of it.
 _ANYWHERE = {
     "train", "eval", "to", "cuda", "cpu", "float", "half", "double", "bfloat16", "type", "requires_grad_", "zero_grad",
-    "apply", "load_state_dict", "init_weights", "reset_parameters", "share_memory", "compile", "freeze", "unfreeze",
+    "load_state_dict", "share_memory", "compile", "freeze", "unfreeze",
     "parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers",
     "add_module", "register_buffer", "register_module", "register_parameter", "register_forward_hook",
     "gradient_checkpointing_enable", "resize_token_embeddings", "set_", "items", "keys", "numel", "size", "dim",
@@ -39,7 +42,17 @@ _LOOKS = {
     "filter",
     "callable",
 }
-_LOOKS_DOTTED = ("torch.nn.init.", "torch.nn.utils.", "wandb.watch", "logging.")
+_LOOKS_DOTTED = (
+    "torch.nn.init.zeros_",
+    "torch.nn.init.ones_",
+    "torch.nn.init.constant_",
+    "torch.nn.utils.",
+    "wandb.watch",
+    "logging.",
+)
+_DRAWS = re.compile(
+    r"(xavier|kaiming|glorot|he|trunc|orthogonal|normal|uniform|random|bernoulli|sparse|exponential)\w*_$"
+)
 _COPIES = {"clone", "deepcopy", "copy", "copy_", "detach", "device", "is_cuda", "numpy", "cpu", "state_dict"}
 
 
@@ -163,7 +176,7 @@ class EarlyUses:
         if isinstance(parent, ast.Call) and parent.func is whole:
             if whole is node or not isinstance(whole, ast.Attribute):
                 return True
-            in_place = whole.attr in _ANYWHERE or whole.attr.endswith("_")
+            in_place = whole.attr in _ANYWHERE or (whole.attr.endswith("_") and not _DRAWS.match(whole.attr))
             return not in_place or _is_copied(module, parent)
         if isinstance(parent, ast.Call | ast.keyword):
             call = parent if isinstance(parent, ast.Call) else module.parents[parent]
@@ -193,13 +206,10 @@ def _is_logged(name: str) -> bool:
 
 
 def _is_copied(module: Module, call: ast.Call) -> bool:
-    """`[p.clone() for p in model.parameters()]`, also in the body of a loop over them."""
+    """`[p.clone() for p in model.parameters()]`, also in the body of a loop over them; and `p.normal_()` there."""
     around: ast.AST = module.statement(call)
-    return any(
-        isinstance(node, ast.Attribute | ast.Name)
-        and (node.attr if isinstance(node, ast.Attribute) else node.id) in _COPIES
-        for node in module.walk(around)
-    )
+    names = [n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in module.walk(around)]
+    return any(name in _COPIES or _DRAWS.match(name) for name in names)
 
 
 def _own_statements(scope: ast.AST) -> Iterator[ast.stmt]:

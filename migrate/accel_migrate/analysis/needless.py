@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.batches import Batches
+from accel_migrate.analysis.cast import Cast
 from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.early_use import EarlyUses
 from accel_migrate.analysis.homes import Place, chain, is_root
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.unmoved import Members
 
 
 def sort_moves(
@@ -33,6 +35,35 @@ def sort_moves(
         for move in moves_in(roles, module):
             (dropped if sorter.is_needless(move) else kept).append(move)
     return dropped, kept
+
+
+def unplaced_loaders(
+    roles: Roles,
+    graph: CallGraph,
+    cast: Cast,
+    place: Place,
+    dropped: list[Move],
+    kept: list[Move],
+    modules: tuple[Module, ...],
+) -> tuple[frozenset[Variable], list[Move], list[Move]]:
+    """Loaders whose batches stay where they are, and the moves once these keep theirs."""
+    sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place)
+    in_parallel = any(wrapping.is_data_parallel for wrapping in cast.distribution.wrappings)
+    members = Members(roles, {move.call for move in (*dropped, *kept)}, in_parallel)
+    found: set[Variable] = set()
+    for loop in cast.loops if dropped or kept else ():
+        variable = loop.module.variable(loop.loader)
+        links = chain(roles, graph, variable) if variable is not None else []
+        if not any(link in cast.shared for link in links):
+            members.check_data_parallel(loop)
+        elif members.unmoved(loop) is not None:
+            found.update(links)
+    staying = [
+        move
+        for move in dropped
+        if any(set(chain(roles, graph, v)) & found for v in sorter.batches.loaders(move.module, move.receiver) or ())
+    ]
+    return frozenset(found), [m for m in dropped if m not in staying], [*kept, *staying]
 
 
 class _Sorter:

@@ -19,7 +19,7 @@ from accel_migrate.analysis.groups import Group, entries, find_groups
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
-from accel_migrate.analysis.needless import sort_moves
+from accel_migrate.analysis.needless import sort_moves, unplaced_loaders
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.one_device import Tied, files_of
 from accel_migrate.analysis.one_process import bare_uses
@@ -39,7 +39,7 @@ from accel_migrate.analysis.remains import (
     with_unwrapping,
 )
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.scopes import Module, Scope
+from accel_migrate.analysis.scopes import Module, Scope, Variable
 from accel_migrate.analysis.stage import Stage, find_device, find_stage
 from accel_migrate.analysis.starts import (
     Start,
@@ -120,6 +120,7 @@ class _Findings:
     attributes: tuple[tuple[Module, ast.Attribute], ...]
     dropped: list[Move]
     kept: list[Move]
+    unplaced: frozenset[Variable]
     device: DeviceDefinition | None
 
     @property
@@ -191,6 +192,7 @@ class _Reader:
             evaluations=cast.evaluations,
             dropped=tuple(found.dropped),
             kept=tuple(found.kept),
+            unplaced=found.unplaced,
             device=device,
             creation=creation,
             reach=reach,
@@ -229,6 +231,7 @@ class _Reader:
             distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
         dropped, kept = sort_moves(self.roles, self.graph, modules, cast.aliases, cast.shared, place)
+        unplaced, dropped, kept = unplaced_loaders(self.roles, self.graph, cast, place, dropped, kept, modules)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)
@@ -247,6 +250,7 @@ class _Reader:
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
             dropped,
             kept,
+            unplaced,
             find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
         )
 

@@ -48,6 +48,7 @@ class Training:
     evaluations: tuple[Gather | Whole, ...]
     dropped: tuple[Move, ...]  # moves that the prepared objects make needless
     kept: tuple[Move, ...]
+    unplaced: frozenset[Variable]  # loaders whose batches the script moves by itself, in part
     device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
     creation: Scope
     reach: Reach

@@ -20,8 +20,11 @@ def find(context: Context) -> Iterator[Change]:
         return
     spelled = training.accelerator(module, place.after)
     apart = {built for built, _ in place.apart}
-    names = [built.text for built in training.prepared if built not in apart]
-    text = _call(names, f"{spelled}.prepare", _width(context), _indent(context))
+    together = [built for built in training.prepared if built not in apart]
+    names = [built.text for built in together]
+    placed = [built.variable not in training.unplaced for built in together]
+    more = "" if all(placed) else f"device_placement={placed}"
+    text = _call(names, f"{spelled}.prepare", more, _width(context), _indent(context))
     statements = (
         (accelerator_statement(context), *training.rebound, text)
         if training.start.at_prepare and training.makes_accelerator
@@ -29,19 +32,21 @@ def find(context: Context) -> Iterator[Change]:
     )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
-    yield change(CODE, place.after, f"prepares {', '.join(names)}", [edit], loop=training.index)
+    stays = "" if all(placed) else "; what the script does not move of a batch stays on the CPU"
+    yield change(CODE, place.after, f"prepares {', '.join(names)}{stays}", [edit], loop=training.index)
     for built, statement in place.apart:
         alone = Insert(statement, (f"{built.text} = {spelled}.prepare({built.text})",), "after")
         message = f"prepares {built.text} where it is built: it exists only under a condition"
         yield change(CODE, statement, message, [alone], loop=training.index)
 
 
-def _call(names: list[str], function: str, width: int, indent: int) -> str:
+def _call(names: list[str], function: str, more: str, width: int, indent: int) -> str:
     joined = ", ".join(names)
-    line = f"{joined} = {function}({joined})"
+    handed = f"{joined}, {more}" if more else joined
+    line = f"{joined} = {function}({handed})"
     if len(line) + indent <= width:
         return line
-    return f"{joined} = {function}(\n    {joined}\n)"
+    return f"{joined} = {function}(\n    {handed}\n)"
 
 
 def _width(context: Context) -> int:

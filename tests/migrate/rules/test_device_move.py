@@ -18,7 +18,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for batch in loader:
     {lines}
-    loss = model(batch["x"]).sum()
+    loss = model(batch["x"].to(device)).sum()
     loss.backward()
     optimizer.step()
 """

@@ -1,0 +1,187 @@
+"""Batches of which the script moves some members and not others: those stay on the CPU, and the loader must not move them.
+
+Lengths for `pack_padded_sequence`, indices for a table on the CPU, texts: what is never moved is used where it is. Such a
+loader is prepared with `device_placement` off, and the script's own moves stay.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.batches import reaching
+from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.scopes import Module, Variable
+
+_ANYWHERE = {
+    "shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "numpy", "keys", "__len__", "type",
+}  # fmt: skip
+_LOOKS = {"len", "print", "isinstance", "type", "str", "repr", "int", "float", "range", "is_tensor"}
+_DEPTH = 5
+
+
+class Members:
+    """Reads of batches, as far as they can be followed."""
+
+    def __init__(self, roles: Roles, moves: set[ast.Call], data_parallel: bool) -> None:
+        self.roles = roles
+        self.moves = moves
+        self.data_parallel = data_parallel  # which moves what the model is handed
+
+    def unmoved(self, loop: LoaderLoop) -> ast.expr | None:
+        """The first read of a batch, or of a part of it, that depends on where it is and is not moved."""
+        module = loop.module
+        for name in _names(loop.statement.target):
+            if not self._is_counter(loop, name):
+                variable = module.variable(name)
+                found = (
+                    self._first(module, loop.statement, variable, loop.statement, 0) if variable is not None else None
+                )
+                if found is not None:
+                    return found
+        return None
+
+    def check_data_parallel(self, loop: LoaderLoop) -> None:
+        """NoHome where DataParallel moved the input of the model, and no prepared loader does from now on."""
+        read = Members(self.roles, self.moves, False).unmoved(loop) if self.data_parallel else None
+        if read is not None:
+            raise NoHome(
+                f"`{loop.module.source.code(read)}` is moved by DataParallel, which goes; move it to the device first",
+                read.lineno,
+                loop.module,
+            )
+
+    def _first(
+        self, module: Module, within: ast.AST, variable: Variable, bound: ast.stmt, depth: int
+    ) -> ast.expr | None:
+        if depth > _DEPTH:
+            return None
+        for node in module.walk(within):
+            if (
+                not isinstance(node, ast.Name)
+                or not isinstance(node.ctx, ast.Load)
+                or module.variable(node) != variable
+            ):
+                continue
+            bindings = reaching(module, node, variable)
+            again = any(self._moves(module, b.value) for b in bindings if b.value is not None and b.kind == "assign")
+            # `if use_cuda: x = x.cuda()`: moved where there is a GPU
+            if again or self._is_moved_in_place(module, within, node, variable):
+                continue
+            if any(binding.statement is bound for binding in bindings):
+                found = self._use(module, node, depth)
+                if found is not None:
+                    return found
+        return None
+
+    def _moves(self, module: Module, value: ast.expr) -> bool:
+        return any(node in self.moves for node in module.walk(value))
+
+    def _is_moved_in_place(self, module: Module, within: ast.AST, read: ast.Name, variable: Variable) -> bool:
+        """`batch[k] = batch[k].to(device)` for each key, or for the one that is read."""
+        parent = module.parents[read]
+        key = ast.unparse(parent.slice) if isinstance(parent, ast.Subscript) and parent.value is read else None
+        for node in module.walk(within):
+            if not isinstance(node, ast.Assign) or not self._moves(module, node.value):
+                continue
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:
+                    if not isinstance(target.slice, ast.Constant) or ast.unparse(target.slice) == key:
+                        return True
+        return False
+
+    def _use(self, module: Module, read: ast.expr, depth: int) -> ast.expr | None:
+        """The read itself if it is neither moved nor at home anywhere; what becomes of it is followed."""
+        whole, parent = read, module.parents[read]
+        if isinstance(parent, ast.IfExp):
+            if self._moves(module, parent):
+                return None  # `x.cuda() if there_is_a_gpu else x`
+            return self._use(module, parent, depth + 1) if depth < _DEPTH else read
+        while (
+            isinstance(parent, ast.Subscript | ast.Attribute | ast.Starred) and getattr(parent, "value", None) is whole
+        ):
+            if isinstance(parent, ast.Attribute) and parent.attr in _ANYWHERE:
+                return None
+            call = module.parents[parent]
+            if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
+                if call in self.moves:
+                    return None
+                parent = call
+            whole, parent = parent, module.parents[parent]
+        if isinstance(parent, ast.BinOp) and self._meets_output(module, parent, whole):
+            return None
+        if isinstance(parent, ast.Compare | ast.FormattedValue | ast.JoinedStr | ast.Expr | ast.If):
+            return None
+        if isinstance(parent, ast.Call) and whole is not parent.func:
+            return self._argument(module, parent, whole, read, depth)
+        if isinstance(parent, ast.comprehension | ast.For) and self._is_moved_inside(module, parent):
+            return None
+        statement = module.statement(read)
+        if isinstance(statement, ast.Assign) and _is_taken_apart(module, statement, whole):
+            return self._assigned(module, statement, depth)
+        return read
+
+    def _argument(
+        self, module: Module, call: ast.Call, handed: ast.expr, read: ast.expr, depth: int
+    ) -> ast.expr | None:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name in _LOOKS or call in self.moves or module.qualified(call.func) in ("numpy.array", "numpy.asarray"):
+            return None
+        if self._meets_output(module, call, handed):
+            return None
+        if module.qualified(call.func) == "torch.autograd.Variable":
+            return self._use(module, call, depth + 1) if depth < _DEPTH else None
+        if self.data_parallel and self.roles.role(module, call.func) & Role.MODEL:
+            return None
+        target = self.roles.target(module, call)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return read
+        for parameter, argument in arguments_of(call, target):
+            if argument is handed:
+                return self._first(
+                    target.module, target.node, Variable(target.scope, parameter), target.node, depth + 1
+                )
+        return read
+
+    def _meets_output(self, module: Module, together: ast.Call | ast.BinOp, member: ast.expr) -> bool:
+        """Whether it is set against what the model returned: that is on the device, so whoever does this moves it."""
+        parts = together.args if isinstance(together, ast.Call) else [together.left, together.right]
+        return any(part is not member and self.roles.role(module, part) & Role.OUTPUT for part in parts)
+
+    def _assigned(self, module: Module, statement: ast.Assign, depth: int) -> ast.expr | None:
+        function = module.scope(statement).function
+        for target in statement.targets:
+            for name in _names(target):
+                variable = module.variable(name)
+                found = (
+                    self._first(module, function or module.tree, variable, statement, depth + 1)
+                    if variable is not None
+                    else None
+                )
+                if found is not None:
+                    return found
+        return None
+
+    def _is_moved_inside(self, module: Module, loop: ast.comprehension | ast.For) -> bool:
+        """`{k: v.to(device) for k, v in batch.items()}`, also with an `if` for what is no tensor."""
+        around = module.parents[loop] if isinstance(loop, ast.comprehension) else loop
+        return any(node in self.moves for node in module.walk(around))
+
+    def _is_counter(self, loop: LoaderLoop, name: ast.Name) -> bool:
+        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in loop.module.walk(loop.statement.iter))
+        target = loop.statement.target
+        return counted and isinstance(target, ast.Tuple) and target.elts[0] is name
+
+
+def _is_taken_apart(module: Module, statement: ast.Assign, value: ast.expr) -> bool:
+    """`x, n = batch` and `n = batch["lengths"]`, also beside others: `x, n = batch["x"], batch["n"]`."""
+    whole = statement.value
+    return whole is value or (isinstance(whole, ast.Tuple | ast.List) and value in whole.elts)
+
+
+def _names(target: ast.expr) -> Iterator[ast.Name]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name):
+            yield node

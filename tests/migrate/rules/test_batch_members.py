@@ -1,0 +1,105 @@
+"""What leaves a batch on the CPU, and what leant on DataParallel or on draws after the move."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import migrated, unchanged
+
+SCRIPT = """
+    import torch
+    from torch import nn
+
+    def half(model, part, where):
+        return model(part.to(where)) + torch.zeros(1, device=where)
+
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    words = torch.utils.data.DataLoader(data(), batch_size=4)
+    reader = build()
+    {wrapped}
+    reader = reader.to(place)
+    {between}
+    steps = torch.optim.SGD(reader.parameters(), lr=0.1)
+    for {names} in words:
+        {inside}
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    """
+OFF = "device_placement=[True, True, False]"
+
+
+def script(names: str, inside: str, wrapped: str = "", between: str = "") -> str:
+    return SCRIPT.format(
+        names=names,
+        inside=inside.replace("\n", "\n        "),
+        wrapped=wrapped.replace("\n", "\n    "),
+        between=between.replace("\n", "\n    "),
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "inside"),
+    [
+        ("x, n", "loss = reader(x.to(place), n).mean()"),
+        ("x, n", "x = x.to(place)\nloss = reader(x, n).mean()"),
+        ("batch", "x, n = batch\nloss = reader(x.to(place), n).mean()"),
+        ("batch", "loss = reader(batch['x'].to(place), batch['n']).mean()"),
+        ("batch", "batch['x'] = batch['x'].to(place)\nloss = reader(batch['x'], batch['n']).mean()"),
+        ("i, (x, n)", "loss = (reader(x.to(place)) * table[n].to(place)).mean()"),
+    ],
+)
+def test_a_member_that_is_never_moved_stays_on_the_cpu(names, inside):
+    source = script(names, inside).replace("in words", "in enumerate(words)" if "i, (" in names else "in words")
+    result = migrated(source)
+    assert OFF in result
+    assert inside.replace("\n", "\n    ") in result
+
+
+@pytest.mark.parametrize(
+    ("names", "inside"),
+    [
+        ("x, n", "print(n.shape, len(n), n.tolist())\nloss = reader(x.to(place)).mean()"),
+        ("x", "loss = half(reader, x, place).mean()"),
+        ("batch", "batch = {k: v.to(place) for k, v in batch.items()}\nloss = reader(**batch).mean()"),
+        ("x", "if torch.cuda.is_available():\n    x = x.cuda()\nloss = reader(x).mean()"),
+    ],
+)
+def test_what_is_moved_or_only_looked_at_is_the_loaders(names, inside):
+    result = migrated(script(names, inside))
+    assert "device_placement" not in result
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "reader.apply(draw)",
+        "nn.init.normal_(reader.weight)",
+        "reader.reset_parameters()",
+        "for p in reader.parameters():\n    nn.init.xavier_uniform_(p)",
+        "def draw(net):\n    for p in net.parameters():\n        p.data.uniform_(-0.1, 0.1)\ndraw(reader)",
+    ],
+)
+def test_a_move_stays_above_weights_that_are_drawn(between):
+    assert "reader = reader.to(place)" in migrated(script("x", "loss = reader(x.to(place)).mean()", between=between))
+
+
+def test_a_part_in_data_parallel_leaves_the_loop():
+    wrapped = "reader.features = nn.DataParallel(reader.features)"
+    assert "a part of a model" in unchanged(script("x", "loss = reader(x.to(place)).mean()", wrapped))
+
+
+def test_a_prefix_that_goes_only_without_data_parallel_leaves_the_loop():
+    wrapped = (
+        "state = torch.load('weights.pt')\n"
+        "if torch.cuda.device_count() > 1:\n    reader = nn.DataParallel(reader)\n"
+        "else:\n    state = {k.replace('module.', ''): v for k, v in state.items()}\n"
+        "reader.load_state_dict(state)"
+    )
+    assert "lose `module.`" in unchanged(script("x", "loss = reader(x.to(place)).mean()", wrapped))
+
+
+def test_data_parallel_moved_its_input_and_the_prepared_loader_does_from_now_on():
+    result = migrated(script("x, y", "loss = (reader(x) - y.to(place)).mean()", "reader = nn.DataParallel(reader)"))
+    assert "loss = (reader(x) - y).mean()" in result
+    assert "device_placement" not in result
