@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.star_imports import spell_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class Project:
         self._by_path = {Path(module.source.path): module for module in self.modules}
         self._names = {path.stem for path in self._by_path} | {path.parent.name for path in self._by_path}
         self._imported: dict[tuple[Path, str], Module | None] = {}
+        spell_out(self)
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
         """The project's file behind a module name, looked up beside the importer and then further out."""

@@ -41,6 +41,7 @@ from accel_migrate.analysis.remains import (
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
 from accel_migrate.analysis.stage import Stage, find_device, find_stage
+from accel_migrate.analysis.star_imports import unknown_names
 from accel_migrate.analysis.starts import (
     Start,
     after_names,
@@ -416,5 +417,11 @@ class _Reader:
 
     def _check_names(self, modules: tuple[Module, ...]) -> None:
         for module in modules:
+            for name, origin, line in unknown_names(self.roles.project, module):
+                raise NoHome(
+                    f"`{name}` comes from `from {origin} import *`, which is not looked into; import it by its name",
+                    line,
+                    module,
+                )
             if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
                 raise NoHome("the name `accelerator` is taken in this file", 1)
