@@ -46,6 +46,7 @@ from accel_migrate.rules.scaler_state import RULE as SCALER_STATE
 from accel_migrate.rules.spawned_function import RULE as SPAWNED_FUNCTION
 from accel_migrate.rules.summed_loss import RULE as SUMMED_LOSS
 from accel_migrate.rules.training_average import RULE as TRAINING_AVERAGE
+from accel_migrate.rules.unseen_helper import RULE as UNSEEN_HELPER
 from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 from accel_migrate.rules.unused_parameters import RULE as UNUSED_PARAMETERS
 from accel_migrate.rules.unusual_loader import RULE as UNUSUAL_LOADER
@@ -84,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     DATASET_DOWNLOADED,
     TRAINING_AVERAGE,
     SAMPLES_LOGGED,
+    UNSEEN_HELPER,
     PROCESS_GROUP,
     PARALLEL_MODEL,
     DISTRIBUTED_SAMPLER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.files import is_forward
-from accel_migrate.analysis.scopes import Variable
 from accel_migrate.edits import add_argument, change, quoted
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
@@ -17,24 +17,30 @@ _WRITERS = (
     "tensorboardX.SummaryWriter",
     "torch.utils.tensorboard.writer.SummaryWriter",
 )
+_TRACKERS = {"mlflow", "neptune", "comet_ml", "clearml", "visdom", "aim", "swanlab", "dvclive", "tensorboard_logger"}
 
 
 def find(context: Context) -> Iterator[Change]:
-    module = context.module
-    seen: set[Variable | None] = set()
+    module, flow = context.module, context.training.flow
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
-        if context.training.distribution.runs_on_main_only(module, call):
+        if flow.on_some(module, call):
             continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
         elif dotted in _WRITERS:
-            parent = module.parents[call]
-            target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-            variable = module.variable(target) if target is not None else None
-            if variable not in seen:
-                yield from _written(context, call, variable)
-            seen.add(variable)
+            message = (
+                "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
+                "to have one"
+            )
+            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+    yield from _written(context)
+    others = [c for c in module.calls if (module.qualified(c.func) or "").partition(".")[0] in _TRACKERS]
+    others = [c for c in others if not flow.on_some(module, c)]
+    if others:
+        name = (module.qualified(others[0].func) or "").partition(".")[0]
+        message = f"every process logs to {name}; start and use it where accelerator.is_main_process is true"
+        yield change(CODE, others[0], message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
@@ -55,15 +61,11 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
     yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
 
 
-def _written(context: Context, call: ast.Call, variable: Variable | None) -> Iterator[Change]:
-    """Calls of the writer come under a guard; the writers of the other processes stay empty."""
+def _written(context: Context) -> Iterator[Change]:
+    """Calls of a writer come under a guard; the writers of the other processes stay empty."""
     training, module = context.training, context.module
-    if variable is None:
-        message = "every process opens an event file; make the SummaryWriter under accelerator.is_main_process"
-        yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
-        return
     missed: list[ast.Call] = []
-    for used in _uses(context, variable):
+    for used in _uses(context):
         spelled = training.ready(module, used)
         statement = module.parents[used]
         if isinstance(statement, ast.Expr) and spelled is not None and not _runs_model(context, used):
@@ -77,13 +79,19 @@ def _written(context: Context, call: ast.Call, variable: Variable | None) -> Ite
         yield change(CODE, missed[0], message, loop=training.index, safety=Safety.NOTE)
 
 
-def _uses(context: Context, variable: Variable) -> list[ast.Call]:
+def _uses(context: Context) -> list[ast.Call]:
+    """`writer.add_scalar(...)` that all processes come by, of a writer that was made here or handed over."""
+    module = context.module
     return [
         call
-        for call in context.module.calls
+        for call in module.calls
         if isinstance(call.func, ast.Attribute)
-        and context.module.variable(call.func.value) == variable
         and call.func.attr.startswith("add_")
+        and not context.training.flow.only_main(module, call)
+        and any(
+            isinstance(part, ast.Call) and owner.qualified(part.func) in _WRITERS
+            for owner, part in contents(context.script.graph, module, call.func.value)
+        )
     ]
 
 

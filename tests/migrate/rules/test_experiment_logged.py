@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.scripts import becomes, codes, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import noted, notes
 
 
 def test_disables_the_runs_of_other_processes():
@@ -25,8 +25,34 @@ def test_guards_events_under_one_test():
 
 
 def test_notes_events_for_which_the_model_runs():
-    assert "line" in noted(training(ready="writer = SummaryWriter()\nwriter.add_graph(model, x)"), "AM603")
+    said = notes(training(ready="writer = SummaryWriter()\nwriter.add_graph(model, x)"))
+    assert any("every process writes events (line" in note for note in said)
 
 
 def test_keeps_a_writer_of_another_kind():
     assert "AM603" not in codes(training(ready="writer = Table()", inside='writer.add_scalar("a", 1, i)'))
+
+
+def test_says_that_every_process_opens_an_event_file():
+    assert "opens an event file" in noted(training(ready="writer = SummaryWriter()"), "AM603")
+
+
+def test_guards_events_of_a_writer_that_a_function_is_handed():
+    source = training(
+        functions="def show(events, value):\n    events.add_scalar('a', value)\n",
+        ready="writer = SummaryWriter()",
+        after="show(writer, total)",
+    )
+    becomes(source, "if accelerator.is_main_process:\nevents.add_scalar('a', value)")
+
+
+def test_keeps_events_that_one_process_writes():
+    source = training(
+        ready="me = int(os.environ.get('RANK', 0))\nwriter = SummaryWriter() if me == 0 else None",
+        after="if writer is not None:\n    writer.add_scalar('a', 1)",
+    )
+    assert "AM603" not in codes(source)
+
+
+def test_notes_another_tracker():
+    assert "mlflow" in noted(training(functions="import mlflow\n", after="mlflow.log_metric('a', 1)"), "AM603")
