@@ -108,7 +108,8 @@ def speaks_of_moving(comment: str) -> bool:
 
 def quoted(source: Source, text: str) -> str:
     """A string literal in the quotes that the file prefers."""
-    return f"'{text}'" if source.text.count("'") > source.text.count('"') else f'"{text}"'
+    single, double = (source.text.count(mark) - 3 * source.text.count(mark * 3) for mark in ("'", '"'))
+    return f"'{text}'" if single > double else f'"{text}"'
 
 
 _SPEAKS_OF_PROCESSES = re.compile(

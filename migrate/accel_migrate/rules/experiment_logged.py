@@ -22,13 +22,15 @@ _TRACKERS = {"mlflow", "neptune", "comet_ml", "clearml", "visdom", "aim", "swanl
 
 def find(context: Context) -> Iterator[Change]:
     module, flow = context.module, context.training.flow
+    opened = False
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
         if flow.on_some(module, call):
             continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
-        elif dotted in _WRITERS:
+        elif dotted in _WRITERS and not opened:
+            opened = True
             message = (
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
                 "to have one"

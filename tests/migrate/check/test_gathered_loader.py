@@ -27,6 +27,13 @@ def test_a_function_that_gets_prepared_and_other_loaders() -> None:
     assert not said("AM955", "x = 1\n", BOTH + count + "count(net, test)\ncount(net, data=train)\n")
 
 
+def test_a_function_that_prepares_what_it_is_handed() -> None:
+    lines = ["accelerator = Accelerator()", "net, data = accelerator.prepare(net, data)", "hits = 0"]
+    body = "".join(f"    {line}\n" for line in [*lines, *COUNTED.format("data").splitlines()])
+    source = "from accel_runtime import Accelerator\ndef run(net, data):\n" + body + "run(build(), DataLoader(rows))\n"
+    assert not said("AM955", "x = 1\n", source)
+
+
 def test_batches_that_are_drawn_one_by_one() -> None:
     drawn = (
         "batches = iter({})\nwhile hits < 9:\n    x = next(batches)\n"
