@@ -84,7 +84,7 @@ class Side:
         function = file.scope(node).function.node
         if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
             return True
-        if node.id not in parameter_names(function):
+        if node.id not in parameter_names(function) or _prepares(function, node.id):
             return True
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
@@ -119,6 +119,18 @@ def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
             return None
         at = file.parents[at]
     return at
+
+
+def _prepares(function: Function, name: str) -> bool:
+    """Whether a function prepares its own parameter: what callers hand in is not what it goes through."""
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr == "prepare"
+        and any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in ast.walk(target))
+        for node in ast.walk(function)
+    )
 
 
 def parameter_names(function: Function) -> list[str]:
