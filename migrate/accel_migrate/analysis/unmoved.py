@@ -170,7 +170,10 @@ class Members:
         return any(node in self.moves for node in module.walk(around))
 
     def _is_counter(self, loop: LoaderLoop, name: ast.Name) -> bool:
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in loop.module.walk(loop.statement.iter))
+        module, looped = loop.module, [loop.statement.iter]
+        variable = module.variable(loop.statement.iter)
+        looped += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for part in looped for n in module.walk(part))
         target = loop.statement.target
         return counted and isinstance(target, ast.Tuple) and target.elts[0] is name
 

@@ -99,6 +99,12 @@ def test_a_prefix_that_goes_only_without_data_parallel_leaves_the_loop():
     assert "lose `module.`" in unchanged(script("x", "loss = reader(x.to(place)).mean()", wrapped))
 
 
+def test_a_counter_behind_a_progress_bar_is_no_member():
+    source = script("i, x", "loss = reader(x.to(place)).mean() / (i + 1)")
+    source = source.replace("    for i, x in words:", "    bar = tqdm(enumerate(words))\n    for i, x in bar:")
+    assert "device_placement" not in migrated(source)
+
+
 def test_data_parallel_moved_its_input_and_the_prepared_loader_does_from_now_on():
     result = migrated(script("x, y", "loss = (reader(x) - y.to(place)).mean()", "reader = nn.DataParallel(reader)"))
     assert "loss = (reader(x) - y).mean()" in result
