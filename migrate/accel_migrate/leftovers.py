@@ -25,7 +25,7 @@ def leftovers(before: Version, after: Version) -> Iterator[Change]:
     lost = {(v.scope.path, v.name) for v in _read(old)} - still
     if not lost:
         return
-    parents = {child: node for node in ast.walk(before.tree) for child in ast.iter_child_nodes(node)}
+    binders = dict(_binders(before))
     for path, name in sorted(lost):
         scope = _only(old, path)
         kept = _only(new, path)
@@ -34,7 +34,7 @@ def leftovers(before: Version, after: Version) -> Iterator[Change]:
         nodes = scope.bound.get(name, [])
         if not nodes or len(nodes) != len(kept.bound.get(name, ())):
             continue  # gone already, or partly: then it is not a plain leftover
-        edits = [_without(before.source, node, parents) for node in nodes]
+        edits = [_without(before, node, binders.get(node)) for node in nodes]
         if all(edit is not None for edit in edits):
             first = nodes[0]
             line, column = getattr(first, "lineno", 1), getattr(first, "col_offset", 0) + 1
@@ -83,14 +83,24 @@ def _only(names: Names, path: str) -> Scope | None:
     return found[0] if len(found) == 1 else None
 
 
-def _without(source: Source, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Edit | None:
+def _binders(program: Version) -> Iterator[tuple[ast.AST, ast.stmt]]:
+    """The statement of every name that is imported or is the whole target of an assignment."""
+    for _, block in program.blocks:
+        for statement in block:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                yield from ((alias, statement) for alias in statement.names)
+            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                yield statement.targets[0], statement
+
+
+def _without(program: Version, node: ast.AST, statement: ast.stmt | None) -> Edit | None:
     """The edit that takes a binding away; None when it cannot go, because it does more than bind this one name."""
-    statement = parents[node]
-    if isinstance(parents.get(statement), ast.Try | ast.ExceptHandler | ast.ClassDef):
+    if statement is None or isinstance(program.holder_of[statement], ast.Try | ast.ExceptHandler | ast.ClassDef):
         return None
+    source = program.source
     if isinstance(node, ast.alias) and isinstance(statement, ast.Import | ast.ImportFrom):
         return _without_import(source, node, statement)
-    if isinstance(node, ast.Name) and isinstance(statement, ast.Assign) and statement.targets == [node]:
+    if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
         return (
             Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))
             if only_reads(statement.value)

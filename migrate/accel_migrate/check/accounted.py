@@ -25,7 +25,7 @@ def find(project: Project) -> Iterator[Violation]:
 def _unaccounted(file: Pair) -> Iterator[Violation]:
     """Statements that no change names must come again in their order; every other one must be what a change says."""
     plan = _Plan(file)
-    kept = [head for head in heads(file.before.source) if plan.keeps(head.node)]
+    kept = [head for head in plan.originals if plan.keeps(head.node)]
     results = heads(file.after.source)
     position = 0
     others: list[Head] = []
@@ -57,8 +57,10 @@ class _Plan:
     gone: set[ast.AST] = field(default_factory=set)  # with all that is in them
     heads: set[ast.AST] = field(default_factory=set)  # those whose head goes and whose block stays
     replaced: dict[ast.AST, list[Replace]] = field(default_factory=dict)
+    originals: list[Head] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.originals = heads(self.file.before.source)
         replacements: list[Replace] = []
         for change in self.file.changes:
             for edit in change.edits:
@@ -94,7 +96,7 @@ class _Plan:
             elif isinstance(edit, Guard):
                 found.update(_heads_of(f"if {edit.test}:\n    pass"))
         found["pass"] += len(self.gone)  # what keeps a block a block
-        for head in heads(self.file.before.source) if self.gone else ():
+        for head in self.originals if self.gone else ():
             if head.node not in self.gone and self.may_go(head.node):
                 found[head.text] += 1
                 if isinstance(head.node, ast.If) and head.node.orelse:

@@ -163,11 +163,13 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _same(one: ast.AST, other: ast.AST) -> bool:
+    if type(one) is not type(other):
+        return False
     if isinstance(one, ast.Name) and isinstance(other, ast.Name):
         return one.id == other.id
-    if type(one) is not type(other):
-        return isinstance(one, ast.expr) and isinstance(other, ast.expr) and ast.unparse(one) == ast.unparse(other)
-    return ast.unparse(one) == ast.unparse(other)
+    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
+        return one.attr == other.attr and _same(one.value, other.value)
+    return ast.dump(one) == ast.dump(other)
 
 
 CONDITION = Condition(
