@@ -88,7 +88,9 @@ def train(
             resumed = accelerator.load_state(folder / "state")
             story.resumed = repr(resumed)
             first_epoch, first_batch = recorded(folder)
-            if resume == "epoch":
+            if resume == "step":
+                assert resumed.step
+            elif resume == "epoch":
                 assert (resumed.epoch, resumed.batch) == (first_epoch, first_batch)
             elif first_batch and first_batch == length_of(loaders[0]):
                 # Accelerate's recipes count epochs by dividing steps.

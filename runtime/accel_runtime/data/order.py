@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from accel_runtime.collectives import Collectives
@@ -105,8 +104,7 @@ class ShardedIndices:
     def _parts(self) -> Iterator[tuple[Any, Share]]:
         inner = getattr(self.batches, "sampler", self.batches)
         if type(self.batches) is BatchSampler and has_whole_order(inner):
-            for order in shared_draws(whole_order(inner), inner, self.collectives):
-                yield from shard_order(order, self.sharding)
+            yield from shared_draws(sharded_order(inner, self.sharding), inner, self.collectives)
         else:
             yield from shard(
                 shared_draws(self.batches, inner, self.collectives, self.sharding.per_round), self.sharding
@@ -180,15 +178,18 @@ def has_whole_order(sampler: Any) -> bool:
     )
 
 
-def whole_order(sampler: SequentialSampler | RandomSampler) -> Iterable[Tensor | range]:
-    """The order of one epoch, drawn as the sampler itself would, but never turned into a list of all samples."""
+def sharded_order(sampler: SequentialSampler | RandomSampler, sharding: Sharding) -> Iterator[tuple[list[int], Share]]:
+    """One process's part of an epoch whose order is drawn as the sampler itself would, but never listed as a whole."""
     if isinstance(sampler, SequentialSampler):
-        yield range(len(sampler.data_source))
+        yield from shard_order(range(len(sampler.data_source)), sharding)
         return
+    samples = len(sampler.data_source)
     generator = sampler.generator or torch.Generator().manual_seed(
         int(torch.empty((), dtype=torch.int64).random_().item())
     )
-    yield torch.randperm(len(sampler.data_source), generator=generator)
+    # The same permutation in half the memory, where the indices fit.
+    kind = torch.int32 if samples < 2**31 else torch.int64
+    yield from shard_order(torch.randperm(samples, generator=generator, dtype=kind), sharding)
     if sampler.generator is not None:
         # The sampler ends its epoch with a draw for a remainder of none, and the user's generator feels it.
-        torch.randperm(len(sampler.data_source), generator=generator)
+        torch.randperm(samples, generator=generator, dtype=kind)

@@ -63,16 +63,41 @@ def shard(batches: Iterable[Sequence[Sample]], sharding: Sharding) -> Iterator[t
         yield from deal(current, head, sharding)
 
 
+def shard_samples(samples: Iterable[Sample], sharding: Sharding) -> Iterator[tuple[list[Sample], Share, list[Sample]]]:
+    """As `shard`, for samples that come one by one, each with the samples of the whole round; others' are only read."""
+    stream, whole = iter(samples), Share(sharding.part)
+    per_round, start = sharding.part * sharding.size, sharding.rank * sharding.part
+    head = current = list(islice(stream, per_round))
+    while len(current) == per_round:
+        yield current[start : start + sharding.part], whole, current
+        current = list(islice(stream, per_round))
+    if current:
+        rest = current
+        dealt = _deal_round(
+            len(rest), sharding, lambda p: rest[p] if p < len(rest) else head[(p - len(rest)) % len(head)]
+        )
+        for mine, share in dealt:
+            yield mine, share, rest
+
+
 def shard_order(order: Tensor | range, sharding: Sharding) -> Iterator[tuple[list[int], Share]]:
-    """As `shard`, for an epoch whose whole order is at hand: only this process's part of it is touched."""
+    """As `shard`, for an epoch whose whole order is at hand: only this process's part of it is touched, and kept."""
     part, whole = sharding.part, Share(sharding.part)
     per_round = part * sharding.size
     rounds, rest = divmod(len(order), per_round)
-    for start in range(sharding.rank * part, rounds * per_round, per_round):
-        yield _indices(order[start : start + part]), whole
+    tail, head = order[rounds * per_round :], order[: min(per_round, len(order))]
+    if isinstance(order, Tensor):
+        # Copies: a view would keep the order of all processes in memory for the whole epoch.
+        mine = order[: rounds * per_round].view(rounds, sharding.size, part)[:, sharding.rank].clone()
+        tail, head = tail.clone(), head.clone()  # type: ignore[union-attr]
+        del order
+        for indices in mine:
+            yield indices.tolist(), whole
+    else:
+        for start in range(sharding.rank * part, rounds * per_round, per_round):
+            yield list(order[start : start + part]), whole
     if rest:
-        first, head = rounds * per_round, min(per_round, len(order))
-        yield from _deal_round(rest, sharding, lambda p: int(order[first + p if p < rest else (p - rest) % head]))
+        yield from _deal_round(rest, sharding, lambda p: int(tail[p] if p < rest else head[(p - rest) % len(head)]))
 
 
 def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
@@ -123,7 +148,3 @@ def _deal_batches(
     if sharding.rank < len(filled):
         mine = list(filled[sharding.rank])
         yield mine, Share(len(mine), real)
-
-
-def _indices(part: Tensor | range) -> list[int]:
-    return part.tolist() if isinstance(part, Tensor) else list(part)

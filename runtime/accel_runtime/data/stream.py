@@ -13,13 +13,14 @@ import torch
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.drawing import Track, glance
 from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
-from accel_runtime.data.sharding import Sharding, shard, steps_of
+from accel_runtime.data.sharding import Sharding, shard, shard_samples, steps_of
 from accel_runtime.data.source import Source, clone
 from accel_runtime.errors import UsageError
 from accel_runtime.proxy import Proxy
 from accel_runtime.tree import leaves
 
 CHECKED_ROUNDS = 3  # at the start of each epoch; streams in different orders differ at once
+GLANCED = 16  # samples at each end of a round
 ENDED = -1
 
 
@@ -90,15 +91,11 @@ class ShardedStream(Proxy):
 
     def __iter__(self) -> Iterator[Part]:
         size = self.sharding.batch_size
-        digests: list[int] = []
-        batches = _digested(self._cut(), self.sharding, digests)
-        for samples, share in shard(batches, self.sharding):
-            digest = digests.pop(0) if digests else 0
-            yield Part(samples if size else samples[0], share if size else share.of_items(), digest)
-
-    def _cut(self) -> Iterator[list[Any]]:
-        batches = _cut(self.behind, self.sharding.batch_size or 1, self.sharding.drop_last)
-        return islice(batches, self.before, None)
+        samples = islice(iter(self.behind), self.before * (size or 1), None)
+        dealt = shard_samples(samples, self.sharding) if size else shard_items(samples, self.sharding)
+        for number, (mine, share, whole) in enumerate(dealt):
+            digest = _digest_of_round(whole) if number < CHECKED_ROUNDS else 0
+            yield Part(mine if size else mine[0], share if size else share.of_items(), digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +115,23 @@ class CollatePart:
         return self.collate(part.samples), part.share, part.digest
 
 
-def _cut(samples: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
-    stream = iter(samples)
-    while batch := list(islice(stream, size)):
-        if len(batch) == size or not drop_last:
-            yield batch
+def shard_items(items: Iterable[Any], sharding: Sharding) -> Iterator[tuple[list[Any], Share, list[Any]]]:
+    """For streams that yield whole batches."""
+    dealt: list[list[Any]] = []
+
+    def rounds() -> Iterator[list[Any]]:
+        stream = iter(items)
+        while current := list(islice(stream, sharding.size)):
+            dealt.append(current)
+            yield from ([item] for item in current)
+
+    for mine, share in shard(rounds(), sharding):
+        yield mine, share, dealt.pop(0)
 
 
-def _digested(batches: Iterator[list[Any]], sharding: Sharding, digests: list[int]) -> Iterator[list[Any]]:
-    """Passes the batches on, and notes a digest for each of the first rounds."""
-    per_round = 1 if sharding.split else sharding.size
-    for _ in range(CHECKED_ROUNDS):
-        first = list(islice(batches, per_round))
-        if first:
-            digests.append(_digest(first))
-        yield from first
-    yield from batches
+def _digest_of_round(samples: list[Any]) -> int:
+    """Of the ends: streams in different orders differ there, and a round has as many samples as there are processes."""
+    return _digest([len(samples), samples[:GLANCED], samples[-GLANCED:]])
 
 
 def _digest(samples: Any) -> int:
