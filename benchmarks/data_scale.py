@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from accel_runtime import Accelerator
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -88,9 +87,9 @@ def plain() -> tuple[float, float]:
 
 
 def memory() -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"peak memory of a shuffle of {SHUFFLED:,}: {before / 1024:.0f} MiB in all; the permutation is 4 bytes a sample"
+        f"peak memory with a shuffle of {SHUFFLED:,}: {peak:.0f} MiB; a permutation is 4 bytes a sample while it is drawn"
     )
 
 

@@ -1,12 +1,12 @@
 """Resuming on real processes: to the bit on as many as saved, and every sample once on any other number."""
 
-import json
 import os
 from collections import Counter
 from itertools import product
 from pathlib import Path
 
 import pytest
+from accel_runtime.checkpoint.manifest import read_manifest
 
 from tests import resume_matrix
 from tests.distributed.worlds import in_world
@@ -121,4 +121,4 @@ def test_steps_are_counted_as_they_were_taken(tmp_path: Path) -> None:
     assert in_world(2, run(3, False)) == [0, 0]
     assert in_world(1, run(3, True)) == [3]
     assert in_world(3, run(3, True)) == [6, 6, 6]
-    assert json.loads((tmp_path / "state" / "manifest.json").read_text())["step"] == 9
+    assert read_manifest(tmp_path / "state").step == 9
