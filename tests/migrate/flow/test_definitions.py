@@ -1,0 +1,72 @@
+"""What names mean, where they are bound, and which bindings reach a read."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+from accel_migrate.flow.definitions import Variable
+from accel_migrate.flow.version import Version
+from accel_migrate.source import Source
+
+
+def version(text: str) -> Version:
+    return Version(Source.from_bytes(Path("a.py"), textwrap.dedent(text).encode()))
+
+
+def unbound(text: str) -> list[str]:
+    it = version(text)
+    scopes = [scope for scope in it.names.scopes if not scope.runs_in_place]
+    return [read.name for scope in scopes for read in it.assignment(scope).unbound()]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("print(x)\nx = 1\n", ["x"]),
+        ("if a():\n    x = 1\nprint(x)\n", ["x"]),
+        ("if a():\n    x = 1\nelse:\n    raise E\nprint(x)\n", []),
+        ("x = 1\ndel x\nprint(x)\n", ["x"]),
+        ("try:\n    x = 1\nexcept E as e:\n    pass\nprint(x)\n", ["x"]),
+        ("try:\n    y = 1\nexcept E as e:\n    y = e\nprint(y)\n", []),
+        ("e = 1\ntry:\n    pass\nexcept E as e:\n    pass\nprint(e)\n", ["e"]),
+        ("while True:\n    x = 1\n    break\nprint(x)\n", []),
+        ("for x in y():\n    pass\nprint(x)\n", ["x"]),
+        ("if (n := f()):\n    print(n)\n", []),
+        ("print([x for x in range(3)])\n", []),
+        ("def f(a):\n    b = a\n    return b\n", []),
+        ("def f():\n    print(x)\n    x = 1\nx = 2\n", ["x"]),
+        ("def f():\n    global x\n    x = 1\nf()\nprint(x)\n", []),
+        ("class A:\n    y = 1\n    z = y\n", []),
+        ("x += 1\n", ["x"]),
+        ("match v():\n    case [a, *b] if a:\n        print(a, b)\n", []),
+        ("with f() as a, g(a) as b:\n    print(a, b)\n", []),
+    ],
+)
+def test_names_that_may_not_be_bound(text: str, names: list[str]) -> None:
+    assert unbound(text) == names
+
+
+def test_a_method_does_not_see_the_names_of_its_class() -> None:
+    it = version("y = 1\nclass A:\n    y = 2\n    def f(self):\n        return y\n")
+    (read,) = [read for read in it.names.reads if read.name == "y"]
+    assert it.names.resolve("y", read.scope) == Variable(it.names.root, "y")
+
+
+def test_what_may_bind_anything() -> None:
+    for text in ("from a import *\nprint(x)\n", "exec(t)\nprint(x)\n", "globals()['x'] = 1\nprint(x)\n"):
+        it = version(text)
+        assert it.names.binds_unknown and not any(it.names.is_undefined(read) for read in it.names.reads)
+
+
+def test_bindings_that_reach_a_statement() -> None:
+    it = version("x = 1\nif a():\n    x = 2\nfor i in b():\n    print(x)\n    x = 3\nprint(x)\n")
+    found = it.assignment(it.names.root).reaching(Variable(it.names.root, "x"), it.tree.body[-1])
+    assert sorted(ast.unparse(each) for each in found) == ["x = 1", "x = 2", "x = 3"]
+    scope = version("def f(a):\n    if a:\n        a = 1\n    return a\n")
+    function = scope.names.scopes[1]
+    body = function.node.body  # type: ignore[attr-defined]
+    reached = scope.assignment(function).reaching(Variable(function, "a"), body[-1])
+    assert [type(each).__name__ for each in reached] in (["Assign", "FunctionDef"], ["FunctionDef", "Assign"])
