@@ -23,10 +23,12 @@ def refuse_strangers(script: str, processes: str) -> None:
     """
 
     def watch(optimizer: ModuleType) -> None:
-        handle = optimizer.register_optimizer_step_pre_hook(lambda *_: check())
+        seen: list[bool] = []
 
-        def check() -> None:
-            handle.remove()
+        def check(*_: object) -> None:
+            if seen:
+                return
+            seen.append(True)  # and the hook stays: torch goes through its hooks meanwhile, and none may leave
             import torch.distributed as dist
 
             if not (dist.is_available() and dist.is_initialized()) and not any(map(sys.modules.get, MEETING_PLACES)):
@@ -35,6 +37,8 @@ def refuse_strangers(script: str, processes: str) -> None:
                     f"on all of the data and overwrite the others' files; migrate it with `accel-migrate {script}`, or "
                     f"start it with `python {script}`"
                 )
+
+        optimizer.register_optimizer_step_pre_hook(check)
 
     sys.meta_path.insert(0, _AfterImport(OPTIMIZER, watch))
 
