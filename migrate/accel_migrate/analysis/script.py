@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.attributes import own_attributes
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
+from accel_migrate.analysis.choices import Choice, choice_of
 from accel_migrate.analysis.cpu_only import cpu_only
 from accel_migrate.analysis.decisions import Decision, find_decisions
 from accel_migrate.analysis.devices import DeviceDefinition, Move
@@ -17,6 +18,7 @@ from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.groups import Group, entries, find_groups
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain
+from accel_migrate.analysis.imported import is_imported
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import sort_moves, unplaced_loaders
@@ -299,25 +301,35 @@ class _Reader:
         home, device = stage.home, found.device
         if home.is_class and not (device is not None and self._is_read_beside(device, stage.place, found)):
             return home
-        made = device.scope if device is not None else creation_scope(self.roles, self.graph, home, needs)
+        around = creation_scope(self.roles, self.graph, home, needs) if not home.is_class else home
+        made = device.scope if device is not None and not self._is_left_behind(device, home, found) else around
         return self._above_all(made, found.distribution)
+
+    def _is_left_behind(self, device: DeviceDefinition, home: Scope, found: _Findings) -> bool:
+        """Whether nothing needs a global device any more, in a file that workers or others import: main() has it all."""
+        if device.scope.parent is not None or not home.is_function or not is_imported(self.roles, device.module):
+            return False
+        plain = choice_of(self.roles, device, found.distribution.ranks) == Choice()
+        return plain and not any(True for _ in self._reads_of(device, found))
 
     def _is_read_beside(self, device: DeviceDefinition, place: Place, found: _Findings) -> bool:
         """Whether a global device is still read by functions of its file other than the one that prepares."""
         module, variable = device.module, device.variable
         if variable.scope.parent is not None or module is not place.module:
             return False
+        prepares = module.scope(place.after).function
+        return any(module.scope(node).function is not prepares for node in self._reads_of(device, found))
+
+    def _reads_of(self, device: DeviceDefinition, found: _Findings) -> Iterator[ast.Name]:
+        """Where its file still reads a device once the needless moves are gone."""
+        module = device.module
         inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
         for move in found.dropped:
             inside.update(part for argument in move.call.args for part in ast.walk(argument))
-        return any(
-            isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
-            and node not in inside
-            and module.variable(node) == variable
-            and module.scope(node).function is not module.scope(place.after).function
-            for node in module.walk(module.tree)
-        )
+        for node in module.walk(module.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in inside:
+                if module.variable(node) == device.variable:
+                    yield node
 
     def _start(
         self,

@@ -34,7 +34,7 @@ def find(context: Context) -> Iterator[Change]:
     elif start.stays:
         edits.append(Insert(start.statement, (*made, kept) if training.needs_device else made, "before"))
         message = "the Accelerator takes the device that is chosen above"
-    elif device is not None and device.module is module and device.statement.lineno < start.statement.lineno:
+    elif device is not None and device.module is module and _is_above(device.statement, start):
         new = (*made, kept) if training.needs_device else made
         edits += [Remove(device.statement), Insert(start.statement, new, "before")]
         message = "the Accelerator chooses the device"
@@ -68,6 +68,11 @@ def _meaning(context: Context, chosen: str) -> str:
         f"on one process `{chosen}` is the device, as before; on N processes each has a GPU of its own, and a number in it "
         "does not count"
     )
+
+
+def _is_above(statement: ast.stmt, start: Start) -> bool:
+    """Whether a statement comes before the Accelerator, which `prepare` does not bring along."""
+    return not start.at_prepare and statement.lineno < start.statement.lineno
 
 
 def _texts(context: Context) -> Iterator[Change]:

@@ -219,3 +219,26 @@ def test_is_made_above_a_choice_to_train_when_more_follows_it() -> None:
 def test_is_left_where_its_options_are_set_in_each_round() -> None:
     inner = OBJECTS + "args = parser.parse_args()\nif args.cuda:\n    model.cuda()\n" + WITHOUT
     assert "further in" in refusal(f"{IMPORTS}\nfor seed in range(3):\n" + _indented(inner))
+
+
+def _with_main(loader: str, more: str = "") -> str:
+    imports, objects = (BUILT.replace(CHOICE, "") + TRAINED).split("\n\n", 1)
+    body = _indented(objects.replace("DataLoader(data, batch_size=4)", loader))
+    return f"{imports}\n{CHOICE}\n\ndef main():\n{body}{more}\n\nif __name__ == '__main__':\n    main()\n"
+
+
+@pytest.mark.parametrize("how", ["'spawn'", "context"])
+def test_is_made_in_main_when_workers_import_the_file(how: str) -> None:
+    text = _with_main(f"DataLoader(data, num_workers=2, multiprocessing_context={how})")
+    assert training(text).creation.is_function
+    assert training(_with_main("DataLoader(data)")).creation.parent is None
+
+
+def test_is_made_in_main_when_another_file_imports_this_one() -> None:
+    other = "# other.py\nfrom train import main\n"
+    assert training(_with_main("DataLoader(data)"), other).creation.is_function
+
+
+def test_a_global_device_that_is_still_read_stays_global() -> None:
+    text = _with_main("DataLoader(data, multiprocessing_context='spawn')", "    torch.ones(1, device=device)\n")
+    assert training(text).creation.parent is None

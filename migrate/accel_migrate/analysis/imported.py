@@ -1,0 +1,35 @@
+"""Files that are imported: by another file, or by a worker process that a loader spawns. They make no Accelerator."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Module
+
+_FORKS = (None, "fork")
+
+
+def is_imported(roles: Roles, module: Module) -> bool:
+    """Whether a file runs more than once in a training: for its own sake, and for those who import it."""
+    others = [other for other in roles.project.modules if other is not module]
+    return any(_imports(roles, other, module) for other in others) or any(
+        _spawns(roles, other, call) for other in roles.project.modules for call in other.calls
+    )
+
+
+def _imports(roles: Roles, importer: Module, module: Module) -> bool:
+    dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
+    return any(roles.project.imported_module(importer, name) is module for name in dotted)
+
+
+def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`DataLoader(..., multiprocessing_context="spawn")`, `set_start_method("spawn")`: workers import the main file anew."""
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if name == "set_start_method":
+        return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value in _FORKS)
+    if not roles.role(module, call) & Role.LOADER:
+        return False
+    said = [keyword.value for keyword in call.keywords if keyword.arg == "multiprocessing_context"]
+    return any(not isinstance(value, ast.Constant) or value.value not in _FORKS for value in said)
