@@ -6,6 +6,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, NoReturn
 
 import torch
@@ -70,7 +71,8 @@ class Collectives:
         paths, tensors = _tensors(tree, "gather_for_metrics", none=True)
         by_sample = [has_rows(tensor, rows) for tensor in tensors]
         mine = packed(tensors, self.device)
-        row = sum(one.nbytes // rows for one, samples in zip(tensors, by_sample) if samples and rows)
+        # From the shape and not the bytes: a process may have no row at all.
+        row = sum(one.element_size() * prod(one.shape[1:]) for one, samples in zip(tensors, by_sample) if samples)
         rest = mine.numel() - row * (rows or 0)
         alike = problem or signature(paths, tensors, rows)
         said = self._meet("gather_for_metrics", alike, rows or 0, mine, lambda count: rest + row * count)

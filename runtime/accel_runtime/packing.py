@@ -18,8 +18,7 @@ def has_rows(tensor: Tensor, rows: int | None) -> bool:
 
 def packed(tensors: list[Tensor], device: torch.device) -> Tensor:
     """All tensors one after another, as bytes."""
-    # Contiguous: a view with strides has one dimension after reshape(-1) and still cannot be read as bytes.
-    pieces = [tensor.detach().to(device).reshape(-1).contiguous().view(torch.uint8) for tensor in tensors]
+    pieces = [_as_bytes(tensor.detach().to(device).reshape(-1)) for tensor in tensors]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces or [torch.empty(0, dtype=torch.uint8, device=device)])
 
 
@@ -50,6 +49,12 @@ def padded(tensor: Tensor, length: int, dim: int = 0, value: float = 0, first: b
     shape[dim] = missing
     filler = tensor.new_full(shape, value)
     return torch.cat([filler, tensor] if first else [tensor, filler], dim=dim)
+
+
+def _as_bytes(flat: Tensor) -> Tensor:
+    """What has a stride is copied; is_contiguous() would call it contiguous where there is one element, or none."""
+    whole = flat if flat.stride(0) == 1 else flat.clone(memory_format=torch.contiguous_format)
+    return whole.view(torch.uint8)
 
 
 def _described(path: str, tensor: Tensor, rows: int | None) -> str:

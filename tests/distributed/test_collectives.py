@@ -143,6 +143,8 @@ def test_views_with_strides_are_gathered_as_copies_are():
             "every other": table[::2],
             "transposed": table.t(),
             "expanded": table[:1, :1].expand(2, 3),
+            "one": table[:1, 1],
+            "none": table[:0, 1],
             "probability": torch.softmax(table, 1)[:, 1],
         }
         copies = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views.items()}

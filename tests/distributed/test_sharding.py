@@ -336,6 +336,18 @@ def test_rows_that_one_process_has_left_out_are_refused_on_all():
     assert "got 0 rows for a batch of 4 samples" in first[2]
 
 
+def test_items_with_no_rows_at_all_are_gathered_beside_longer_ones():
+    items = [torch.zeros(0, 2), torch.ones(3, 2), torch.full((1, 2), 2.0), torch.zeros(0, 2)]
+
+    def work():
+        accelerator = Accelerator()
+        loader = accelerator.prepare(DataLoader(items, batch_size=None))
+        return [accelerator.gather_for_metrics({"a": item, "b": item[:, 0].long()})["b"].tolist() for item in loader]
+
+    for seen in in_world(2, work):
+        assert seen == [[1, 1, 1], [2]]
+
+
 def test_what_is_no_tensor_never_switches_the_cutting_off():
     @dataclass
     class Output:
