@@ -67,7 +67,7 @@ def test_every_loader_is_exact_or_refused_on_two_processes(tmp_path: Path) -> No
                 told[name, way] = outcome(made(name), folder, control, *way)
         return told
 
-    told = in_world(2, outcomes)
+    told = in_world(2, outcomes, patience=7200 if EVERYWHERE else 300)
     print("two processes:", dict(Counter(result.split(":")[0] for results in told for result in results.values())))
     for results in told:
         for (name, way), result in results.items():

@@ -163,6 +163,12 @@ class RunState:
     def _restore_progress(self, progress: dict[str, State], resuming: Resuming) -> None:
         for model, gradients in zip(self.prepared.models, progress["gradients"]):
             self._restore_gradients(model, gradients)
+        if (saved := len(progress["loaders"])) != (own := len(self.prepared.loaders)) and own:
+            warnings.warn(
+                f"the checkpoint has the positions of {saved} loader(s) and this run has {own}: they are taken in the order "
+                "of prepare(); prepare the same ones, or data may come twice or not at all",
+                stacklevel=6,
+            )
         for loader, position in zip(self.prepared.loaders, progress["loaders"]):
             loader.resume(msgspec.convert(position, Position), resuming)
         self.accumulation.sync = bool(progress["synced"])

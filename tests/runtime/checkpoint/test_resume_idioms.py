@@ -226,3 +226,11 @@ def test_epochs_of_one_batch_are_counted_and_looks_at_the_data_are_not(tmp_path)
     accelerator.save_state(tmp_path / "state")
     resumed = prepared()[0].load_state(tmp_path / "state")
     assert (resumed.epoch, resumed.step, resumed.batch) == (3, 3, 0)
+
+
+def test_another_number_of_loaders_is_named(tmp_path):
+    saved_after(6, tmp_path / "state")
+    accelerator, _, _, _ = prepared()
+    accelerator.prepare(DataLoader(range(4)))
+    with pytest.warns(UserWarning, match=r"positions of 1 loader\(s\) and this run has 2"):
+        accelerator.load_state(tmp_path / "state")
