@@ -77,7 +77,7 @@ class Project:
                     return self._top_level(imported, node.attr)
         return None
 
-    def _definition_of(self, module: Module, variable: Variable) -> Definition | None:
+    def _definition_of(self, module: Module, variable: Variable, depth: int = 0) -> Definition | None:
         bindings = variable.scope.bindings[variable.name]
         if len(bindings) != 1:
             return None
@@ -88,12 +88,14 @@ class Project:
             dotted = module.imports[variable.name]
             owner, _, name = dotted.rpartition(".")
             imported = self.imported_module(module, owner or "." * binding.statement.level)
-            return self._top_level(imported, name) if imported is not None else None
+            return self._top_level(imported, name, depth + 1) if imported is not None else None
         return None
 
     def _top_level(self, module: Module, name: str, depth: int = 0) -> Definition | None:
         bindings = module.root.bindings.get(name, [])
-        return self._definition_of(module, Variable(module.root, name)) if len(bindings) == 1 and depth < 5 else None
+        if len(bindings) != 1 or depth > 5:  # files may pass a name on to each other in a circle
+            return None
+        return self._definition_of(module, Variable(module.root, name), depth)
 
     def method(self, owner: Definition, name: str, depth: int = 0) -> Definition | None:
         """A method of a class, or of the base classes that are in the project."""

@@ -68,3 +68,16 @@ def test_a_star_import_of_the_standard_library_is_no_trouble():
     own = "import torch\nfrom torch import nn\nfrom math import *\n" + HELPERS + "print(floor(2.5))\n"
     results = _results(train=own + TRAIN.replace("from helpers import *\n", ""))
     assert "accelerator.backward(loss)" in results["train"]
+
+
+def test_files_that_pass_their_names_on_to_each_other():
+    first = "import torch\nfrom second import *\n" + HELPERS
+    results = _results(
+        train=TRAIN.replace("helpers", "first"), first=first, second="import torch\nfrom first import *\n"
+    )
+    assert "accelerator.backward(loss)" in results["train"]
+    circle = "import torch\nfrom second import go\n"
+    results = _results(
+        train=TRAIN + "go(model)\n", helpers=HELPERS + circle, second=circle.replace("second", "helpers")
+    )
+    assert results["train"]
