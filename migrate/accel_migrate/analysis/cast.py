@@ -151,7 +151,7 @@ class _Casting:
             self._check_known(path, models)
         covered = set().union(*(same[model] for model in models))
         for model in named:
-            if optimized and model not in models and not same[model].isdisjoint(optimized) and model not in covered:
+            if model not in models and not same[model] & optimized <= covered:
                 raise self._not_run(path, model)
         return models
 
