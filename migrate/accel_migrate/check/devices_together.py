@@ -33,7 +33,12 @@ def _found(evidence: Evidence) -> Found:
     }
     for file, node, named, found in devices.moves():
         own = found - {"accelerator"}
-        if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and ast.unparse(named) in told):
+        if (
+            file not in side.involved
+            or not own
+            or own in ({"cpu"}, {"cuda"})
+            or (named is not None and ast.unparse(named) in told)
+        ):
             continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
         if not _chosen_alike(told, own):
             listed = " or ".join(sorted(own))

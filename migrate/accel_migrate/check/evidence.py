@@ -58,6 +58,20 @@ class Side:
             and (file.qualified(call.func) or "").endswith(".Accelerator")
         ]
 
+    @cached_property
+    def involved(self) -> set[File]:
+        """The files that make an Accelerator, and all that they import: what else is there runs apart from them."""
+        found = {file for file, _ in self.created}
+        waiting = list(found)
+        while waiting:
+            file = waiting.pop()
+            for name in file.imports:
+                there = self.program.imported(file, name)
+                if there is not None and there[0] not in found:
+                    found.add(there[0])
+                    waiting.append(there[0])
+        return found
+
     def asked(self, *methods: str) -> Iterator[tuple[File, ast.Call]]:
         """Calls of the Accelerator's methods."""
         for method in methods:

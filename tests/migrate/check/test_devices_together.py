@@ -61,3 +61,12 @@ def test_what_a_prepared_model_is_fed_from_the_cpu() -> None:
     assert not said(
         "AM956", "x = 1\n", TOP.format("") + fed.replace("score(net, x)\n", "score(net, x, accelerator.device)\n")
     )
+
+
+def test_another_script_beside_the_one_that_trains() -> None:
+    train = TOP.format("") + "from nets import Net\nnet = Net()\n" + MODEL
+    predict = "import torch\nfrom nets import Net\n" + CHOSEN + "net = Net().to(device)\n"
+    files = {"nets.py": "class Net: pass\n", "predict.py": predict}
+    assert not said("AM956", {"train.py": "x = 1\n", **files}, {"train.py": train, **files})
+    used = train.replace("net = Net()", "import predict\nnet = Net()")
+    assert said("AM956", {"train.py": "import predict\n", **files}, {"train.py": used, **files})
