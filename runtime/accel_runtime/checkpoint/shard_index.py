@@ -6,6 +6,7 @@ the index of a run on 4,096 processes is as long as that of 8.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from bisect import bisect_left, bisect_right
@@ -47,14 +48,18 @@ class Every(msgspec.Struct, frozen=True):
         return self.first + number * self.step
 
 
+Cuts = tuple[Annotated[int, msgspec.Meta(ge=1)] | tuple[Natural, ...], ...]
+Ranks = Every | tuple[Natural, ...]
+
+
 class Sharded(msgspec.Struct, frozen=True):
     """One tensor of the run. `cuts` has for each dimension a length, after which it is cut every time, or all places;
     `ranks` are those of the blocks, the last dimension counting fastest."""
 
     dtype: str
     size: tuple[Natural, ...]
-    cuts: tuple[Annotated[int, msgspec.Meta(ge=1)] | tuple[Natural, ...], ...]
-    ranks: Every | tuple[Natural, ...]
+    cuts: Cuts
+    ranks: Ranks
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -116,13 +121,19 @@ Index = dict[str, Sharded]  # by the name of the part, a slash, and the tensor's
 
 def sharded_as(name: str, dtype: torch.dtype, size: tuple[int, ...], blocks: list[Block]) -> Sharded:
     """The tensor that these blocks make up."""
-    filled = [block for block in blocks if 0 not in block.sizes]
-    cuts = tuple(_cut(sorted({block.offsets[dim] for block in filled}), length) for dim, length in enumerate(size))
-    places = sorted(filled, key=lambda block: block.offsets)
-    sharded = Sharded(str(dtype).removeprefix("torch."), size, cuts, _ranks([block.rank for block in places]))
-    if list(sharded.blocks()) != places:
+    filled = tuple(block for block in blocks if 0 not in block.sizes)
+    if (found := _grid(size, filled)) is None:
         raise CheckpointError(f"{name} is sharded in blocks that make up no grid, and such checkpoints are not written")
-    return sharded
+    return Sharded(str(dtype).removeprefix("torch."), size, *found)
+
+
+# Layers are alike, and on thousands of processes it takes a while to look at all blocks.
+@functools.lru_cache(maxsize=32)
+def _grid(size: tuple[int, ...], blocks: tuple[Block, ...]) -> tuple[Cuts, Ranks] | None:
+    places = sorted(blocks, key=lambda block: block.offsets)
+    cuts = tuple(_cut(sorted({block.offsets[dim] for block in blocks}), length) for dim, length in enumerate(size))
+    ranks = _ranks([block.rank for block in places])
+    return (cuts, ranks) if list(Sharded("", size, cuts, ranks).blocks()) == places else None
 
 
 def block_name(tensor: str, offsets: tuple[int, ...]) -> str:
