@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, parameter_names, step_of
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -25,6 +25,7 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.created:
         if _repeats(side, file, call, _prepared_with(side, file, call), set()):
             yield file, call, "the Accelerator would be made again in each round of a loop"
+        yield from _asked_too_early(side, file, call)
         yield from _second(side, file, call)
         yield from _by_import(side, file, call)
     yield from _strangers(side)
@@ -77,6 +78,40 @@ def _assigned(side: Side, node: ast.AST) -> set[str]:
         for listed in each.targets
         for target in (listed.elts if isinstance(listed, ast.Tuple) else [listed])
     }
+
+
+def _asked_too_early(side: Side, file: File, call: ast.Call) -> Found:
+    """What reads `self.accelerator`, itself or in a method that it calls, before the attribute is set."""
+    scope = file.scope(call).function
+    graph = side.graph(scope)
+    made = step_of(file, call, graph)
+    if not (isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Attribute)):
+        return
+    for other, node in side.calls:
+        if other is not file or file.scope(node).function is not scope:
+            continue
+        step = step_of(file, node, graph)
+        if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
+            continue
+        if _asks(node.func) or any(_reads(side, callee, set()) for callee in side.flows.callees.get(node, ())):
+            yield file, node, f"`{ast.unparse(node)[:60]}` would ask for the Accelerator before it is made"
+
+
+def _asks(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and is_accelerator(part) for part in ast.walk(node))
+
+
+def _reads(side: Side, function: Function, seen: set[Function]) -> bool:
+    """Whether a function reads an attribute that holds the Accelerator, itself or in what it calls."""
+    if function in seen:
+        return False
+    seen.add(function)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_accelerator(node):
+            return True
+        if isinstance(node, ast.Call) and any(_reads(side, each, seen) for each in side.flows.callees.get(node, ())):
+            return True
+    return False
 
 
 def _second(side: Side, file: File, call: ast.Call) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from accel_migrate.flow.calls import Flows, Site
+from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.program import File, Function, Program, Scope
 
@@ -84,6 +84,12 @@ class Side:
             if isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value):
                 found.setdefault(call.func.attr, []).append((file, call))
         return found
+
+    @cached_property
+    def looped_over(self) -> set[Made]:
+        """The prepared objects that loops go over."""
+        loops = [(f, n.iter) for f in self.files for n in f.nodes if isinstance(n, ast.For | ast.AsyncFor)]
+        return {made for file, node in loops for made in self.flows.made(file, node, "prepared")}
 
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""

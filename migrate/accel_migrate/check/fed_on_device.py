@@ -33,15 +33,92 @@ def find(project: Project) -> Iterator[Violation]:
 
 
 def _found(evidence: Evidence) -> Found:
-    """Batches of a plain loader that nothing moves, and moves to the Accelerator's device only where CUDA is."""
+    """Batches that nothing moves, and moves that only some runs make while the model is always moved."""
     side = evidence.after
-    if not side.created or any(
-        keyword.arg in ("cpu", "device") for _, call in side.created for keyword in call.keywords
-    ):
+    if not side.created:
+        return
+    yield from _not_loaders(side)
+    told = [keyword for _, call in side.created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
+    if any(isinstance(keyword.value, ast.Constant) and keyword.value.value is True for keyword in told):
+        yield from _moved_all_the_same(evidence)
+    if told:
         return
     if _fed_itself(evidence.before):
         yield from _unmoved(side)
     yield from _moved_for_cuda_only(side)
+    yield from _chosen_by_the_script(evidence)
+
+
+def _not_loaders(side: Side) -> Found:
+    """What is looped over as a prepared loader, and is not known to be a DataLoader: it would be left as it is."""
+    for file, call in side.asked("prepare"):
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            continue  # which result is whose cannot be told
+        for index, argument in enumerate(call.args):
+            if side.flows.made(file, argument, "loader"):
+                continue
+            if any(made.node is call and made.index == index for made in side.looped_over):
+                yield file, call, f"`{ast.unparse(argument)}` would be prepared, and is not known to be a DataLoader"
+
+
+def _moved_all_the_same(evidence: Evidence) -> Found:
+    """An Accelerator that keeps to the CPU, though the script moved things to a GPU somewhere."""
+    paths = {file.path for file in evidence.after.involved}
+    for file, call in evidence.before.calls:
+        if file.path in paths and isinstance(call.func, ast.Attribute) and not file.qualified(call.func):
+            named = [a for a in call.args[:1] if isinstance(a, ast.Constant) and "cuda" in str(a.value)]
+            if call.func.attr == "cuda" or (call.func.attr == "to" and named):
+                made = evidence.after.created[0]
+                yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` goes to a GPU"
+                return
+
+
+def _chosen_by_the_script(evidence: Evidence) -> Found:
+    """`if args.gpu: model.cuda()`: the original trains on the CPU without it, and the Accelerator is not told."""
+    side = evidence.before
+    if any((f.qualified(c.func) or "").endswith("init_process_group") for f, c in side.calls):
+        return  # each process had a GPU of its own
+    paths = {file.path for file in evidence.after.involved}
+    for file in side.files:
+        for node in file.nodes if file.path in paths else ():
+            if isinstance(node, ast.If) and any(isinstance(part, ast.Call) for part in ast.walk(node.test)):
+                continue
+            if (
+                isinstance(node, ast.If)
+                and all(_is_move(each) for each in node.body)
+                and not _asks_for_cuda(side, file, node.test)
+            ):
+                made = evidence.after.created[0]
+                yield (
+                    *made,
+                    f"the script goes to a GPU only under `{ast.unparse(node.test)}`, which the Accelerator is not told",
+                )
+                return
+
+
+def _is_move(statement: ast.stmt) -> bool:
+    """`model.cuda()`, `x = x.cuda()`, `x, y = x.to(device), y.to(device)`."""
+    if isinstance(statement, ast.Expr):
+        return _moves(statement.value)
+    if not isinstance(statement, ast.Assign):
+        return False
+    value = statement.value
+    return all(_moves(part) for part in (value.elts if isinstance(value, ast.Tuple) else [value]))
+
+
+def _moves(node: ast.expr) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if node.func.attr == "to":
+        return bool(node.args) and any(word in ast.unparse(node.args[0]) for word in ("device", "cuda", "gpu"))
+    return node.func.attr == "cuda" and ast.unparse(node.func.value) != "torch"
+
+
+def _asks_for_cuda(side: Side, file: File, test: ast.expr) -> bool:
+    """Whether a test is about the machine alone: CUDA is there or not."""
+    flows = side.flows
+    seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
+    return bool(seeds) and flows.place(file, test) in flows.reached(seeds)
 
 
 def _fed_itself(before: Side) -> bool:
@@ -114,15 +191,13 @@ def _moved_for_cuda_only(side: Side) -> Found:
     """`if torch.cuda.is_available(): x = x.to(accelerator.device)`: on another accelerator x stays behind."""
     flows = side.flows
     seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
-    if not seeds:
-        return
     about_cuda = flows.reached(seeds)
     for file, call in side.calls:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args):
             continue
         device = call.args[0]
         if isinstance(device, ast.Attribute) and device.attr == "device" and is_accelerator(device.value):
-            test = _condition(side, file, call, about_cuda)
+            test = _condition(side, file, call, about_cuda) or _guard(file, call)
             if test is not None and _after_prepare(side, file, call, frozenset()):
                 yield (
                     file,
@@ -145,6 +220,12 @@ def _after_prepare(side: Side, file: File, node: ast.AST, seen: frozenset[Functi
         return False
     sites = side.above(function)
     return not sites or any(_after_prepare(side, site.file, site.call, seen | {function}) for site in sites)
+
+
+def _guard(file: File, call: ast.Call) -> ast.expr | None:
+    """The test of an `if` whose body does nothing but move."""
+    above = next((node for node in file.ancestors(call) if isinstance(node, ast.If)), None)
+    return above.test if above is not None and all(_is_move(each) for each in above.body) else None
 
 
 def _condition(side: Side, file: File, call: ast.Call, about: set[Place]) -> ast.expr | None:

@@ -115,8 +115,6 @@ class Flows:
         self._pending: list[tuple[Place, Made]] = []
         self._followed = {id(call): kind for _, call, kind in seeds}
         self._methods: dict[str, list[Function]] = {}
-        written = (node for file in program.files for node in file.nodes if type(node) in (ast.Dict, ast.Subscript))
-        self._keys = {key for node in written for key in _written_keys(node)}
         for file in program.files:
             for node in file.nodes:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -198,9 +196,11 @@ class Flows:
                     self._copy(self.place(file, part), place)
                     if isinstance(key, ast.Constant):
                         self._copy(self.place(file, part), ("key", key.value))
-            case ast.Subscript(slice=ast.Constant(value=str(key))) if key in self._keys:
-                self._copy(("key", key), place)
-            case ast.Subscript() | ast.Starred() | ast.Await() | ast.NamedExpr() | ast.FormattedValue():
+            case ast.Subscript():
+                self._copy(self.place(file, node.value), place)
+                constant = isinstance(node.slice, ast.Constant)
+                self._copy(("key", node.slice.value) if constant else "keyed", place)  # type: ignore[attr-defined]
+            case ast.Starred() | ast.Await() | ast.NamedExpr() | ast.FormattedValue():
                 self._copy(self.place(file, node.value), place)
             case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
                 self._copy(self.place(file, made), place)
@@ -307,9 +307,11 @@ class Flows:
             case ast.Attribute():
                 self._copy(place, ("field", target.attr))
             case ast.Subscript():
-                self._copy(place, self.place(file, target.value))
                 if isinstance(target.slice, ast.Constant):
                     self._copy(place, ("key", target.slice.value))
+                    self._copy(place, "keyed")
+                else:
+                    self._copy(place, self.place(file, target.value))
             case ast.Starred():
                 self._into(file, place, target.value)
             case ast.Tuple() | ast.List():
@@ -450,12 +452,3 @@ class Flows:
                 if found is not None:
                     return found
         return None
-
-
-def _written_keys(node: ast.AST) -> Iterator[str]:
-    """The constant keys under which something is put into a mapping."""
-    if isinstance(node, ast.Dict):
-        yield from (key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant):
-        if isinstance(node.slice.value, str):
-            yield node.slice.value

@@ -56,3 +56,16 @@ def test_a_backward_pass_that_no_accelerator_reaches() -> None:
     made = "first = Accelerator()\naccelerator = first\nnet = accelerator.prepare(net)\n"
     assert said("AM952", "x = 1\n", TOP + step + made)
     assert not said("AM952", "x = 1\n", TOP + step + made + "step(accelerator, net(1))\n")
+
+
+def test_a_method_that_asks_for_an_attribute_that_is_not_set_yet() -> None:
+    trainer = (
+        "class Trainer:\n    def __init__(self):\n        self.load()\n        self.accelerator = Accelerator()\n"
+        "        self.net = self.accelerator.prepare(net)\n"
+        "    def load(self):\n        self.accelerator.print('loaded')\n"
+    )
+    assert said("AM952", "x = 1\n", TOP + trainer)
+    later = trainer.replace("        self.load()\n", "").replace(
+        "prepare(net)\n", "prepare(net)\n        self.load()\n"
+    )
+    assert not said("AM952", "x = 1\n", TOP + later)

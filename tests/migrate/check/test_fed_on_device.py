@@ -41,9 +41,33 @@ def test_a_move_that_asks_for_cuda() -> None:
     assert not said("AM959", "x = 1\n", TOP.format("cpu=not torch.cuda.is_available()") + asked)
     inline = "net(x.to(accelerator.device) if torch.cuda.is_available() else x)\n"
     assert said("AM959", "x = 1\n", TOP.format("") + inline)
-    assert not said("AM959", "x = 1\n", TOP.format("") + "if args.gpu:\n    x = x.to(accelerator.device)\nnet(x)\n")
+    assert said("AM959", "x = 1\n", TOP.format("") + "if args.gpu:\n    x = x.to(accelerator.device)\nnet(x)\n")
 
 
 def test_a_move_that_asks_for_cuda_before_anything_is_prepared() -> None:
     early = "if torch.cuda.is_available():\n    net.to(accelerator.device)\n"
     assert not said("AM959", "x = 1\n", TOP.format("").replace("net = acc", early + "net = acc"))
+
+
+def test_a_choice_of_the_script_that_the_accelerator_is_not_told() -> None:
+    before = "if args.gpu:\n    net.cuda()\nfor x in data:\n    if args.gpu:\n        x = x.cuda()\n    net(x)\n"
+    assert said("AM959", before, TOP.format("") + "net(x)\n")
+    assert not said("AM959", before, TOP.format("cpu=not args.gpu") + "net(x)\n")
+    machine = "import torch\nready = torch.cuda.is_available()\n" + before.replace("args.gpu", "ready")
+    assert not said("AM959", machine, TOP.format("") + "net(x)\n")
+
+
+def test_an_accelerator_on_the_cpu_beside_moves_to_a_gpu() -> None:
+    helper = "def onto(x, wanted):\n    return x.cuda() if wanted else x\n"
+    before = {"train.py": "from moves import onto\nonto(net, True)\n", "moves.py": helper}
+    after = {"train.py": TOP.format("cpu=True") + "from moves import onto\nonto(net, True)\n", "moves.py": helper}
+    assert said("AM959", before, after)
+    assert not said("AM959", "x = 1\n", TOP.format("cpu=True"))
+
+
+def test_an_iterator_that_is_no_loader() -> None:
+    looped = "net, rounds = accelerator.prepare(net, rounds)\nfor x in rounds:\n    net(x.to(accelerator.device))\n"
+    assert said("AM959", "x = 1\n", TOP.format("") + "rounds = BucketIterator(held_out)\n" + looped)
+    assert not said("AM959", "x = 1\n", TOP.format("") + "rounds = DataLoader(held_out)\n" + looped)
+    made = "def make():\n    return {'a': DataLoader(held_out)}\nrounds = make()['a']\n"
+    assert not said("AM959", "x = 1\n", TOP.format("") + made + looped)
