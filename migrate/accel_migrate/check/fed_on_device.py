@@ -81,7 +81,7 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
     paths = {file.path for file in evidence.after.involved}
     for file in side.files:
         for node in file.nodes if file.path in paths else ():
-            if isinstance(node, ast.If) and any(isinstance(part, ast.Call) for part in ast.walk(node.test)):
+            if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in ast.walk(node.test)):
                 continue
             if (
                 isinstance(node, ast.If)
@@ -96,18 +96,28 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
                 return
 
 
+def _is_of_the_value(node: ast.AST) -> bool:
+    """Whether a test asks what is moved, as `x.is_cuda` or `isinstance(x, Tensor)` do, and not for an option."""
+    return isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "device"))
+
+
 def _is_move(statement: ast.stmt) -> bool:
     """`model.cuda()`, `x = x.cuda()`, `x, y = x.to(device), y.to(device)`."""
     if isinstance(statement, ast.Expr):
         return _moves(statement.value)
     if not isinstance(statement, ast.Assign):
         return False
-    value = statement.value
-    return all(_moves(part) for part in (value.elts if isinstance(value, ast.Tuple) else [value]))
+    value, target = statement.value, statement.targets[0]
+    values = value.elts if isinstance(value, ast.Tuple) else [value]
+    targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    return len(values) == len(targets) and all(_moves(v, ast.unparse(t)) for v, t in zip(values, targets))
 
 
-def _moves(node: ast.expr) -> bool:
+def _moves(node: ast.expr, onto: str = "") -> bool:
+    """Whether a call moves a variable; with `onto`, whether that gets the result."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if onto and ast.unparse(node.func.value) != onto:
         return False
     if node.func.attr == "to":
         return bool(node.args) and any(word in ast.unparse(node.args[0]) for word in ("device", "cuda", "gpu"))

@@ -135,6 +135,9 @@ class Flows:
 
     def variable(self, scope: Scope, name: str) -> Place:
         binder = scope.file.binder(name, scope)
+        if binder is None and scope.file.stars:
+            brought = self.program.starred(scope.file, name)
+            binder = brought.root if brought is not None else None
         return ("builtin", name) if binder is None else ("name", binder, name)
 
     def reached(self, seeds: Iterable[Place], computed: bool = True) -> set[Place]:

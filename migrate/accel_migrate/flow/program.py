@@ -58,6 +58,7 @@ class File:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}  # of the nodes that open one
         self.imports: dict[str, str] = {}
+        self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
         self.root = Scope(tree, None, self)
         self.scopes[tree] = self.root
@@ -188,6 +189,8 @@ class File:
                     self.imports[bound] = alias.name if alias.asname else bound
             case ast.ImportFrom():
                 base = "." * node.level + (node.module or "")
+                if node.names[0].name == "*":
+                    self.stars.append(base)
                 for alias in node.names:
                     bound = alias.asname or alias.name
                     scope.names.add(bound)
@@ -222,6 +225,18 @@ class Program:
         """The file, and the name in it, that an imported name of another file stands for."""
         dotted = file.imports.get(name)
         return self.locate(file, dotted) if dotted else None
+
+    def starred(self, file: File, name: str) -> File | None:
+        """The file whose names a star import brings, if this is one of them."""
+        for module in file.stars:
+            found = self.locate(file, module)
+            if found is not None and found[1] is None:
+                if name in found[0].root.names:
+                    return found[0]
+                further = self.starred(found[0], name) if found[0] is not file else None
+                if further is not None:
+                    return further
+        return None
 
     def locate(self, file: File, dotted: str) -> tuple[File, str | None] | None:
         """The file of the project that a dotted name as `file` writes it leads to, and what is named in it."""

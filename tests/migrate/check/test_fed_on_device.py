@@ -53,6 +53,8 @@ def test_a_choice_of_the_script_that_the_accelerator_is_not_told() -> None:
     before = "if args.gpu:\n    net.cuda()\nfor x in data:\n    if args.gpu:\n        x = x.cuda()\n    net(x)\n"
     assert said("AM959", before, TOP.format("") + "net(x)\n")
     assert not said("AM959", before, TOP.format("cpu=not args.gpu") + "net(x)\n")
+    other = "if loss == 'a':\n    criterion = A().cuda()\nif x.is_cuda:\n    y = y.cuda()\n"
+    assert not said("AM959", other, TOP.format("") + "net(x)\n")
     machine = "import torch\nready = torch.cuda.is_available()\n" + before.replace("args.gpu", "ready")
     assert not said("AM959", machine, TOP.format("") + "net(x)\n")
 
@@ -69,5 +71,8 @@ def test_an_iterator_that_is_no_loader() -> None:
     looped = "net, rounds = accelerator.prepare(net, rounds)\nfor x in rounds:\n    net(x.to(accelerator.device))\n"
     assert said("AM959", "x = 1\n", TOP.format("") + "rounds = BucketIterator(held_out)\n" + looped)
     assert not said("AM959", "x = 1\n", TOP.format("") + "rounds = DataLoader(held_out)\n" + looped)
+    files = {"makers.py": "from torch.utils.data import DataLoader\ndef make():\n    return DataLoader(1)\n"}
+    starred = {"train.py": TOP.format("") + "from makers import *\nrounds = make()\n" + looped, **files}
+    assert not said("AM959", {"train.py": "from makers import *\n", **files}, starred)
     made = "def make():\n    return {'a': DataLoader(held_out)}\nrounds = make()['a']\n"
     assert not said("AM959", "x = 1\n", TOP.format("") + made + looped)
