@@ -20,8 +20,17 @@ _WRITERS = {
     "shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "shutil.rmtree",
     "os.remove", "os.rename", "os.replace", "os.symlink", "os.unlink", "joblib.dump", "safetensors.torch.save_file",
     "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
+    "skimage.io.imsave", "scipy.misc.imsave", "matplotlib.pyplot.imsave", "matplotlib.image.imsave", "plotly.io.write_image",
+    "imageio.v2.imwrite", "imageio.v2.imsave", "imageio.v2.mimsave", "imageio.v2.mimwrite", "imageio.v3.imwrite",
+    "scipy.io.wavfile.write", "cv2.VideoWriter",
 }  # fmt: skip
-_WRITING_METHODS = {"savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained"}
+_WRITING_METHODS = {
+    "savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "write_text", "write_bytes",
+}  # fmt: skip
+_COMMANDS = {
+    "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
+    "subprocess.check_output",
+}  # fmt: skip
 _FETCHES = {
     "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
     "shutil.unpack_archive", "torch.hub.download_url_to_file",
@@ -56,7 +65,7 @@ class Written:
 
     module: Module
     statement: ast.stmt
-    what: str
+    kept: bool = False  # what the call gives back is used later, so that others cannot go without it
 
 
 def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
@@ -74,15 +83,19 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
     """Statements that do nothing but write files; memory of this process is none."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
-        what = _writes(module, call)
-        if what is not None and any(
+        if not writes(module, call) or any(
             is_stream(graph, module, a) for a in (*call.args, *[k.value for k in call.keywords])
         ):
             continue
-        statement = _whole(module, call) if what is not None else None
-        if what is not None and statement is not None and statement not in seen:
-            seen.add(statement)
-            yield Written(module, statement, what)
+        written = _whole(module, call)
+        if written is not None and written.statement not in seen:
+            seen.add(written.statement)
+            yield written
+
+
+def runs_command(module: Module, call: ast.Call) -> bool:
+    """Whether a call starts another program."""
+    return module.qualified(call.func) in _COMMANDS
 
 
 def downloads(module: Module, call: ast.Call) -> bool:
@@ -100,45 +113,46 @@ def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
     return bool(roles.role(module, call.func) & Role.MODEL)
 
 
-def _writes(module: Module, call: ast.Call) -> str | None:
+def writes(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes, changes or takes away a file."""
     dotted = module.qualified(call.func)
-    if dotted in _WRITERS:
-        return dotted.rpartition(".")[2]
-    if isinstance(call.func, ast.Attribute) and dotted is None and call.func.attr in _WRITING_METHODS:
-        return call.func.attr
-    if (
-        isinstance(call.func, ast.Name)
-        and call.func.id == "open"
-        and module.resolve("open", module.scope(call)) is None
-    ):
-        mode = _argument(call, 1, "mode")
-        if isinstance(mode, ast.Constant) and isinstance(mode.value, str) and _WRITING_MODE.search(mode.value):
-            return "open"
-    return None
+    if dotted is not None:
+        return dotted in _WRITERS
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call.func.value))
+    if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
+        return False
+    mode = _argument(call, 1, "mode")
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.search(mode.value))
 
 
-def _whole(module: Module, call: ast.Call) -> ast.stmt | None:
-    """The statement that a writing call makes up: the call itself, or the `with open(...)` around what it writes."""
+def _is_picture(module: Module, node: ast.expr) -> bool:
+    """`Image.fromarray(x)`, or a variable that holds one."""
+    variable = module.variable(node)
+    values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return any(
+        isinstance(value, ast.Call) and (module.qualified(value.func) or "").startswith("PIL.Image.")
+        for value in values
+    )
+
+
+def _whole(module: Module, call: ast.Call) -> Written | None:
+    """What a writing call makes up: its statement, or the `with open(...)` around what it writes."""
     parent = module.parents[call]
+    statement = module.statement(call)
     if isinstance(parent, ast.withitem):
-        statement = module.parents[parent]
-        return statement if isinstance(statement, ast.With) else None
-    if isinstance(parent, ast.Expr):
-        for around in module.ancestors(parent):
-            if isinstance(around, ast.With) and any(_writes_item(module, item) for item in around.items):
-                return None  # the block around it is the whole
-            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
-                break
-        return parent
-    # `json.dump(log, open(path, "w"))`
-    outer = module.parents.get(parent)
-    if isinstance(parent, ast.Call) and isinstance(outer, ast.Expr):
-        return outer
-    return None
+        return Written(module, statement) if isinstance(statement, ast.With) else None
+    for around in module.ancestors(statement):
+        if isinstance(around, ast.With) and any(_writes_item(module, item) for item in around.items):
+            return None  # the block around it is the whole
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
+            break
+    # `json.dump(log, open(path, "w"))` and `open(path, "w").write(text)` leave nothing behind
+    return Written(module, statement, kept=not isinstance(statement, ast.Expr))
 
 
 def _writes_item(module: Module, item: ast.withitem) -> bool:
-    return isinstance(item.context_expr, ast.Call) and _writes(module, item.context_expr) == "open"
+    return isinstance(item.context_expr, ast.Call) and writes(module, item.context_expr)
 
 
 def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.files import Written, downloads, is_forward
+from accel_migrate.analysis.files import Written, downloads, is_forward, runs_command
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
@@ -32,6 +32,20 @@ def find(context: Context) -> Iterator[Change]:
                 "accelerator.is_main_process is true write it"
             )
             yield change(CODE, written.statement, message, loop=training.index, safety=Safety.NOTE)
+    yield from _commands(context)
+
+
+def _commands(context: Context) -> Iterator[Change]:
+    """One note for the commands of a file: whether what they do may be done N times is not in sight."""
+    module, training = context.module, context.training
+    found = [c for c in module.calls if runs_command(module, c) and _concerns(context, module.statement(c))]
+    if found:
+        more = ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in found[1:]))
+        message = (
+            f"every process runs this command{f' (as in line {more})' if more else ''}; if it writes, have only the process "
+            "whose accelerator.is_main_process is true run it, and after what it reads is written"
+        )
+        yield change(CODE, found[0], message, loop=training.index, safety=Safety.NOTE)
 
 
 def _saves_model(context: Context, statement: ast.stmt) -> bool:
@@ -49,6 +63,8 @@ def _saves_model(context: Context, statement: ast.stmt) -> bool:
 def _trouble(context: Context, written: Written) -> str:
     """Why the statement cannot simply go under a guard; empty if it can."""
     module = context.module
+    if written.kept:
+        return "what it opens is written to later, or its result is used"
     for node in ast.walk(written.statement):
         if isinstance(node, ast.Call) and is_forward(context.script.roles, module, node):
             return "a model runs in it, which all processes must do together"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import noted
 
@@ -119,3 +121,48 @@ def test_notes_a_new_folder_where_there_is_no_accelerator():
 def test_keeps_a_folder_whose_failure_is_caught():
     source = training(after="try:\n    os.mkdir('run')\nexcept FileExistsError:\n    pass")
     assert "AM505" not in codes(source)
+
+
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        ("import skimage.io\n", 'skimage.io.imsave("x.png", x)'),
+        ("from skimage import io\n", 'io.imsave("x.png", x)'),
+        ("import imageio.v2 as imageio\n", 'imageio.mimsave("x.gif", [x])'),
+        ("import matplotlib.pyplot as plt\n", 'plt.imsave("x.png", x)'),
+        ("from PIL import Image\n", 'Image.fromarray(x).save("x.png")'),
+        ("from pathlib import Path\n", 'Path("log.txt").write_text("x")'),
+        ("", 'open("log.txt", "a").write(str(total))'),
+    ],
+)
+def test_guards_what_writes_a_picture_or_a_text(functions: str, line: str):
+    becomes(training(functions=functions, after=line), f"if accelerator.is_main_process:\n{line}")
+
+
+def test_notes_a_file_that_is_kept_open():
+    assert "is written to later" in noted(training(ready='log = open("log.txt", "w")'), "AM504")
+
+
+def test_notes_a_file_that_an_object_keeps_open():
+    log = """
+    class Log:
+        def __init__(self, path):
+            self.file = open(path, "a")
+
+        def say(self, text):
+            self.file.write(text)
+    """
+    source = training(functions=log, ready='log = Log("log.txt")', after="log.say(str(total))")
+    assert "is written to later" in noted(source, "AM504")
+
+
+@pytest.mark.parametrize(
+    "line", ['os.system("convert *.png x.gif")', 'subprocess.run(["convert", "x.gif"], check=True)']
+)
+def test_notes_a_command(line: str):
+    message = noted(training(functions="import subprocess\n", after=line), "AM504")
+    assert "every process runs this command" in message
+
+
+def test_says_nothing_of_a_command_that_the_author_guards():
+    assert "AM504" not in codes(training(after='if rank == 0:\n    os.system("convert *.png x.gif")'))
