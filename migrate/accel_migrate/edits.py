@@ -81,6 +81,17 @@ def without_item(source: Source, first: Item, last: Item | None = None) -> Repla
     return Replace(before.start() if before is not None else start, end, "")
 
 
+def without_items(source: Source, items: Iterable[tuple[Item, Item]]) -> list[Edit]:
+    """`without_item` for several, each from its first to its last part: neighbours go together, as one edit."""
+    runs: list[tuple[Item, Item]] = []
+    for first, last in sorted(items, key=lambda item: source.start(item[0])):
+        if runs and re.fullmatch(r"\s*,\s*", source.text[source.end(runs[-1][1]) : source.start(first)]):
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    return [without_item(source, first, last) for first, last in runs]
+
+
 def comment_above(source: Source, statement: ast.stmt) -> str:
     """The comment lines that touch a statement from above, joined."""
     lines: list[str] = []

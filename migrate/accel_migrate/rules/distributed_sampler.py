@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Shared
-from accel_migrate.edits import change, piece_changes, without_item
+from accel_migrate.edits import change, piece_changes, without_item, without_items
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -34,10 +34,11 @@ def _edits(context: Context, shared: Shared) -> list[Edit]:
         if shared.value is None:
             return [without_item(source, sampler)]
         return [Replace(source.start(sampler), source.end(sampler), new)]
-    edits: list[Edit] = [without_item(source, sampler)]
+    if shared.value is None and source.code(shuffle.value) != "False":
+        return without_items(source, [(sampler, sampler), (shuffle, shuffle)])
     if shared.value is None:
-        return edits if source.code(shuffle.value) == "False" else [*edits, without_item(source, shuffle)]
-    return [*edits, Replace(source.start(shuffle), source.end(shuffle), new)]
+        return [without_item(source, sampler)]
+    return [without_item(source, sampler), Replace(source.start(shuffle), source.end(shuffle), new)]
 
 
 RULE = Rule(

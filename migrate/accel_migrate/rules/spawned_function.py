@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, piece_changes, replace_node, without_item
+from accel_migrate.analysis.carried import default_of
+from accel_migrate.edits import change, piece_changes, replace_node, without_items
 from accel_migrate.plan import Change, Edit, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -23,7 +24,8 @@ def find(context: Context) -> Iterator[Change]:
         edits: list[Edit] = [
             replace_node(source, spawned.call, call) if spawned.choice is None else Substitute(spawned.choice, (call,))
         ]
-        edits += [without_item(source, parameter) for parameter in parameters if parameter.arg in lost]
+        gone = [parameter for parameter in parameters if parameter.arg in lost]
+        edits += without_items(source, [(one, default_of(spawned.function, one.arg) or one) for one in gone])
         message = "`accel launch --num_processes N` starts the processes"
         yield change(CODE, spawned.call, message, edits, loop=training.index)
     yield from piece_changes(context, CODE)

@@ -16,6 +16,7 @@ from tests.migrate.rules.verbs import migrated, unchanged
         (", shuffle=False", "", "DataLoader(data, batch_size=4)"),
         (", shuffle=mixed", "", "DataLoader(data, batch_size=4, shuffle=mixed)"),
         ("", ", shuffle=(sampler is None)", "DataLoader(data, batch_size=4, shuffle=True)"),
+        (", shuffle=False", ", shuffle=(sampler is None)", "DataLoader(data, batch_size=4)"),
         (", shuffle=False", ", shuffle=False", "DataLoader(data, batch_size=4, shuffle=False)"),
         ("", ", drop_last=True", "DataLoader(data, batch_size=4, shuffle=True, drop_last=True)"),
     ],

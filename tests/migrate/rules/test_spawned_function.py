@@ -46,6 +46,14 @@ def test_a_size_that_is_still_read_is_asked_for():
     assert "    accelerator = Accelerator()\n    world_size = accelerator.num_processes\n" in text
 
 
+def test_a_function_that_is_told_nothing_else_has_no_parameters_left():
+    source = SCRIPT.format(lr="0.1", start="mp.spawn(main, (world_size,), world_size)")
+    for told in ("rank, world_size", "rank, world_size=2", "rank: int,\n             world_size: int"):
+        text = migrated(source.replace("rank, world_size, lr", told))
+        assert "def main():\n    accelerator = Accelerator()\n" in text
+        assert 'if __name__ == "__main__":\n    main()\n' in text
+
+
 CHOICE = "if world_size > 1:\n            " + SPAWN + "\n        else:\n            {call}"
 
 
