@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.elsewhere import shows
 from accel_migrate.edits import change, replace_callee
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -23,7 +23,7 @@ def find(context: Context) -> Iterator[Change]:
             edit = replace_callee(module.source, call, f"{spelled}.print")
             yield change(CODE, call, "prints once on each machine", [edit], loop=training.index, required=False)
     once = {call for _, call in training.prints}
-    many = [call for call in module.calls if _is_print(module, call) and call not in once and _by_all(context, call)]
+    many = [call for call in module.calls if shows(module, call) and call not in once and _by_all(context, call)]
     if many:
         message = (
             f"every process prints this{_lines(many)}: the Accelerator is not made yet, or not in reach; print it where "
@@ -37,15 +37,6 @@ def find(context: Context) -> Iterator[Change]:
             "have it once"
         )
         yield change(CODE, logged[0], message, loop=training.index, safety=Safety.NOTE)
-
-
-def _is_print(module: Module, call: ast.Call) -> bool:
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id == "print"
-        and module.resolve("print", module.scope(call)) is None
-        and not any(keyword.arg == "file" for keyword in call.keywords)
-    )
 
 
 def _is_logged(context: Context, call: ast.Call) -> bool:

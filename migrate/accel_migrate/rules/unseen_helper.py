@@ -1,4 +1,4 @@
-"""AM607: what every process does in files that were not analysed."""
+"""AM607: what every process does in files that were not analysed, or are not changed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import ast
 import sys
 from collections.abc import Iterator
 
+from accel_migrate.analysis.contents import contents
+from accel_migrate.analysis.elsewhere import done_elsewhere
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -24,7 +27,13 @@ _LIBRARIES = {
 
 
 def find(context: Context) -> Iterator[Change]:
-    """One note for each file: functions that get what is prepared, and objects that are used for their effect alone."""
+    """One note for each file and kind: what was not analysed, and what was and is not changed."""
+    yield from _not_analysed(context)
+    yield from _not_changed(context)
+
+
+def _not_analysed(context: Context) -> Iterator[Change]:
+    """Functions that get what is prepared, and all that is called for its effect alone."""
     module, training = context.module, context.training
     found: dict[str, ast.Call] = {}
     for call in module.calls:
@@ -33,7 +42,8 @@ def find(context: Context) -> Iterator[Change]:
         given = [*call.args, *[keyword.value for keyword in call.keywords]]
         gets = any(training.holds(module.variable(a)) for a in given if isinstance(a, ast.Name | ast.Attribute))
         acts = isinstance(module.parents[call], ast.Expr)
-        name = _unseen(context, call.func) if gets else _made_unseen(context, call) if acts else None
+        name = _unseen(context, module, call.func) if gets or acts else None
+        name = name or (_made_unseen(context, call) if acts else None)
         if name is not None:
             found.setdefault(name, call)
     if found:
@@ -45,9 +55,26 @@ def find(context: Context) -> Iterator[Change]:
         yield change(CODE, next(iter(found.values())), message, loop=training.index, safety=Safety.NOTE)
 
 
-def _unseen(context: Context, function: ast.expr) -> str | None:
+def _not_changed(context: Context) -> Iterator[Change]:
+    """Functions of files without a part in the training, where no Accelerator comes."""
+    module, training = context.module, context.training
+    found: dict[str, tuple[ast.Call, str]] = {}
+    for call in module.calls:
+        function = module.scope(call).function
+        runs = function is None or context.script.graph.all_sites.get(function) or module.scope(call).owner_class
+        if runs and not training.flow.only_main(module, call) and ast.unparse(call.func) not in found:
+            what = done_elsewhere(context.script, training, module, call)
+            if what is not None:
+                found[ast.unparse(call.func)] = call, what
+    if found:
+        names = ", ".join(f"{name}() (line {call.lineno}) {what}" for name, (call, what) in found.items())
+        first = next(iter(found.values()))[0]
+        message = f"every process does this: {names}; see to it that only the one whose accelerator.is_main_process is true does"
+        yield change(CODE, first, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _unseen(context: Context, module: Module, function: ast.expr) -> str | None:
     """The name of an imported function that is neither the project's nor a known library's."""
-    module = context.module
     dotted = module.qualified(function)
     if dotted is None or context.script.roles.project.definition(module, function) is not None:
         return None
@@ -57,16 +84,16 @@ def _unseen(context: Context, function: ast.expr) -> str | None:
 
 
 def _made_unseen(context: Context, call: ast.Call) -> str | None:
-    """`logger.scalar("loss", ...)` where `logger = Logger()` comes from elsewhere."""
+    """`logger.scalar("loss", ...)` where `logger = Logger()` comes from elsewhere, handed over or not."""
     if not isinstance(call.func, ast.Attribute):
         return None
     module = context.module
     variable = module.variable(call.func.value)
     if variable is None or context.script.roles.of(variable):
         return None  # a model, an optimizer, a scheduler
-    for binding in module.bindings(variable):
-        in_loop = any(isinstance(parent, ast.For | ast.While) for parent in module.ancestors(binding.statement))
-        if isinstance(binding.value, ast.Call) and not in_loop and _unseen(context, binding.value.func) is not None:
+    for owner, part in contents(context.script.graph, module, call.func.value):
+        in_loop = any(isinstance(parent, ast.For | ast.While) for parent in owner.ancestors(part))
+        if isinstance(part, ast.Call) and not in_loop and _unseen(context, owner, part.func) is not None:
             return f"{ast.unparse(call.func)}()"
     return None
 

@@ -46,3 +46,7 @@ def test_says_nothing_of_a_log_under_a_guard():
         after="if me == 0:\n    logging.info(1)",
     )
     assert not [n for n in notes(source) if "logs this" in n]
+
+
+def test_notes_text_that_is_written_to_the_terminal():
+    assert "every process prints" in noted(training(inside='sys.stdout.write("x")'), "AM601")

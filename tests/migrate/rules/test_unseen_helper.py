@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
@@ -16,6 +21,35 @@ def test_names_an_evaluation_that_was_not_given():
 def test_names_an_object_that_is_used_for_its_effect():
     source = training(functions="from .notes import Book\nbook = Book('runs')\n", after="book.note(total)")
     assert "book.note()" in noted(source, "AM607")
+
+
+def test_names_a_function_that_is_called_for_its_effect():
+    source = training(functions="import drawing\n", after='drawing.save_pictures(x, "x.png")')
+    assert "drawing.save_pictures()" in noted(source, "AM607")
+
+
+def test_names_an_object_that_is_handed_over():
+    functions = "from notes import Book\ndef tell(book):\n    book.note('x')\n"
+    source = training(functions=functions, ready="book = Book('runs')", after="tell(book)")
+    assert "book.note()" in noted(source, "AM607")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("np.save('x.npy', x)", "writes a file (drawing.py:5)"),
+        ("print(x)", "prints (drawing.py:5)"),
+        ("sys.stdout.write(str(x))", "prints (drawing.py:5)"),
+    ],
+)
+def test_names_what_a_file_does_that_is_not_changed(line: str, what: str):
+    drawing = f"import sys\nimport numpy as np\nimport torch\ndef draw(x):\n    {line}\n"
+    script = training(functions="import drawing\n", after="drawing.draw(total)")
+    files = {"train.py": script, "drawing.py": drawing}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert "drawing.draw() (line" in message
+    assert what in message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""What the project's functions do in files that a training leaves as they are, and that every process does with them."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.files import writes
+from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.training import Script, Training
+
+
+def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call) -> str | None:
+    """What a call writes or prints in a file that is not changed, with the first place that does."""
+    for owner, function in reached_elsewhere(script, training, module, call):
+        for inner in owner.calls:
+            if owner.scope(inner).function is not function or training.flow.on_some(owner, inner):
+                continue
+            place = f"{owner.source.path.name}:{inner.lineno}"
+            if writes(owner, inner):
+                return f"writes a file ({place})"
+            if shows(owner, inner):
+                return f"prints ({place})"
+    return None
+
+
+def reached_elsewhere(
+    script: Script, training: Training, module: Module, call: ast.Call
+) -> list[tuple[Module, Function]]:
+    """The functions of files that are not changed that a call runs, the nearest first."""
+    target = script.roles.target(module, call)
+    if target is not None and isinstance(target.node, ast.ClassDef):
+        target = script.roles.project.method(target, "__init__")
+    if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
+        return []
+    owners = {function: owner for owner in script.project.modules for function in owner.functions}
+    pending: list[Function] = [target.node]
+    for function in pending:
+        pending += [callee for callee in script.graph.callees.get(function, ()) if callee not in pending]
+    return [(owners[f], f) for f in pending if owners[f] not in training.modules]
+
+
+def shows(module: Module, call: ast.Call) -> bool:
+    """Whether a call prints, or writes to the terminal by itself."""
+    if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write"):
+        return True
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id == "print"
+        and module.resolve("print", module.scope(call)) is None
+        and not any(keyword.arg == "file" for keyword in call.keywords)
+    )
