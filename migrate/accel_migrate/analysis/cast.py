@@ -314,7 +314,11 @@ class _Casting:
         return found
 
     def _per_batch_schedulers(self, loops: list[LoaderLoop]) -> list[Variable]:
-        """Schedulers stepped inside a loop over a training loader, without a metric."""
+        """Schedulers stepped inside a loop over a training loader, without a metric.
+
+        A prepared one moves on for all processes at once. Where a count ends the loop there are as many steps on N
+        processes as on one, so there it stays as it is.
+        """
         found: list[Variable] = []
         for module in self.roles.project.modules:
             for call in module.calls:
@@ -324,7 +328,8 @@ class _Casting:
                 variable = module.variable(function.value)
                 if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
                     continue
-                if any(loop.trains and self._runs_in(loop, module, call) for loop in loops):
+                around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
+                if around and not any(_ends_by_count(loop) for loop in around):
                     found.append(variable)
         return found
 
@@ -333,3 +338,9 @@ class _Casting:
             return True
         function = module.scope(node).function
         return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+
+
+def _ends_by_count(loop: LoaderLoop) -> bool:
+    """Whether a comparison inside breaks out of a loop, so that not the data decide on the number of steps."""
+    stops = [n for n in ast.walk(loop.statement) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
+    return any(isinstance(inner, ast.Break) for stop in stops for inner in stop.body)

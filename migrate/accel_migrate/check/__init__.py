@@ -21,6 +21,9 @@ from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
 from accel_migrate.check.orphans import CONDITION as NOTHING_ORPHANED
 from accel_migrate.check.pair import Pair
 from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
+from accel_migrate.check.read_after_written import CONDITION as READ_AFTER_WRITTEN
+from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
+from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
@@ -38,6 +41,9 @@ CONDITIONS: tuple[Condition, ...] = (
     ACCOUNTED_FOR,
     KEPT_ON_CPU,
     FED_ON_DEVICE,
+    SAME_OBJECTS,
+    STEPS_ALIKE,
+    READ_AFTER_WRITTEN,
 )
 
 

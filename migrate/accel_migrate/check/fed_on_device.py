@@ -46,6 +46,7 @@ def _found(evidence: Evidence) -> Found:
     if _fed_itself(evidence.before):
         yield from _unmoved(side)
     yield from _moved_for_cuda_only(side)
+    yield from _left_to_cuda(side)
     yield from _chosen_by_the_script(evidence)
 
 
@@ -230,6 +231,23 @@ def _after_prepare(side: Side, file: File, node: ast.AST, seen: frozenset[Functi
         return False
     sites = side.above(function)
     return not sites or any(_after_prepare(side, site.file, site.call, seen | {function}) for site in sites)
+
+
+def _left_to_cuda(side: Side) -> Found:
+    """`x.cuda() if torch.cuda.is_available() else x`, also in another file: on another accelerator x stays behind."""
+    flows = side.flows
+    seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
+    about_cuda = flows.reached(seeds)
+    for file, call in side.calls:
+        if file in side.involved and seeds and _moves(call) and getattr(call.func, "attr", "") == "cuda":
+            test = _condition(side, file, call, about_cuda)
+            if test is not None and _after_prepare(side, file, call, frozenset()):
+                yield (
+                    file,
+                    call,
+                    f"`{ast.unparse(call)[:50]}` in {file.path.name} would run only under `{ast.unparse(test)}`, and the model "
+                    "be on any accelerator",
+                )
 
 
 def _guard(file: File, call: ast.Call) -> ast.expr | None:

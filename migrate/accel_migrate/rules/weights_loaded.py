@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.loading import Load
 from accel_migrate.analysis.prefixes import counts_on_prefix, loads_of_old_files, writes_prefix
+from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.plan import Change, Edit, Insert, Safety
@@ -63,12 +64,24 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
     if load.lands_on_cpu:
         edits.append(_located(module, load))
         said.append("every process reads to the CPU, whatever card saved")
+    elif spelled is not None and load.late and load.location is None and _is_whole_model(context, load):
+        edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
+        said.append("every process reads the model to its own device, whatever GPU saved")
     if spelled is not None and training.storage.waits(load) and not training.flow.on_some(module, load.call):
         statement = _opened(module, module.statement(load.call))
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
         yield change(CODE, load.call, "; ".join(said), edits, loop=training.index)
+
+
+def _is_whole_model(context: Context, load: Load) -> bool:
+    """`model = torch.load(path)`."""
+    statement = load.module.parents[load.call]
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    variable = load.module.variable(statement.targets[0])
+    return variable is not None and bool(context.script.roles.of(variable) & Role.MODEL)
 
 
 def _located(module: Module, load: Load) -> Edit:

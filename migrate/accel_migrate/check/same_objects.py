@@ -1,0 +1,102 @@
+"""AM960: what trains is what was prepared: nobody keeps the object from before, and the name is not given to another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.program import File, Function
+
+Found = Iterator[tuple[File, ast.AST, str]]
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM960", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Objects that hold a model or optimizer from before `prepare`, and names that get another one after it."""
+    side = evidence.after
+    used = {node.attr for file in side.files for node in file.nodes if isinstance(node, ast.Attribute)}
+    for file, call in side.asked("prepare"):
+        names = {ast.unparse(argument) for argument in call.args}
+        for other, node in side.calls:
+            if other is file and file.scope(node).function is file.scope(call).function:
+                kept = _kept(side, node, names, used)
+                if kept and _comes_before(side, file, node, call):
+                    yield file, node, f"`{ast.unparse(node)[:60]}` would keep {kept} as it is before prepare()"
+        yield from _rebound(side, file, call, names)
+
+
+def _kept(side: Side, node: ast.Call, names: set[str], used: set[str]) -> str:
+    """The argument that a constructor of the project stores in an attribute which is read somewhere."""
+    given = [(None, a) for a in node.args] + [(k.arg, k.value) for k in node.keywords]
+    for function in side.flows.callees.get(node, ()):
+        if getattr(function, "name", "") != "__init__":
+            continue
+        parameters = parameter_names(function)[1:]
+        for index, (name, argument) in enumerate(given):
+            parameter = name or (parameters[index] if index < len(parameters) else None)
+            if ast.unparse(argument) in names and parameter is not None and _stores(function, parameter) in used:
+                return ast.unparse(argument)
+    return ""
+
+
+def _stores(function: Function, parameter: str) -> str | None:
+    """The attribute that a method sets to its parameter."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == parameter:
+            if isinstance(node.targets[0], ast.Attribute):
+                return node.targets[0].attr
+    return None
+
+
+def _comes_before(side: Side, file: File, node: ast.AST, call: ast.Call) -> bool:
+    graph = side.graph(file.scope(call))
+    first, second = step_of(file, node, graph), step_of(file, call, graph)
+    if first is None or second is None or first is second:
+        return False
+    return not graph.dominates(second, first) and graph.reachable(first, second)
+
+
+def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+    """`model = torch.load(path)` after prepare: the script goes on with an object that is not prepared."""
+    scope = file.scope(call).function
+    graph = side.graph(scope)
+    prepared = step_of(file, call, graph)
+    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
+    for node in file.nodes:
+        if not isinstance(node, ast.Assign) or node is prepared or file.scope(node).function is not scope:
+            continue
+        target = ast.unparse(node.targets[0])
+        if target not in names or target not in called or not isinstance(node.value, ast.Call) or prepared is None:
+            continue
+        own = any(isinstance(part, ast.expr) and ast.unparse(part) == target for part in ast.walk(node.value))
+        again = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in ast.walk(node.value))
+        if own or again or not graph.reachable(prepared, node) or _prepared_again(side, file, node, target):
+            continue
+        yield file, node, f"`{ast.unparse(node)[:60]}` would give {target} another value after prepare()"
+
+
+def _prepared_again(side: Side, file: File, node: ast.stmt, name: str) -> bool:
+    graph = side.graph(file.scope(node))
+    for other, call in side.asked("prepare"):
+        step = step_of(file, call, graph) if other is file else None
+        if step is not None and any(ast.unparse(a) == name for a in call.args) and graph.dominates(node, step):
+            return True
+    return False
+
+
+CONDITION = Condition(
+    code="AM960",
+    name="same_objects",
+    summary="something else than what was prepared would train",
+    why="`prepare` gives back the objects that must train. An object that stored the model or the optimizer before that goes on "
+    "with the old ones, and so does a script that loads a whole model into the same name afterwards.",
+    example_before="trainer = Trainer(model, optimizer)\nmodel, optimizer = accelerator.prepare(model, optimizer)",
+    example_after="model, optimizer = accelerator.prepare(model, optimizer)\ntrainer = Trainer(model, optimizer)",
+    find=find,
+)

@@ -1,0 +1,110 @@
+"""AM961: every process takes the same number of steps, and a schedule that is stepped for all ends where it should."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator
+from accel_migrate.flow.program import File
+
+Found = Iterator[tuple[File, ast.AST, str]]
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM961", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    """Backward passes whose number depends on a process's own batch, and schedules in loops that end by a count."""
+    side = evidence.after
+    for file in side.files:
+        for node in file.nodes:
+            if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
+                yield from _by_the_batch(file, node)
+                yield from _by_a_count(side, file, node)
+
+
+def _by_the_batch(file: File, loop: ast.For) -> Found:
+    """A loop over parts of the batch, with a backward pass for each."""
+    own = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} - _counters(loop)
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and own & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}:
+            own |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        if (
+            isinstance(node, ast.For | ast.While)
+            and node is not loop
+            and any(_is_backward(each) for each in ast.walk(node))
+        ):
+            decided = node.iter if isinstance(node, ast.For) else node.test
+            if own & {n.id for n in ast.walk(decided) if isinstance(n, ast.Name)}:
+                yield (
+                    file,
+                    node,
+                    f"how often `{ast.unparse(decided)[:50]}` trains depends on the batch, and so on the process",
+                )
+
+
+def _counters(loop: ast.For) -> set[str]:
+    """The number that `enumerate` gives is the same on every process."""
+    counted = isinstance(loop.iter, ast.Call) and any(
+        "enumerate" in ast.unparse(n) for n in (loop.iter.func, *loop.iter.args)
+    )
+    if counted and isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
+        return {loop.target.elts[0].id}
+    return set()
+
+
+def _is_backward(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+        and is_accelerator(node.func.value)
+    )
+
+
+def _by_a_count(side: Side, file: File, loop: ast.For) -> Found:
+    """A prepared schedule moves on once for each process; a loop that breaks at a count would take it too far."""
+    stops = [n for n in ast.walk(loop) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
+    if not any(isinstance(inner, ast.Break) for stop in stops for inner in stop.body):
+        return
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            if _is_schedule(side, file, node.func.value):
+                text = ast.unparse(node.func.value)
+                yield (
+                    file,
+                    node,
+                    f"`{text}` would move on once for each process, in a loop that ends at a count of its own",
+                )
+
+
+def _is_schedule(side: Side, file: File, node: ast.expr) -> bool:
+    """Whether a prepared object was built over an optimizer that is prepared with it."""
+    for made in side.flows.made(file, node, "prepared"):
+        assert isinstance(made.node, ast.Call)
+        text = ast.unparse(made.node.args[made.index]) if made.index < len(made.node.args) else ""
+        others = {ast.unparse(argument) for argument in made.node.args} - {text}
+        for each in side.files:
+            for assigned in each.nodes:
+                if isinstance(assigned, ast.Assign) and ast.unparse(assigned.targets[0]) == text:
+                    value = assigned.value
+                    if isinstance(value, ast.Call) and value.args and ast.unparse(value.args[0]) in others:
+                        return True
+    return False
+
+
+CONDITION = Condition(
+    code="AM961",
+    name="steps_alike",
+    summary="processes would take different numbers of steps, or a schedule too many",
+    why="In each backward pass the processes exchange gradients: one that makes more of them than the others waits for ever. So "
+    "the number of backward passes must not depend on a process's own batch. And a prepared schedule moves on for all processes "
+    "at once, which is right for loops that go through the data, not for those that end after a number of steps.",
+    example_before="for images in loader:\n    for image in images:\n        accelerator.backward(model(image))",
+    example_after="for images in loader:\n    accelerator.backward(model(images))",
+    find=find,
+)
