@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
 from accel_migrate.flow.program import File, Function, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -48,6 +48,42 @@ def _found(evidence: Evidence) -> Found:
                 f"`{ast.unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
             )
     yield from _fed_from_the_cpu(side, devices)
+    for file, call in side.created:
+        yield from _moved_before(side, file, call)
+
+
+def _moved_before(side: Side, file: File, call: ast.Call) -> Found:
+    """Moves to "the" GPU that run before the Accelerator gives each process its own."""
+    scope = file.scope(call).function
+    graph = side.graph(scope)
+    made = step_of(file, call, graph)
+    for other, node in side.calls:
+        if other is not file or file.scope(node).function is not scope or made is None:
+            continue
+        step = step_of(file, node, graph)
+        if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
+            continue
+        if _goes_to_cuda(file, node) or any(
+            _reaches_cuda(side, each, set()) for each in side.flows.callees.get(node, ())
+        ):
+            yield file, node, f"`{ast.unparse(node)[:60]}` would go to the first GPU before the Accelerator chooses one"
+
+
+def _goes_to_cuda(file: File, node: ast.Call) -> bool:
+    plain = isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not file.qualified(node.func)
+    return plain and not node.args and not node.keywords
+
+
+def _reaches_cuda(side: Side, function: Function, seen: set[Function]) -> bool:
+    if function in seen:
+        return False
+    seen.add(function)
+    file = side.flows.function_file[function]
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            if _goes_to_cuda(file, node) or any(_reaches_cuda(side, f, seen) for f in side.flows.callees.get(node, ())):
+                return True
+    return False
 
 
 def _chosen_alike(told: set[str], own: set[str]) -> bool:

@@ -70,3 +70,11 @@ def test_another_script_beside_the_one_that_trains() -> None:
     assert not said("AM956", {"train.py": "x = 1\n", **files}, {"train.py": train, **files})
     used = train.replace("net = Net()", "import predict\nnet = Net()")
     assert said("AM956", {"train.py": "import predict\n", **files}, {"train.py": used, **files})
+
+
+def test_a_model_that_goes_to_a_gpu_before_the_accelerator_chooses_one() -> None:
+    make = "def make():\n    return Net().cuda()\n"
+    early = "from accel_runtime import Accelerator\n" + make + "net = make()\naccelerator = Accelerator()\n" + MODEL
+    late = "from accel_runtime import Accelerator\n" + make + "accelerator = Accelerator()\nnet = make()\n" + MODEL
+    assert said("AM956", "x = 1\n", early)
+    assert not said("AM956", "x = 1\n", late)
