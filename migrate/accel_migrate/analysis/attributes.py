@@ -1,4 +1,4 @@
-"""Parts and methods that only the model itself has: a wrapper for several processes hides them."""
+"""Parts, methods, class and looks that only the model itself has: a wrapper for several processes hides them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _SHARED = {
     "require_forward_param_sync", "reducer", "device_ids", "output_device", "process_group",
 }  # fmt: skip
 
+Asked = ast.Attribute | ast.Call  # `model.fc`, `type(model)`
+
 
 def own_attributes(
     roles: Roles,
@@ -31,22 +33,35 @@ def own_attributes(
     aliases: frozenset[Variable],
     timing: Timing,
     methods: tuple[ForwardMethod, ...],
-) -> Iterator[tuple[Module, ast.Attribute]]:
-    """Each attribute of a prepared model that its wrapper does not have, where the model is prepared already."""
+) -> Iterator[tuple[Module, Asked]]:
+    """Each question to a prepared model that its wrapper answers otherwise, where the model is prepared already."""
     registered: set[ast.AST] = {method.call.func for method in methods}
     for module in modules:
         for node in module.walk(module.tree):
-            if (
-                not isinstance(node, ast.Attribute)
-                or node.attr in _SHARED
-                or node.attr.startswith("__")
-                or node in registered
-            ):
+            if node in registered or not _is_asked(module, node):
                 continue
-            if not isinstance(node.value, ast.Name | ast.Attribute):
-                continue
-            variable = module.variable(node.value)
+            assert isinstance(node, ast.Attribute | ast.Call)
+            owner = owner_of(node)
+            variable = module.variable(owner) if isinstance(owner, ast.Name | ast.Attribute) else None
             if variable is None or not roles.of(variable) & Role.MODEL or not timing.after_prepare(module, node):
                 continue
             if any(link in aliases for link in chain(roles, graph, variable)):
                 yield module, node
+
+
+def owner_of(node: Asked) -> ast.expr:
+    """What is asked: `model` of `model.fc` and of `type(model)`."""
+    return node.value if isinstance(node, ast.Attribute) else node.args[0]
+
+
+def _is_asked(module: Module, node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name == "__class__" or (name not in _SHARED and not name.startswith("__"))
+        case ast.Call(func=ast.Name(id="type"), args=[_], keywords=[]):
+            return isinstance(module.parents[node], ast.Attribute)  # `type(model).__name__`
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+            return "Parallel" not in ast.unparse(kinds)
+        case ast.Call(func=ast.Name(id="print" | "str" | "repr" | "len"), args=[_]):
+            return True
+    return False

@@ -123,7 +123,9 @@ class Ranks:
                 return Piece(
                     CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional
                 )
-        return Piece(CODE, module, whole, f"{ACCELERATOR}.{attribute}", "asks the Accelerator", optional)
+        asked = f"{ACCELERATOR}.{attribute}"
+        text = f"str({asked})" if _is_text(module, whole) else asked
+        return Piece(CODE, module, whole, text, "asks the Accelerator", optional)
 
     def main_only(self, module: Module) -> set[ast.If | ast.IfExp]:
         """Conditions whose bodies only the main process enters."""
@@ -181,6 +183,23 @@ def _as_number(module: Module, read: ast.expr) -> ast.expr:
     parent = module.parents[read]
     is_int = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "int"
     return parent if is_int and isinstance(parent, ast.expr) else read
+
+
+def _is_text(module: Module, node: ast.expr) -> bool:
+    """Whether a read of the environment is used as the text that it is: no default is a number, and no text is made of it."""
+    match node:
+        case ast.Subscript():
+            pass
+        case ast.Call(args=[_, ast.Constant(value=default), *_]) if not isinstance(default, str | None):
+            return False
+        case ast.Call() if module.qualified(node.func) not in ("os.environ.get", "os.getenv"):
+            return False
+        case ast.Call():
+            pass
+        case _:
+            return False
+    parent = module.parents[node]
+    return not (isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and parent.format_spec is None)
 
 
 def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | None] | None:

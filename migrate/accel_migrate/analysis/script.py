@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from accel_migrate.analysis.attributes import own_attributes
+from accel_migrate.analysis.attributes import Asked, own_attributes
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
 from accel_migrate.analysis.choices import Choice, choice_of
@@ -120,7 +120,7 @@ class _Findings:
     decisions: tuple[Decision, ...]
     storage: Storage
     bare: tuple[tuple[Module, ast.expr], ...]
-    attributes: tuple[tuple[Module, ast.Attribute], ...]
+    attributes: tuple[tuple[Module, Asked], ...]
     dropped: list[Move]
     kept: list[Move]
     unplaced: frozenset[Variable]

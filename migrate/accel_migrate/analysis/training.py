@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from accel_migrate.analysis.attributes import Asked
 from accel_migrate.analysis.decisions import Decision
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.evaluation import Gather, Whole
@@ -58,7 +59,7 @@ class Training:
     needs_device: bool  # whether the device's variable is still read after migration
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: GivenDevice | None  # a device from outside, where none is decided on in sight
-    model_attributes: tuple[tuple[Module, ast.Attribute], ...]  # that a wrapped model does not have
+    model_attributes: tuple[tuple[Module, Asked], ...]  # that a wrapped model does not answer
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
     local: Locality  # which values are this process's own

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.attributes import owner_of
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -17,16 +19,23 @@ def find(context: Context) -> Iterator[Change]:
         if module is not context.module or node in training.gone:
             continue
         spelled = training.ready(module, node)
-        owner = source.code(node.value)
+        model = owner_of(node)
+        owner = source.code(model)
+        part = f"`{node.attr}`" if isinstance(node, ast.Attribute) else f"{ast.unparse(node.func)}()"
         if spelled is None:
             message = (
-                f"`{owner}` is wrapped on several processes and then has no `{node.attr}`; hand over "
+                f"`{owner}` is wrapped on several processes, and {part} then meets the wrapper; hand over "
                 f"accelerator.unwrap_model({owner})"
             )
             yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
         else:
-            edit = replace_node(source, node.value, f"{spelled}.unwrap_model({owner})")
-            yield change(CODE, node, f"`{node.attr}` belongs to the model itself", [edit], loop=training.index)
+            edit = replace_node(source, model, f"{spelled}.unwrap_model({owner})")
+            message = (
+                f"{part} belongs to the model itself"
+                if isinstance(node, ast.Attribute)
+                else f"{part} of the model itself"
+            )
+            yield change(CODE, node, message, [edit], loop=training.index)
 
 
 RULE = Rule(

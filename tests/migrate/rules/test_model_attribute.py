@@ -47,6 +47,11 @@ for x, y in loader:
         ("watch(model.fc.weight)", "watch(accelerator.unwrap_model(model).fc.weight)"),
         ("model.temperature = 0.5", "accelerator.unwrap_model(model).temperature = 0.5"),
         ("model.reset_hidden()", "accelerator.unwrap_model(model).reset_hidden()"),
+        ("name = model.__class__.__name__", "name = accelerator.unwrap_model(model).__class__.__name__"),
+        ("note(type(model).__name__)", "note(type(accelerator.unwrap_model(model)).__name__)"),
+        ("ready = isinstance(model, Net)", "ready = isinstance(accelerator.unwrap_model(model), Net)"),
+        ("layers = len(model)", "layers = len(accelerator.unwrap_model(model))"),
+        ("text = str(model)", "text = str(accelerator.unwrap_model(model))"),
         ("names = dict(model.named_parameters())", "names = dict(accelerator.unwrap_model(model).named_parameters())"),
     ],
 )
