@@ -55,6 +55,7 @@ from accel_migrate.analysis.starts import (
 from accel_migrate.analysis.storage import Storage, find_storage
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
+from accel_migrate.analysis.wrapped_loads import check_other_wrappers
 from accel_migrate.errors import internal_error
 
 
@@ -238,6 +239,7 @@ class _Reader:
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)
+        check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [loop for loop in cast.loops if is_share(cast, loop) and not is_chosen(self.roles, loop)]
         evaluating = [call for e in cast.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)

@@ -9,6 +9,7 @@ from accel_migrate.analysis.loading import Load
 from accel_migrate.analysis.prefixes import counts_on_prefix, loads_of_old_files, writes_prefix
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.wrapped_loads import loads_elsewhere
 from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
@@ -43,17 +44,17 @@ def _old_keys(context: Context) -> Iterator[Change]:
     for node in counts_on_prefix(module):
         message = "the keys of weights that are saved from now on do not begin with `module.`, and this counts on it"
         yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
-    first = next((one for one in training.storage.taken if one.module is module), None)
-    for other in (
-        context.script.project.modules if first is not None and module is training.storage.taken[0].module else ()
-    ):
-        if other not in training.modules and first is not None:
-            for node in list(counts_on_prefix(other))[:1]:
-                message = (
-                    f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
-                    f"{other.source.path.name} counts on it"
-                )
-                yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
+    taken = training.storage.taken
+    if taken[0].module is module:
+        elsewhere = [other for other in context.script.project.modules if other not in training.modules]
+        found = [(other, node) for other in elsewhere for node in [*counts_on_prefix(other)][:1]]
+        found += loads_elsewhere(context.script.roles, context.script.graph, training.storage)
+        for other, node in found:
+            message = (
+                f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
+                f"{other.source.path.name} counts on it"
+            )
+            yield change(CODE, taken[0].call, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _read(context: Context, load: Load) -> Iterator[Change]:

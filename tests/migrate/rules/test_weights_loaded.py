@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.plan import FileResult, Status
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted, notes
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 
 def test_reads_to_the_cpu_before_prepare():
@@ -133,3 +139,50 @@ def test_waits_before_the_file_is_asked_for():
 def test_does_not_wait_where_only_some_processes_load():
     reading = 'torch.save(model.state_dict(), "m.pt")\nif me == 0:\n    print(torch.load("m.pt"))'
     assert "wait_for" not in migrated(training(ready='me = int(os.environ.get("RANK", 0))', after=reading))
+
+
+READS = """
+    import torch
+    from torch import nn
+
+    def score(path):
+        net = nn.DataParallel(nn.Linear(2, 1)).cuda()
+        {load}
+        return net
+    """
+
+
+def _beside(place: str, load: str, saved: str = "model") -> FileResult:
+    texts = {"train.py": PARALLEL.format(saved=saved, before="pass"), place: READS.format(load=load)}
+    sources = [Source.from_bytes(Path(name), dedent(text).encode()) for name, text in texts.items()]
+    return migrate(sources[:1], siblings={sources[1].path: sources[1]})[0]
+
+
+def test_leaves_weights_that_a_wrapper_of_another_file_reads():
+    result = _beside("score.py", "net.load_state_dict(torch.load(path))")
+    assert result.status is Status.UNCHANGED
+    assert "line 7 of score.py reads weights into a wrapper" in result.reason
+
+
+def test_notes_a_wrapper_of_another_folder():
+    result = _beside("tools/score.py", "net.load_state_dict(torch.load(path))")
+    assert result.status is Status.MIGRATED
+    assert any("line 7 of score.py counts on it" in note.message for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("load", "saved"),
+    [
+        ("net.module.load_state_dict(torch.load(path))", "model"),
+        ("net.load_state_dict(torch.load(path))", "model.module"),
+        ("net.load_state_dict(torch.load(path)); net(path).backward()", "model"),
+    ],
+)
+def test_takes_the_wrapper_where_files_go_on_fitting(load: str, saved: str):
+    assert _beside("score.py", load, saved).status is Status.MIGRATED
+
+
+def test_leaves_a_wrapper_beside_the_training_that_reads_older_files():
+    scoring = "def score(path):\n    net = nn.DataParallel(nn.Linear(3, 2))\n    net.load_state_dict(torch.load(path))"
+    source = training(functions=scoring, ready="model = nn.DataParallel(model)")
+    assert "reads weights into a wrapper that the training does not use" in unchanged(source)
