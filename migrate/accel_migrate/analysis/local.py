@@ -48,8 +48,8 @@ class Locality:
     def is_local(self, module: Module, node: ast.expr) -> bool:
         """Whether the value of an expression may differ between processes."""
         known = self._known.get(node)
-        if known is not None:
-            return known
+        if known is not None and not (known and module.scope(node).function in self._given):
+            return known  # where parameters stand for one call, what other calls hand over is no answer
         if node in self._busy or len(self._busy) > _DEEPEST:
             return False
         outermost = not self._busy

@@ -36,9 +36,8 @@ _ALL = f"makes its batches from all of the data, so N processes go through it N 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     first = training.backwards[0]
-    shared = any(built.role is Role.LOADER for built in training.prepared) or _reads_by_hand(context)
     trained = [loop for loop in training.loops if loop.trains]
-    if first.module is not module or shared:
+    if first.module is not module or trains_on_share(context):
         return
     if trained:
         yield from _chosen(context, trained)
@@ -47,6 +46,13 @@ def find(context: Context) -> Iterator[Change]:
     message = f"no DataLoader is shared out: every process {_told(context, plays)}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
+
+
+def trains_on_share(context: Context) -> bool:
+    """Whether a loader that is shared out is trained on, and not only evaluated."""
+    training = context.training
+    prepared = any(built.role is Role.LOADER for built in training.prepared)
+    return prepared and (any(loop.trains for loop in training.loops) or _reads_by_hand(context))
 
 
 def _told(context: Context, plays: bool) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
+from accel_migrate.rules.data_not_shared import trains_on_share
 
 CODE = "AM801"
 _SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_description", "set_postfix", "log_metrics"}
@@ -18,14 +19,22 @@ def find(context: Context) -> Iterator[Change]:
     training = context.training
     if training.distribution.joins:
         return  # it took in a batch on each process before
-    if training.place.module is context.module and any(built.role is Role.LOADER for built in training.prepared):
+    if training.place.module is context.module and trains_on_share(context):
         message = (
-            "on N processes each step takes in N batches and there are N times fewer steps; the learning rate and "
-            "batch_size are as they were: change one of them if training should go on as on one process"
+            f"on N processes each step takes in N batches{_steps(context)}; the learning rate and batch_size are as they were: "
+            "change one of them if training should go on as on one process"
         )
         if _shows_figures(context):
             message += "; figures of training that are printed or logged are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _steps(context: Context) -> str:
+    """What becomes of the number of steps, as far as it is in sight."""
+    ends = {ended_by(context.script.graph, loop) for loop in context.training.loops if loop.trains}
+    if ends == {Ended.DATA}:
+        return " and there are N times fewer steps"
+    return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""
 
 
 def _shows_figures(context: Context) -> bool:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import add_argument, change, opening_bracket
 from accel_migrate.plan import Change, Guard, Replace, Safety
 from accel_migrate.rule import Context, Rule
@@ -80,7 +82,7 @@ def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
                 yield change(
                     CODE, update, "counts the batches of all processes", [edit], loop=training.index, required=False
                 )
-            elif counted != "after":
+            elif counted != "after" and _ends_with_data(context, update):
                 message = (
                     f"the bar's total, {ast.unparse(total)}, is reached in steps of one process, and on N processes each has "
                     "N times fewer; divide it by accelerator.num_processes if it stands for all of the data"
@@ -117,10 +119,17 @@ def _batches_counted(context: Context, total: ast.expr) -> str:
 
 def _in_shared_loop(context: Context, update: ast.Call) -> bool:
     """Whether the bar moves in a loop over batches that this process was given as its share."""
-    module, training = context.module, context.training
-    around = set(module.ancestors(update))
-    loops = [loop for loop in training.loops if loop.trains and loop.statement in around]
-    return any(training.shares(loop) for loop in loops)
+    return any(context.training.shares(loop) for loop in _loops_around(context, update))
+
+
+def _ends_with_data(context: Context, update: ast.Call) -> bool:
+    """Whether the loop that moves the bar goes through its data; a count of steps is reached on N processes too."""
+    return all(ended_by(context.script.graph, loop) is Ended.DATA for loop in _loops_around(context, update))
+
+
+def _loops_around(context: Context, update: ast.Call) -> list[LoaderLoop]:
+    around = set(context.module.ancestors(update))
+    return [loop for loop in context.training.loops if loop.trains and loop.statement in around]
 
 
 def _updates(context: Context, call: ast.Call) -> list[ast.Call]:

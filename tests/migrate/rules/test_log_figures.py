@@ -47,3 +47,19 @@ def test_brings_a_batch_back_for_numpy():
 
 def test_keeps_what_numpy_reads_of_an_output():
     assert "AM205" not in codes(training(inside="a = model(x).detach().cpu().numpy()"))
+
+
+def test_says_nothing_of_a_figure_that_every_process_computes_whole():
+    scaled = "def scaled(out, y):\n    loss = F.cross_entropy(out, y, reduction='sum')\n    loss /= len(y)\n    return loss\n"
+    held_out = (
+        "model.eval()\nfigure, texts = 0.0, []\n"
+        "with torch.no_grad():\n"
+        "    for x, y in test_loader:\n"
+        "        out = model(x.to(device))\n"
+        "        figure += scaled(out, y.to(device)).item()\n"
+        "        texts = [shown(one) for one in out]\n"
+        "figure /= len(test_loader)"
+    )
+    source = training(functions=scaled, loss="scaled(model(x), y)", after=held_out)
+    assert {"AM402"} <= codes(source)
+    assert not {"AM605"} & codes(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
 
@@ -14,6 +15,74 @@ from tests.migrate.rules.verbs import noted
 
 def test_tells_the_global_batch_once():
     assert "N batches" in noted(training(), "AM801")
+
+
+def test_tells_that_epochs_have_fewer_steps():
+    assert "N times fewer steps" in noted(training(), "AM801")
+
+
+@pytest.mark.parametrize(
+    "inside", ["if i >= 7:\n    break", "seen += 1\nif seen == limit:\n    over = True\n    break"]
+)
+def test_tells_that_counted_steps_go_through_more_data(inside: str):
+    message = noted(training(inside=inside), "AM801")
+    assert "as many steps as before go through N times the data" in message
+
+
+def test_promises_no_number_of_steps_where_the_end_is_not_in_sight():
+    message = noted(training(inside="if loss.item() < 0.1:\n    break"), "AM801")
+    assert "N batches; the learning rate" in message
+
+
+BY_COUNT = """
+    import torch
+    from torch.utils.data import DataLoader
+
+    def epoch(loader, model, optimizer, state):
+        for x in loader:
+            loss = model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            state.done += 1
+
+    def main(state):
+        loader = DataLoader(build(), batch_size=4)
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        while state.done < state.limit:
+            epoch(loader, model, optimizer, state)
+"""
+
+
+def test_tells_a_count_that_a_caller_asks():
+    assert "as many steps as before" in noted(BY_COUNT, "AM801")
+
+
+EVALUATED_ONLY = """
+    import torch
+    from torch.utils.data import DataLoader
+
+    held_out = DataLoader(build(), batch_size=4)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        loss = model(torch.ones(4, 2)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    right = 0
+    model.eval()
+    with torch.no_grad():
+        for x, y in held_out:
+            right += (model(x).argmax(1) == y).sum().item()
+    print(right / len(held_out.dataset))
+"""
+
+
+def test_a_loader_that_is_only_evaluated_shares_out_no_training():
+    assert "no DataLoader is shared out" in noted(EVALUATED_ONLY, "AM805")
+    assert "AM801" not in codes(dedent(EVALUATED_ONLY))
 
 
 def test_tells_a_loss_that_is_summed():

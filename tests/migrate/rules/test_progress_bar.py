@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import noted, notes
 
 SHOWN = "disable=not accelerator.is_local_main_process"
 
@@ -40,6 +40,13 @@ def test_counts_the_batches_that_were_counted_before_prepare():
 
 def test_notes_a_total_that_it_does_not_understand():
     assert "MAX" in noted(training(ready="bar = tqdm(total=MAX)", inside="bar.update(1)"), "AM602")
+
+
+def test_says_nothing_of_a_total_that_the_steps_are_counted_to():
+    source = training(
+        ready="step = 0\nbar = tqdm(total=MAX)", inside="step += 1\nbar.update(1)\nif step >= MAX:\n    break"
+    )
+    assert not [message for message in notes(source) if "the bar's total" in message]
 
 
 def test_writes_beside_a_bar_once():
