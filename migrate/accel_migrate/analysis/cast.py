@@ -190,10 +190,17 @@ class _Casting:
         found: set[Variable] = set()
         for optimizer in optimizers:
             for link in chain(self.roles, self.graph, optimizer):
-                for binding in link.scope.module.bindings(link):
-                    if binding.value is not None:
-                        found |= self._models_in(link.scope.module, binding.value)
+                module = link.scope.module
+                for binding in module.bindings(link):
+                    if binding.value is not None and not self._is_handed(module, binding.value, link):
+                        found |= self._models_in(module, binding.value)
         return found
+
+    def _is_handed(self, module: Module, value: ast.expr, optimizer: Variable) -> bool:
+        """Whether a call is given the optimizer and gives it back: it was built before, over what is told there."""
+        return isinstance(value, ast.Call) and any(
+            module.variable(part) == optimizer for part in (*value.args, *[keyword.value for keyword in value.keywords])
+        )
 
     def _models_in(self, module: Module, value: ast.expr, depth: int = 0) -> set[Variable]:
         """Models that an expression names, also through `params = [p for p in model.parameters() ...]`."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
+from accel_migrate.settings import DEFAULTS
+
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import unchanged
+from tests.migrate.rules.verbs import _migrated, unchanged
 
 
 def test_leaves_an_optimizer_over_a_tensor_of_no_model():
@@ -80,3 +84,51 @@ def test_prepares_an_optimizer_where_a_condition_builds_it():
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", ""
     )
     becomes(source, "optimizer = torch.optim.Adam(model.parameters())\noptimizer = accelerator.prepare(optimizer)")
+
+
+GIVEN_BACK = """
+    import torch
+    from torch.utils.data import DataLoader
+
+
+    def restored(path, model=None, optimizer=None):
+        if model is not None:
+            model.load_state_dict(torch.load(path))
+        return model, optimizer
+
+
+    def main(resume):
+        loader = DataLoader(build(), batch_size=4)
+        net = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        if resume is not None:
+            net, optimizer = restored(net, resume, optimizer=optimizer)
+        else:
+            restored("first.pt", net)
+        for x in loader:
+            loss = net(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_an_optimizer_that_a_call_gives_back_was_not_built_over_its_other_arguments():
+    result = _migrated(GIVEN_BACK, DEFAULTS)
+    assert "updates `resume`" not in result.reason
+
+
+ALONE = """
+    def train(loader, model, optimizer):
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_a_caller_that_no_import_leads_from_is_said_to_be_out_of_sight():
+    reason = unchanged("import torch\n" + dedent(ALONE))
+    assert "the caller of train()" in reason
+    assert "or its import does not lead here" in reason
