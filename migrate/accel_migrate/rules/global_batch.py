@@ -17,13 +17,15 @@ _SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_des
 
 def find(context: Context) -> Iterator[Change]:
     training = context.training
-    if training.distribution.joins:
-        return  # it took in a batch on each process before
-    if training.place.module is context.module and trains_on_share(context):
+    if training.place.module is context.module and tells_batch(context):
         message = (
             f"on N processes each step takes in N batches{_steps(context)}; the learning rate and batch_size are as they were: "
             "change one of them if training should go on as on one process"
         )
+        worker = training.distribution.worker
+        divides = worker is not None and worker.count is not None
+        if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
+            message += "; DataParallel split one batch over the cards, so divide batch_size by N to keep it"
         if _shows_figures(context):
             message += "; figures of training that are printed or logged are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
@@ -35,6 +37,11 @@ def _steps(context: Context) -> str:
     if ends == {Ended.DATA}:
         return " and there are N times fewer steps"
     return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""
+
+
+def tells_batch(context: Context) -> bool:
+    """Whether a step takes in more than before: not where each process took in a batch already."""
+    return not context.training.distribution.joins and trains_on_share(context)
 
 
 def _shows_figures(context: Context) -> bool:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.pieces import Wrapping
 from accel_migrate.edits import change, comment_above, piece_changes, without
 from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
 from accel_migrate.rule import Context, Rule
+from accel_migrate.rules.global_batch import tells_batch
 
 CODE = "AM702"
 _SPEAKS_OF_WRAPPING = re.compile(r"\b(ddp|distributed\w*|data.?parallel|wrap\w*|gpus?)\b", re.I)
@@ -17,13 +18,15 @@ _SPEAKS_OF_WRAPPING = re.compile(r"\b(ddp|distributed\w*|data.?parallel|wrap\w*|
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    told = tells_batch(context)  # with this in it
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
             yield change(
                 CODE, wrapping.call, "`prepare` wraps the model", _edits(context, wrapping), loop=training.index
             )
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
-            if wrapping.is_data_parallel and not divides:
+            if wrapping.is_data_parallel and not divides and not told:
+                told = True
                 yield change(CODE, wrapping.call, _SPLIT, safety=Safety.NOTE, loop=training.index)
     yield from piece_changes(context, CODE)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.handwritten import script
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 
 def test_wrapper_goes_and_the_model_stays():
@@ -55,7 +55,8 @@ def test_what_data_parallel_changes_is_said():
             loss.backward()
             optimizer.step()
         """
-    assert "split each batch" in noted(source, "AM702")
+    assert "DataParallel split one batch" in noted(source, "AM801")
+    assert "DataParallel" not in " ".join(notes(source)).replace("DataParallel", "", 1)
     assert "model = nn.Linear(2, 1)\n" in migrated(source)
 
 
