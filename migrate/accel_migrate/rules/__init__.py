@@ -33,6 +33,7 @@ from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.order_drawn import RULE as ORDER_DRAWN
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.parallel_model import RULE as PARALLEL_MODEL
 from accel_migrate.rules.prepare_call import RULE as PREPARE_CALL
@@ -100,6 +101,7 @@ RULES: tuple[Rule, ...] = (
     LOCAL_DECISION,
     UNUSUAL_LOADER,
     UNUSED_PARAMETERS,
+    ORDER_DRAWN,
     LOOP_LEFT,
 )
 

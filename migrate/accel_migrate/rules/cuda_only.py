@@ -20,6 +20,7 @@ _CALLS = {
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
+    yield from _named_gpus(context)
     for node in module.walk(module.tree):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
             what = f"{ast.unparse(node.func)}() needs a CUDA card"
@@ -35,6 +36,35 @@ def find(context: Context) -> Iterator[Change]:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
         yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _named_gpus(context: Context) -> Iterator[Change]:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same on every process."""
+    module, training = context.module, context.training
+    for node in module.walk(module.tree):
+        value = _visible(module, node)
+        if value is not None and not training.flow.depends(module, value):
+            message = (
+                "every process sees only the GPUs that are named here: one GPU is shared by all of them, and of several each "
+                "takes its own, at most one process per GPU; take it out, and set CUDA_VISIBLE_DEVICES where you launch"
+            )
+            yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+            return
+
+
+def _visible(module: Module, node: ast.AST) -> ast.expr | None:
+    """What CUDA_VISIBLE_DEVICES is set to."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        holder, key, value = node.targets[0].value, node.targets[0].slice, node.value
+        if module.qualified(holder) != "os.environ":
+            return None
+    elif isinstance(node, ast.Call) and len(node.args) == 2:
+        key, value = node.args
+        if module.qualified(node.func) not in ("os.environ.setdefault", "os.putenv"):
+            return None
+    else:
+        return None
+    return value if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES" else None
 
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:

@@ -281,3 +281,57 @@ def test_tells_statistics_of_a_model_in_another_file():
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     notes = [note for result in results for note in result.notes if note.code == "AM804"]
     assert [("net.py:7" in note.message) for note in notes] == [True]
+
+
+SHUFFLED = """
+class Files(torch.utils.data.Dataset):
+    def __init__(self):
+        self.items = np.random.permutation(40)
+    def __getitem__(self, index):
+        return self.items[index]
+files = Files()
+"""
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        SHUFFLED,
+        "import random\nnames = list('abc')\nrandom.shuffle(names)\n",
+        "from torch.utils.data import random_split\na, b = random_split(range(4), [2, 2])\n",
+        "from sklearn.model_selection import train_test_split\na, b = train_test_split(range(4), random_state=None)\n",
+    ],
+)
+def test_tells_an_order_that_every_process_draws(functions: str):
+    assert "overlap and miss samples" in noted(training(functions=functions), "AM809")
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        "np.random.seed(3)" + SHUFFLED,
+        "from torch.utils.data import random_split\na, b = random_split(range(4), [2, 2], torch.Generator())\n",
+        "from sklearn.model_selection import train_test_split\na, b = train_test_split(range(4), random_state=1)\n",
+        "def never_called():\n    return np.random.permutation(4)\n",
+        SHUFFLED.replace("np.random.permutation(40)", "range(40)").replace(
+            "self.items[i", "np.random.permutation(4)[i"
+        ),
+    ],
+)
+def test_says_nothing_of_an_order_that_is_the_same_or_none(functions: str):
+    assert "AM809" not in codes(training(functions=functions))
+
+
+@pytest.mark.parametrize("value", ['"0"', "sys.argv[1]"])
+def test_tells_gpus_that_the_script_names(value: str):
+    source = training(functions=f'os.environ["CUDA_VISIBLE_DEVICES"] = {value}\n')
+    assert "shared by all" in noted(source, "AM204")
+
+
+def test_tells_the_order_that_another_file_draws():
+    data = "import random\nimport torch\ndef names():\n    found = list('abc')\n    random.shuffle(found)\n    return found\n"
+    script = training(functions="from files import names\n", ready="order = names()")
+    sources = [Source.from_bytes(Path(n), t.encode()) for n, t in (("train.py", script), ("files.py", data))]
+    found = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM809"]
+    assert len(found) == 1
+    assert "files.py:5" in found[0]

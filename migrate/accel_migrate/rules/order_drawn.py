@@ -1,0 +1,101 @@
+"""AM809: an order or a split of the data that every process draws for itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.elsewhere import reached_elsewhere
+from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.seeding import Seeded, Seeding, library_of
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM809"
+_ORDERS = {"permutation", "shuffle", "sample", "randperm"}
+_SPLITS = {
+    "torch.utils.data.random_split": ("torch", "generator", 2),
+    "torch.utils.data.dataset.random_split": ("torch", "generator", 2),
+    "sklearn.model_selection.train_test_split": ("numpy", "random_state", None),
+    "sklearn.model_selection.ShuffleSplit": ("numpy", "random_state", None),
+    "sklearn.model_selection.StratifiedShuffleSplit": ("numpy", "random_state", None),
+}
+_EACH_SAMPLE = ("__getitem__", "__iter__", "__call__", "forward")
+
+
+def find(context: Context) -> Iterator[Change]:
+    module, training = context.module, context.training
+    if training.distribution.joins or not any(built.role is Role.LOADER for built in training.prepared):
+        return
+    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
+    drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
+    for library, call in drawn:
+        if seeding.of(library).seeded is Seeded.APART:
+            yield change(CODE, call, f"each process {_told(library)}", loop=training.index, safety=Safety.NOTE)
+            return
+    for outer in module.calls:
+        for owner, function in reached_elsewhere(context.script, training, module, outer):
+            place = _drawn_in(owner, function, seeding)
+            if place and not training.timing.after_prepare(module, outer):
+                library, line = place
+                message = f"each process, in {owner.source.path.name}:{line}, {_told(library)}"
+                yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
+                return
+
+
+def _told(library: str) -> str:
+    seed = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}[library]
+    return (
+        f"draws an order or a choice of its own, because {library} is not seeded alike on all: if it decides which sample "
+        f"stands where, the processes' shares of the data overlap and miss samples; call {seed} with one number before"
+    )
+
+
+def _drawn(module: Module, call: ast.Call) -> str | None:
+    """The library whose global generator decides on an order or a split here."""
+    dotted = module.qualified(call.func) or ""
+    if dotted in _SPLITS:
+        library, keyword, position = _SPLITS[dotted]
+        told = [k.value for k in call.keywords if k.arg == keyword] or (
+            call.args[position : position + 1] if position is not None else []
+        )
+        return library if all(isinstance(v, ast.Constant) and v.value is None for v in told) else None
+    return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS else None
+
+
+def _drawn_in(owner: Module, function: Function, seeding: Seeding) -> tuple[str, int] | None:
+    for call in owner.calls:
+        library = _drawn(owner, call) if owner.scope(call).function is function else None
+        if library is not None and seeding.of(library).seeded is Seeded.APART:
+            return library, call.lineno
+    return None
+
+
+def _is_run(context: Context, call: ast.Call) -> bool:
+    """Whether it is drawn once, before the training: not for each sample, nor in a function that nothing calls."""
+    module, graph = context.module, context.script.graph
+    function = module.scope(call).function
+    if context.training.timing.after_prepare(module, call) or context.training.flow.on_some(module, call):
+        return False
+    if function is None:
+        return True
+    for method in module.functions:
+        if getattr(method, "name", "") in _EACH_SAMPLE:
+            if function is method or function in graph.reached_from(method, context.script.roles, module):
+                return False
+    return bool(graph.sites.get(function))
+
+
+RULE = Rule(
+    code=CODE,
+    name="order_drawn",
+    summary="an order of the data that every process draws for itself",
+    why="A prepared loader gives each process its share by position. Where every process has shuffled or split the data for "
+    "itself, one position is another sample on each: some are trained on twice, some never, and training and validation mix.",
+    example_before="train, held_out = random_split(data, [900, 100])",
+    example_after="train, held_out = random_split(data, [900, 100])",
+    find=find,
+    safety=Safety.NOTE,
+)
