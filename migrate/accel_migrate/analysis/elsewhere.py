@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.files import writes
+from accel_migrate.analysis.files import runs_command, writes
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
@@ -18,6 +18,8 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
             place = f"{owner.source.path.name}:{inner.lineno}"
             if writes(owner, inner):
                 return f"writes a file ({place})"
+            if runs_command(owner, inner):
+                return f"runs a command ({place})"
             if shows(owner, inner):
                 return f"prints ({place})"
     return None

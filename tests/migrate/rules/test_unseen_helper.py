@@ -38,6 +38,7 @@ def test_names_an_object_that_is_handed_over():
     ("line", "what"),
     [
         ("np.save('x.npy', x)", "writes a file (drawing.py:5)"),
+        ("import os; os.system('convert x.png x.gif')", "runs a command (drawing.py:5)"),
         ("print(x)", "prints (drawing.py:5)"),
         ("sys.stdout.write(str(x))", "prints (drawing.py:5)"),
     ],
