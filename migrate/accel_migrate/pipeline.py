@@ -20,7 +20,7 @@ from accel_migrate.rewriting import Left, Loop, failure, rewrite
 from accel_migrate.rule import Context
 from accel_migrate.rules import RULES
 from accel_migrate.settings import DEFAULTS, Settings
-from accel_migrate.source import Source
+from accel_migrate.source import Source, concerns_torch
 from accel_migrate.verify import BrokenResult
 
 __all__ = ["Settings", "migrate"]
@@ -119,7 +119,7 @@ def _kept_for(
 
 def _left_alone(source: Source) -> str:
     """Why a file needs no look, told without a concrete syntax tree; empty if it needs one."""
-    if b"torch" not in source.data:
+    if not concerns_torch(source.data):
         source.tree  # noqa: B018  a syntax error is told all the same
         return "does not use torch"
     used = _framework(source)
@@ -159,7 +159,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 def _readable(source: Source) -> Module | None:
     try:
-        relevant = b"torch" in source.data or source.path.name == "__init__.py"
+        relevant = concerns_torch(source.data) or source.path.name == "__init__.py"
         return Module(source) if relevant and not _framework(source) else None
     except (SourceError, RecursionError):
         return None  # a neighbour that cannot be read tells nothing

@@ -10,6 +10,7 @@ from pathlib import Path
 from accel_migrate.discover import Found
 from accel_migrate.document import document
 from accel_migrate.limits import LARGEST_PIECE
+from accel_migrate.source import concerns_torch
 
 MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
 
@@ -44,7 +45,7 @@ def scan(path: Path) -> Scan:
     """Look at a file without judging it: what cannot be read or parsed imports nothing here and fails later."""
     try:
         data = path.read_bytes()
-        mentions_torch = b"torch" in data
+        mentions_torch = concerns_torch(data)
         # A package's __init__.py may pass on the names of its modules without a word about torch.
         followed = mentions_torch or path.name == "__init__.py"
         return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)) if followed else ())

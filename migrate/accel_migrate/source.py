@@ -14,6 +14,13 @@ from pathlib import Path
 
 from accel_migrate.errors import SourceError
 
+_WORDS = (b"torch", b".cuda(", b".backward(")
+
+
+def concerns_torch(data: bytes) -> bool:
+    """Whether a file can have to do with a training: a helper may move what it is given without a word about torch."""
+    return any(word in data for word in _WORDS)
+
 
 @dataclass(frozen=True)
 class Source:

@@ -93,7 +93,7 @@ def _asked_too_early(side: Side, file: File, call: ast.Call) -> Found:
         step = step_of(file, node, graph)
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
             continue
-        if _asks(node.func) or any(_reads(side, callee, set()) for callee in side.flows.callees.get(node, ())):
+        if _asks(node) or any(_reads(side, callee, set()) for callee in side.flows.callees.get(node, ())):
             yield file, node, f"`{ast.unparse(node)[:60]}` would ask for the Accelerator before it is made"
 
 

@@ -74,11 +74,15 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
         target = ast.unparse(node.targets[0])
         if target not in names or target not in called or not isinstance(node.value, ast.Call) or prepared is None:
             continue
-        own = any(isinstance(part, ast.expr) and ast.unparse(part) == target for part in ast.walk(node.value))
-        again = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in ast.walk(node.value))
-        if own or again or not graph.reachable(prepared, node) or _prepared_again(side, file, node, target):
+        read = (file.qualified(node.value.func) or "") == "torch.load"
+        placed = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in ast.walk(node.value))
+        if not read or placed or not graph.reachable(prepared, node) or _prepared_again(side, file, node, target):
             continue
-        yield file, node, f"`{ast.unparse(node)[:60]}` would give {target} another value after prepare()"
+        yield (
+            file,
+            node,
+            f"`{ast.unparse(node)[:60]}` would put {target} on the device that saved it, not on this process's",
+        )
 
 
 def _prepared_again(side: Side, file: File, node: ast.stmt, name: str) -> bool:

@@ -69,3 +69,5 @@ def test_a_method_that_asks_for_an_attribute_that_is_not_set_yet() -> None:
         "prepare(net)\n", "prepare(net)\n        self.load()\n"
     )
     assert not said("AM952", "x = 1\n", TOP + later)
+    handed = trainer.replace("self.load()", "self.net = onto(net, self.accelerator)")
+    assert said("AM952", "x = 1\n", TOP + handed)
