@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.constructions import constructions, is_torchs_sampler
@@ -14,6 +15,9 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.results import is_length
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
+
+if TYPE_CHECKING:
+    from accel_migrate.analysis.training import Script, Training
 
 _OF_LOADER = {"dataset", "sampler", "batch_sampler"}
 _PASSES = {"float", "int", "max", "round"}
@@ -168,3 +172,11 @@ class Counts:
                 given = dict(arguments_of(call, target)).get(variable.name)
                 found.append(self.counted(caller, given, depth + 1) if given is not None else Counted.SHARE)
         return found or [Counted.UNKNOWN]
+
+
+def counts_in(script: Script, training: Training) -> Counts:
+    """For the loaders that a training shares out."""
+    roles = script.roles
+    loaders = frozenset(v for v in training.aliases if roles.of(v) & (Role.LOADER | Role.LOADERS))
+    keys = frozenset(built.key for built in training.prepared if built.key is not None)
+    return Counts(roles, script.graph, training.local, loaders, keys, training.timing.after_prepare)

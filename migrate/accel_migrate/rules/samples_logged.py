@@ -6,7 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.results import is_length
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Replace
 from accel_migrate.rule import Context, Rule
@@ -17,6 +20,7 @@ _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    counts = counts_in(context.script, training)
     for loop in training.loops:
         counter = _counter(loop)
         if loop.module is not module or not loop.trains or counter is None:
@@ -24,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
         if not training.shares(loop):
             continue
         for node in ast.walk(loop.statement):
-            if _counts_samples(node, counter) and _is_logged(context, node):
+            if _counts_samples(node, counter) and _is_logged(context, node) and _is_of_all(module, counts, node):
                 assert isinstance(node, ast.BinOp)
                 spelled = training.ready(module, node)
                 if spelled is not None:
@@ -65,6 +69,17 @@ def _is_logged(context: Context, node: ast.AST) -> bool:
             continue
         return isinstance(parent, ast.Expr)
     return False
+
+
+def _is_of_all(module: Module, counts: Counts, node: ast.AST) -> bool:
+    """Whether what it is divided by, or else something shown beside it, counts the samples of all processes."""
+    inner = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is inner:
+            return counts.counted(module, parent.right) is Counted.ALL
+        inner = parent
+    beside = (part for part in ast.walk(module.statement(node)) if is_length(part) or isinstance(part, ast.Name))
+    return any(counts.counted(module, part) is Counted.ALL for part in beside)  # type: ignore[arg-type]
 
 
 RULE = Rule(

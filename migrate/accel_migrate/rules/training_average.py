@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.counts import Counted, Counts
+from accel_migrate.analysis.counts import Counted, counts_in
 from accel_migrate.analysis.entries import is_chosen
 from accel_migrate.analysis.evaluation import Whole
 from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.loops import LoaderLoop
-from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.running import Running, running_figures
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Edit, Safety
@@ -27,9 +26,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module, roles = context.training, context.module, context.script.roles
     by_phase = [loop for loop in training.loops if is_chosen(roles, loop)]
     phases = {loop.function for loop in by_phase}
-    loaders = frozenset(v for v in training.aliases if roles.of(v) & (Role.LOADER | Role.LOADERS))
-    keys = frozenset(built.key for built in training.prepared if built.key is not None)
-    counts = Counts(roles, context.script.graph, training.local, loaders, keys, training.timing.after_prepare)
+    counts = counts_in(context.script, training)
     for node in module.walk(module.tree) if training.local.loops else ():
         divided = _division(node)
         if divided is None or not training.timing.after_prepare(module, node):

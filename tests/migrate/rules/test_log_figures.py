@@ -34,6 +34,21 @@ def test_counts_the_samples_of_all_processes_in_a_log_line():
     )
 
 
+def test_counts_the_samples_of_all_in_a_part_of_all_samples():
+    for whole in ("len(data)", "len(loader.dataset)", "size"):
+        becomes(
+            training(ready="size = len(data)", inside=f'print("%d%%" % (100 * (i * len(x)) / {whole}))'),
+            f'print("%d%%" % (100 * (i * len(x) * accelerator.num_processes) / {whole}))',
+        )
+
+
+def test_keeps_samples_beside_the_batches_of_this_process():
+    for line in ('print("%d%%" % (i * len(x) * 100 / len(loader)))', 'print(f"{i * len(x)}/{len(loader)}")'):
+        stays(training(inside=line), line)
+    line = "print(i * len(x) * 100 / len(loader), len(loader.dataset))"
+    stays(training(inside=line), line)
+
+
 def test_keeps_a_count_that_decides():
     stays(training(inside="seen = i * len(x)"), "seen = i * len(x)")
 
