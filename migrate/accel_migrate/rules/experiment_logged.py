@@ -12,11 +12,6 @@ from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
-_WRITERS = (
-    "torch.utils.tensorboard.SummaryWriter",
-    "tensorboardX.SummaryWriter",
-    "torch.utils.tensorboard.writer.SummaryWriter",
-)
 _TRACKERS = {"mlflow", "neptune", "comet_ml", "clearml", "visdom", "aim", "swanlab", "dvclive", "tensorboard_logger"}
 
 
@@ -29,7 +24,7 @@ def find(context: Context) -> Iterator[Change]:
             continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
-        elif dotted in _WRITERS and not opened:
+        elif _is_writer(dotted) and not opened:
             opened = True
             message = (
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
@@ -91,10 +86,15 @@ def _uses(context: Context) -> list[ast.Call]:
         and call.func.attr.startswith("add_")
         and not context.training.flow.only_main(module, call)
         and any(
-            isinstance(part, ast.Call) and owner.qualified(part.func) in _WRITERS
+            isinstance(part, ast.Call) and _is_writer(owner.qualified(part.func) or "")
             for owner, part in contents(context.script.graph, module, call.func.value)
         )
     ]
+
+
+def _is_writer(dotted: str) -> bool:
+    """Of torch, tensorboardX or any other package: all have the methods of TensorBoard's."""
+    return dotted.rpartition(".")[2] == "SummaryWriter"
 
 
 def _runs_model(context: Context, call: ast.Call) -> bool:

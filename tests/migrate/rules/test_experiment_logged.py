@@ -24,6 +24,14 @@ def test_guards_events_under_one_test():
     )
 
 
+def test_guards_events_of_a_writer_of_any_package():
+    source = training(ready="writer = SummaryWriter()", inside='writer.add_scalar("a", 1, i)')
+    for line in ("from tensorboard import SummaryWriter", "from monitor.events import SummaryWriter"):
+        other = source.replace("from torch.utils.tensorboard import SummaryWriter", line)
+        becomes(other, 'if accelerator.is_main_process:\nwriter.add_scalar("a", 1, i)')
+        assert "opens an event file" in noted(other, "AM603")
+
+
 def test_notes_events_for_which_the_model_runs():
     said = notes(training(ready="writer = SummaryWriter()\nwriter.add_graph(model, x)"))
     assert any("every process writes events (line" in note for note in said)
