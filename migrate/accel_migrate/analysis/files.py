@@ -100,12 +100,19 @@ def runs_command(module: Module, call: ast.Call) -> bool:
 
 def downloads(module: Module, call: ast.Call) -> bool:
     """Whether a call fetches files, or unpacks what was fetched."""
-    if any(k.arg == "download" and isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords):
+    if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
         return True
     dotted = module.qualified(call.func) or ""
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
     return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING
+
+
+def _may_be_true(module: Module, node: ast.expr) -> bool:
+    """Whether it is True, or a name that is given True somewhere."""
+    variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+    values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return any(isinstance(value, ast.Constant) and value.value is True for value in values)
 
 
 def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:

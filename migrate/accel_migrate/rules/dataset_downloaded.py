@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.files import downloads
@@ -14,14 +15,32 @@ CODE = "AM604"
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
-    for call in module.calls:
-        if downloads(module, call) and not training.flow.on_some(module, call):
+    own = [call for call in module.calls if downloads(module, call)]
+    for call in own or _through_helpers(context):
+        if not training.flow.on_some(module, call):
             message = (
                 "every process looks for the data and downloads what is missing, into one folder; have it there before the "
                 "first run on several processes, for instance by a run on one"
             )
             yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
             return
+
+
+def _through_helpers(context: Context) -> Iterator[ast.Call]:
+    """Calls that lead to a download in a file of the project which the training does not change."""
+    module, sites = context.module, context.script.graph.all_sites
+    others = [other for other in context.script.project.modules if other not in context.training.modules]
+    pending = [other.scope(call).function for other in others for call in other.calls if downloads(other, call)]
+    seen: set[ast.AST | None] = {None}
+    for function in pending:
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        for caller, call in sites.get(function, ()):
+            if caller is module:
+                yield call
+            elif caller in others:
+                pending.append(caller.scope(call).function)
 
 
 RULE = Rule(
