@@ -153,12 +153,11 @@ class Ddp(Strategy):
     def _wrap(self, model: Module, evaluation: bool) -> Module:
         if evaluation or not trains(model) or isinstance(model, DistributedDataParallel):
             return model
-        places = {weight.device for weight in model.parameters()}
-        devices = list(places) if len(places) == 1 and next(iter(places)).index is not None else None
         if self.settings.sync_batchnorm:
             model = with_synced_batch_norms(model)
         settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
-        wrapped = DataParallel(model, device_ids=devices, **settings)
+        # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
+        wrapped = DataParallel(model, **settings)
         register_hook(wrapped, self.settings)
         self.unseen.append(wrapped)
         self.wrapped.append(weakref.ref(wrapped))
