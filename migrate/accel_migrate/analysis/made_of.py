@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
@@ -72,6 +73,28 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
                 if binding.value is not None and not binding.path and _has_weights(roles, owner.module, binding.value):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
+
+
+def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth: int = 0) -> bool:
+    """Whether a model's part or method of that name runs layers with weights, and not by the model's own call."""
+    method = roles.project.method(owner, name)
+    if method is None:
+        values = [
+            binding.value
+            for variable, bindings in owner.module.attribute_bindings.items()
+            if variable.scope.node is owner.node and variable.name == f"self.{name}"
+            for binding in bindings
+            if binding.value is not None
+        ]
+        return any(_has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
+    return depth < 4 and any(
+        computes(roles, graph, owner, call.func.attr, depth + 1)
+        for call in method.module.walk(method.node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "self"
+    )
 
 
 def _is_plain_module(roles: Roles, owner: Definition) -> bool:

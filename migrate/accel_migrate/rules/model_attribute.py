@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.attributes import owner_of
+from accel_migrate.analysis.made_of import computes
+from accel_migrate.analysis.project import Definition
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -15,6 +17,7 @@ CODE = "AM105"
 
 def find(context: Context) -> Iterator[Change]:
     training, source = context.training, context.module.source
+    yield from _past_forward(context)
     for module, node in training.model_attributes:
         if module is not context.module or node in training.gone:
             continue
@@ -36,6 +39,32 @@ def find(context: Context) -> Iterator[Change]:
                 else f"{part} of the model itself"
             )
             yield change(CODE, node, message, [edit], loop=training.index)
+
+
+def _past_forward(context: Context) -> Iterator[Change]:
+    """One note for a file, at the first call that runs layers of the model by another way than its forward."""
+    training, script = context.training, context.script
+    registered = {name for _, name in training.forward_methods}
+    for module, node in training.model_attributes:
+        call = module.parents[node]
+        if module is not context.module or not isinstance(node, ast.Attribute):
+            continue
+        if not isinstance(call, ast.Call) or call.func is not node:
+            continue
+        model = script.roles.value(module, node.value)
+        if node.attr in registered or model.owner is None or model.module is None:
+            continue
+        owner = Definition(model.module, model.owner)
+        if computes(script.roles, script.graph, owner, node.attr):
+            way = ""
+            if context.settings.target != "accelerate":
+                way = ", or from a method that accelerator.register_forward_method(model, name) registers"
+            message = (
+                f"`{node.attr}` runs layers past the model's forward; FSDP gathers their weights for a forward alone, so "
+                f"that it may fail there: call it from forward(){way}"
+            )
+            yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+            return
 
 
 RULE = Rule(

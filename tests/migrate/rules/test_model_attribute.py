@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import rewritten
+from tests.migrate.rules.verbs import notes, rewritten
 
 SCRIPT = """
 import torch
@@ -77,3 +77,52 @@ def test_what_a_wrapper_has_too_stays(line: str) -> None:
 def test_before_prepare_the_model_is_bare() -> None:
     early = "model.fc.reset_parameters()"
     rewritten(SCRIPT.format(early=early, line="pass"), AFTER.format(early=early, line="pass"))
+
+
+NET = """
+class Net(nn.Module):
+    def __init__(self, head):
+        super().__init__()
+        self.body = nn.Linear(4, 8)
+        self.head = head
+        self.drawn = torch.zeros(3)
+        self.scale = nn.ReLU()
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+    def features(self, x):
+        return self.scale(self.inner(x))
+
+    def inner(self, x):
+        return self.body(x)
+
+    def straight(self, x):
+        return self.forward(x)
+
+    def asked(self, x):
+        return self(x)
+
+    def start(self, size):
+        return next(self.parameters()).new_zeros(size)
+
+"""
+
+
+def _past_forward(line: str) -> list[str]:
+    source = SCRIPT.replace("loader =", NET + "loader =", 1).replace("Net()", "Net(nn.Linear(8, 1))")
+    return [note for note in notes(source.format(early="total = 0", line=line)) if "past the model's forward" in note]
+
+
+@pytest.mark.parametrize("call", ["body(x)", "head(x)", "features(x)", "straight(x)"])
+def test_says_that_layers_run_past_the_forward(call: str) -> None:
+    (note,) = _past_forward(f"seen = model.{call}, model.{call}")
+    assert f"`{call[:-3]}` runs layers" in note
+    assert "register_forward_method(model, name)" in note
+
+
+@pytest.mark.parametrize(
+    "read", ["body", "body.weight", "drawn", "scale(x)", "asked(x)", "start(3)", "named_parameters()"]
+)
+def test_says_nothing_where_no_layer_runs_past_the_forward(read: str) -> None:
+    assert not _past_forward(f"seen = model.{read}")
