@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.flow.nodes import walk
+
 _ASKING = {
     "all", "any", "autocast", "device_count", "endswith", "enumerate", "get_rank", "get_world_size", "getattr", "hasattr",
     "is_available", "is_initialized", "is_main_process", "is_tensor", "isfile", "isinstance", "items", "keys", "len",
@@ -13,7 +15,7 @@ _ASKING = {
 
 def only_reads(node: ast.expr) -> bool:
     """Names, attributes, comparisons, and calls of functions that are known to ask and not to act."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
             return False
         if isinstance(part, ast.Call):

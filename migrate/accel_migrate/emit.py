@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.flow.nodes import walk
 from accel_migrate.rule import Context
 from accel_migrate.source import Source
 
@@ -102,7 +103,7 @@ def requoted(source: Source, text: str) -> str:
     """A text that `ast` wrote with single quotes, in the quotes that the author uses."""
     if source.text.count('"') < source.text.count("'") or '"' in text:
         return text
-    strings = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    strings = [n.value for n in walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     for value in strings:
         text = text.replace(f"'{value}'", f'"{value}"')
     return text

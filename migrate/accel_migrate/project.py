@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accel_migrate.discover import Found
 from accel_migrate.document import document
+from accel_migrate.flow.nodes import walk
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.source import concerns_torch
 
@@ -59,7 +60,7 @@ def unread(path: Path) -> Scan:
 
 
 def _imports(tree: ast.Module) -> Iterator[Import]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             yield from (Import(name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):

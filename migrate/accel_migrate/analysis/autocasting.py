@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.flow.nodes import unparse
 
 _CUDA_ONLY = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 _ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
@@ -72,19 +73,19 @@ def _whole(module: Module, call: ast.Call) -> tuple[ast.expr, ast.expr | None]:
     parent = module.parents[call]
     if isinstance(parent, ast.IfExp):
         other = parent.orelse if parent.body is call else parent.body
-        if isinstance(other, ast.Call) and ast.unparse(other.func).rpartition(".")[2] in ("nullcontext", "suppress"):
+        if isinstance(other, ast.Call) and unparse(other.func).rpartition(".")[2] in ("nullcontext", "suppress"):
             return parent, opposite(parent.test) if parent.body is call else parent.test
     return call, None
 
 
 def _inside_model(module: Module, node: ast.AST) -> bool:
     owner = module.scope(node).owner_class
-    return owner is not None and any(ast.unparse(base).endswith("Module") for base in owner.node.bases)  # type: ignore[attr-defined]
+    return owner is not None and any(unparse(base).endswith("Module") for base in owner.node.bases)  # type: ignore[attr-defined]
 
 
 def _text(region: Region) -> tuple[str, ...]:
     parts = (region.enabled, region.disabled, region.dtype, region.device)
-    return tuple(ast.unparse(part) if part is not None else "" for part in parts)
+    return tuple(unparse(part) if part is not None else "" for part in parts)
 
 
 def narrow(module: Module, dtype: ast.expr, depth: int = 0) -> ast.expr | None:

@@ -9,6 +9,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import arguments_of
 from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 _DEPTH = 8
 
@@ -108,7 +109,7 @@ class Carrier:
             carried = self.carried(caller, argument, depth + 1) if argument is not None else None
             if carried is None:
                 return None
-            found[ast.unparse(carried)] = carried
+            found[unparse(carried)] = carried
         return next(iter(found.values())) if len(found) == 1 else None
 
 

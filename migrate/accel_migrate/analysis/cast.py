@@ -29,6 +29,7 @@ from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.updates import caller_not_given, updated_by_hand, why_no_update
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,7 @@ class _Casting:
                 and first.module.scope(function).parent is None
             ):
                 raise NoHome(caller_not_given(function), function.lineno, first.module)
-            text = ast.unparse(expression)
+            text = unparse(expression)
             raise NoHome(f"what `{text}` is, which the loss is computed through, is not in sight", expression.lineno)
         texts = ", ".join(f"`{model.name}`" for model in models)
         line = first.call.lineno
@@ -178,7 +179,7 @@ class _Casting:
 
     def _not_run(self, path: LossPath, model: Variable) -> NoHome:
         line = self.group.backwards[0].call.lineno
-        run = [ast.unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
+        run = [unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
         through = ", ".join(f"`{text}`" for text in dict.fromkeys(run))
         found = (
             f"the loss is computed through {through}" if run else "what the loss is computed through is not in sight"
@@ -267,7 +268,7 @@ class _Casting:
                 loop = evaluation.loop
                 if any(link in trained and is_root(link) for link in self._sources(loop)):
                     raise NoHome(
-                        f"a condition on the rank decides who goes through `{ast.unparse(loop.loader)}` here, and it is "
+                        f"a condition on the rank decides who goes through `{unparse(loop.loader)}` here, and it is "
                         "trained on: shared out among all processes, it must be read by all",
                         loop.statement.lineno,
                         loop.module,

@@ -12,6 +12,7 @@ from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 _AVAILABLE = ("is_available", "device_count")
 
@@ -97,7 +98,7 @@ def _inline_choice(
         raise NoHome(
             f"`{numbered[-1]}` is a second device, and the Accelerator has one", second.call.lineno, second.module
         )
-    names = [node for node in ast.walk(second.device or second.call) if isinstance(node, ast.Name)]
+    names = [node for node in walk(second.device or second.call) if isinstance(node, ast.Name)]
     if any(creation.module.resolve(n.id, creation) != second.module.variable(n) for n in names):
         raise NoHome(
             f"`{numbered[0]}` is not known where the Accelerator is created", second.call.lineno, second.module
@@ -126,7 +127,7 @@ def device_text(module: Module, value: ast.expr) -> str:
         if len(value.args) == 1 and not value.keywords:
             value = value.args[0]
     code = module.source.code(value)
-    return ast.unparse(value) if "\n" in code else code
+    return unparse(value) if "\n" in code else code
 
 
 def names_rank(module: Module, value: ast.expr, ranks: frozenset[Variable]) -> bool:
@@ -236,13 +237,13 @@ def simplified(module: Module, test: ast.expr, depth: int = 0) -> bool | ast.exp
     """A condition on a machine with a GPU: whether one is there is known, and what else is asked stays."""
     if isinstance(test, ast.Constant):
         return bool(test.value)
-    if isinstance(test, ast.Call) and ast.unparse(test.func).endswith(_AVAILABLE):
+    if isinstance(test, ast.Call) and unparse(test.func).endswith(_AVAILABLE):
         return True
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
         return simplified(module, test.args[0], depth)
     if isinstance(test, ast.Attribute) and test.attr == "is_available":
         return True  # the call is forgotten, and the script always takes the GPU
-    if isinstance(test, ast.Compare) and any(word in ast.unparse(test) for word in ("device_count", "__name__")):
+    if isinstance(test, ast.Compare) and any(word in unparse(test) for word in ("device_count", "__name__")):
         return True
     if isinstance(test, ast.BoolOp):
         joined = _both if isinstance(test.op, ast.And) else _either
@@ -257,7 +258,7 @@ def simplified(module: Module, test: ast.expr, depth: int = 0) -> bool | ast.exp
     if isinstance(test, ast.Name) and depth < 3:
         variable = module.variable(test)
         bindings = module.bindings(variable) if variable is not None else []
-        if len(bindings) == 1 and bindings[0].value is not None and "is_available" in ast.unparse(bindings[0].value):
+        if len(bindings) == 1 and bindings[0].value is not None and "is_available" in unparse(bindings[0].value):
             return simplified(module, bindings[0].value, depth + 1)
     return test
 
@@ -302,4 +303,4 @@ def text_of(test: bool | ast.expr) -> str | None:
     """`cpu=...` as it is written; None where it is never wished."""
     if isinstance(test, bool):
         return "True" if test else None
-    return ast.unparse(test)
+    return unparse(test)

@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece
 from accel_migrate.analysis.ranks import Ranks
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse
 
 CODE = "AM705"
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
@@ -44,15 +45,15 @@ def _reduced(
     said = dict(zip(("tensor", "op", "group", "async_op"), call.args))
     said |= {k.arg: k.value for k in call.keywords if k.arg is not None}
     tensor = said.get("tensor")
-    operation = ast.unparse(said["op"]).rpartition(".")[2] if "op" in said else "SUM"
-    waits = "async_op" not in said or ast.unparse(said["async_op"]) == "False"
+    operation = unparse(said["op"]).rpartition(".")[2] if "op" in said else "SUM"
+    waits = "async_op" not in said or unparse(said["async_op"]) == "False"
     if not isinstance(tensor, ast.Name | ast.Attribute) or operation not in _REDUCTIONS or "group" in said or not waits:
-        raise NoHome(f"`{ast.unparse(call)}` has no counterpart that is the same in every case", call.lineno, module)
+        raise NoHome(f"`{unparse(call)}` has no counterpart that is the same in every case", call.lineno, module)
     divided = is_divided(ranks, module, statement, tensor)
     if _evaluates(module, statement, evaluations) and not divided:
         return Piece(CODE, module, statement, None, "every process has the figure of all samples already")
     quote = '"' if module.source.text.count('"') >= module.source.text.count("'") else "'"
-    name = ast.unparse(tensor)
+    name = unparse(tensor)
     reduced = f"{ACCELERATOR}.reduce({name}, reduction={quote}{_REDUCTIONS[operation]}{quote})"
     if _belongs_to_caller(module, statement, tensor):
         return Piece(CODE, module, call, f"{name}.copy_({reduced})", "reduces over processes, in place")
@@ -70,7 +71,7 @@ def is_divided(ranks: Ranks, module: Module, statement: ast.stmt, tensor: ast.ex
             if divisor is None:
                 continue
             counts = ranks.attribute(module, divisor) == "num_processes" or _names_world(divisor)
-            if counts and divided is not None and ast.unparse(tensor) in ast.unparse(divided):
+            if counts and divided is not None and unparse(tensor) in unparse(divided):
                 return True
     return False
 
@@ -85,7 +86,7 @@ def _division(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 
 
 def _names_world(node: ast.expr) -> bool:
-    text = ast.unparse(node).rpartition(".")[2]
+    text = unparse(node).rpartition(".")[2]
     return text in ("world_size", "nprocs", "n_gpus", "ngpus", "num_gpus", "nproc", "get_world_size()", "num_processes")
 
 

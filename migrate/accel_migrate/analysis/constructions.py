@@ -9,6 +9,7 @@ from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 # Loaders of graphs yield objects of their own kind and cut their data by themselves.
 _FOREIGN = ("dgl.", "torch_geometric.")
@@ -23,7 +24,7 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tupl
                 if not binding.path:
                     yield module, binding.value
                 continue
-            for node in ast.walk(target.node):
+            for node in walk(target.node):
                 if isinstance(node, ast.Call) and roles.role(target.module, node) & role:
                     inner = roles.target(target.module, node)
                     if inner is None or isinstance(inner.node, ast.ClassDef):
@@ -54,7 +55,7 @@ def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
                 continue
             target = roles.project.definition(module, collate)
             body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
-            if body is None or "pad" in ast.unparse(body):
+            if body is None or "pad" in unparse(body):
                 return True
     return False
 

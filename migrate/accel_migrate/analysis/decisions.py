@@ -16,6 +16,7 @@ from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module
 from accel_migrate.analysis.timing import Timing
+from accel_migrate.flow.nodes import walk
 
 _NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
 _PYTHONS = {"item", "float", "fsum"}
@@ -228,7 +229,7 @@ class _Finder:
                 return True
             target = self.roles.target(module, node)
             if target is not None and not isinstance(target.node, ast.ClassDef):
-                returned = [r.value for r in ast.walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+                returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
                 return all(self._is_plain(target.module, value, depth + 1) for value in returned)
             return _name_of(node) in ("sum", "max", "min") and all(
                 self._is_plain(module, part, depth + 1) for part in node.args
@@ -250,7 +251,7 @@ class _Finder:
         target = self.roles.target(module, node)
         if target is None or isinstance(target.node, ast.ClassDef):
             return False
-        returned = [r.value for r in ast.walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+        returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
         parts = [part for r in returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
         local = [part for part in parts if self.local.is_local(target.module, part)]
         return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)

@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.origins import Where, of_variable, where
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 SETTERS = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")
@@ -71,7 +72,7 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     variable = module.variable(node)
     if variable is not None and _model_goes_to(roles, variable) and not _is_type(variable):
         return True
-    text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    text = unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
     return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")
 
 
@@ -103,7 +104,7 @@ def _is_imported_device(roles: Roles, module: Module, dotted: str) -> bool:
 
 
 def _is_settings(node: ast.expr) -> bool:
-    text = ast.unparse(node)
+    text = unparse(node)
     return bool(re.search(r"(^|\.)(args?|opts?|options?|config|cfg|hparams|params|flags|FLAGS|conf|settings)$", text))
 
 
@@ -133,13 +134,13 @@ class DeviceDefinition:
     @property
     def values(self) -> list[ast.expr]:
         """All that it may set the variable to."""
-        assigned = [node for s in (self.statement, *self.later) for node in ast.walk(s) if isinstance(node, ast.Assign)]
+        assigned = [node for s in (self.statement, *self.later) for node in walk(s) if isinstance(node, ast.Assign)]
         return [node.value for node in assigned if any(self.module.variable(t) == self.variable for t in node.targets)]
 
     @property
     def is_text(self) -> bool:
         """Whether the device is kept by its name, which a script may compare."""
-        parts = [node for statement in (self.statement, *self.later) for node in ast.walk(statement)]
+        parts = [node for statement in (self.statement, *self.later) for node in walk(statement)]
         return not any(isinstance(node, ast.Attribute) and node.attr == "device" for node in parts)
 
 

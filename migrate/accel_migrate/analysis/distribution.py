@@ -27,6 +27,7 @@ from accel_migrate.analysis.spawning import find_spawned, world_counts
 from accel_migrate.analysis.workers import find_worker
 from accel_migrate.analysis.wrapped_parts import check_wrappings
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import unparse, walk
 
 GROUP = "AM701"
 _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")
@@ -157,10 +158,10 @@ def _alike(pieces: list[Piece]) -> Iterator[Piece]:
         if not isinstance(whole, ast.If) or not whole.orelse or not only_reads(whole.test) or piece.code != GROUP:
             continue
         left = [s for s in (*whole.body, *whole.orelse) if s not in by_node]
-        target = ast.unparse(piece.statement.targets[0])
+        target = unparse(piece.statement.targets[0])
         same = [
             isinstance(s, ast.Assign)
-            and ast.unparse(s.targets[0]) == target
+            and unparse(s.targets[0]) == target
             and s.value in by_node
             and by_node[s.value].text == piece.text
             for s in left
@@ -186,7 +187,7 @@ def _is_card_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> boo
     if variable is None or len(module.bindings(variable)) < 2:
         return False
     if isinstance(value, ast.JoinedStr):
-        return ast.unparse(value)[2:].startswith("cuda:")
+        return unparse(value)[2:].startswith("cuda:")
     made = isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device"
     asked = [n for n in module.walk(value) if isinstance(n, ast.Name | ast.Attribute) and ranks.attribute(module, n)]
     return made and bool(asked) and bool(where(ranks.roles, module, value) & Where.NUMBERED)
@@ -201,9 +202,9 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
     """The rank and size that are handed in must be the launcher's, or those of mp.spawn."""
     for keyword in call.keywords:
         if keyword.arg in ("rank", "world_size") and not isinstance(keyword.value, ast.Constant):
-            text = ast.unparse(keyword.value)
+            text = unparse(keyword.value)
             known = ranks.attribute(module, keyword.value) is not None or any(
-                isinstance(n, ast.Constant) and n.value in ("RANK", "WORLD_SIZE") for n in ast.walk(keyword.value)
+                isinstance(n, ast.Constant) and n.value in ("RANK", "WORLD_SIZE") for n in walk(keyword.value)
             )
             if not known and not starts_itself:
                 raise NoHome(
@@ -230,7 +231,7 @@ def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterat
             for binding in module.bindings(variable):
                 if binding.value is None or module.scope(binding.statement).function is not spawned.function:
                     continue
-                if lost & {node.id for node in ast.walk(binding.value) if isinstance(node, ast.Name)}:
+                if lost & {node.id for node in walk(binding.value) if isinstance(node, ast.Name)}:
                     ranks.held[variable] = attribute
                     yield Piece(RANK, module, binding.value, f"{ACCELERATOR}.{attribute}", "asks the Accelerator")
 

@@ -9,6 +9,7 @@ from accel_migrate.analysis.homes import NoHome, chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 
 def check_optimizers(roles: Roles, graph: CallGraph, optimizers: list[Variable]) -> None:
@@ -45,5 +46,5 @@ def _holds_parameters(module: Module, name: ast.Name) -> bool:
     """Whether what a name holds was taken from a module: `weight = layer.weight`, `params = list(net.parameters())`."""
     variable = module.variable(name)
     bindings = module.bindings(variable) if variable is not None else []
-    texts = [ast.unparse(b.value) for b in bindings if b.value is not None]
+    texts = [unparse(b.value) for b in bindings if b.value is not None]
     return any(word in text for text in texts for word in ("param", ".weight", ".bias", "params"))

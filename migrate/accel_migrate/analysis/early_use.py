@@ -17,6 +17,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import children
 
 # Methods that work on a model wherever it is, and keep nothing of it.
 _ANYWHERE = {
@@ -221,17 +222,15 @@ def _own_statements(scope: ast.AST) -> Iterator[ast.stmt]:
             continue
         if isinstance(node, ast.stmt):
             yield node
-        pending += [
-            c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)
-        ]
+        pending += [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
     """The expressions of a statement, without those of the statements in its body."""
-    pending = [c for c in ast.iter_child_nodes(statement) if not isinstance(c, ast.stmt)]
+    pending = [c for c in children(statement) if not isinstance(c, ast.stmt)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
             continue
         yield node
-        pending += ast.iter_child_nodes(node)
+        pending += children(node)

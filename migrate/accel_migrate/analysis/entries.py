@@ -14,6 +14,7 @@ from accel_migrate.analysis.loops import Backward, LoaderLoop
 from accel_migrate.analysis.phases import conditions
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,6 @@ def _key(loop: LoaderLoop, index: ast.expr, backwards: list[Backward]) -> ast.Co
     for test in tests:
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             asked, answer = test.left, test.comparators[0]
-            if isinstance(answer, ast.Constant) and ast.unparse(asked) == ast.unparse(index):
+            if isinstance(answer, ast.Constant) and unparse(asked) == unparse(index):
                 return answer
     return None

@@ -19,6 +19,7 @@ from accel_migrate.analysis.results import check_after, check_joined, is_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.rows import Kind, Rows
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse, walk
 
 _COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}
 
@@ -118,7 +119,7 @@ class _Judge:
 
     def _prepares(self, statement: ast.stmt) -> None:
         """What runs before the forward may make the batch ready; what it adds up would be this process's alone."""
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise | ast.Try | ast.While):
                 raise NotExact("a batch may be left out before the forward", node)
             if isinstance(node, ast.AugAssign) and not self._is_of_batch(node.target):
@@ -135,16 +136,16 @@ class _Judge:
 
     def _counter(self) -> str | None:
         target = self.loop.statement.target
-        text = ast.unparse(self.loop.statement.iter)
+        text = unparse(self.loop.statement.iter)
         if "enumerate(" in text and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
             return target.elts[0].id
         return None
 
     def _local_names(self, before: list[ast.stmt]) -> set[str]:
-        names = {node.id for node in ast.walk(self.loop.statement.target) if isinstance(node, ast.Name)}
-        for node in (node for statement in before for node in ast.walk(statement)):
+        names = {node.id for node in walk(self.loop.statement.target) if isinstance(node, ast.Name)}
+        for node in (node for statement in before for node in walk(statement)):
             if isinstance(node, ast.Assign) and not self.roles.role(self.module, node.value) & Role.MODEL:
-                bound = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+                bound = {n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)}
                 names |= bound
                 if len(bound) == len(node.targets) == 1 and self._is_size_of_batch(node.value, names):
                     self.rows.measured |= bound
@@ -153,14 +154,14 @@ class _Judge:
     def _is_size_of_batch(self, value: ast.expr, local: set[str]) -> bool:
         return any(
             isinstance(name, ast.Name) and name.id in local and self._size_expression(name) is value
-            for name in ast.walk(value)
+            for name in walk(value)
         )
 
     def _batch_names(self, rest: list[ast.stmt]) -> list[tuple[ast.expr, str]]:
         """Take the names and parts of the batch that are read below the gather; return the sizes of local ones."""
         sizes: list[tuple[ast.expr, str]] = []
         for statement in rest:
-            for node in ast.walk(statement):
+            for node in walk(statement):
                 if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                     continue
                 if node.id == self.counter:
@@ -255,12 +256,12 @@ class _Judge:
         if len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
             known = name in self.names or name in self.rows.kinds
-            if not known and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)):
+            if not known and any(isinstance(n, ast.Name) and n.id == name for n in walk(statement.value)):
                 self._carried_on(name, statement.value)
                 return
         kind = self.rows.kind(statement.value)
         for target in statement.targets:
-            for part in ast.walk(target):
+            for part in walk(target):
                 if isinstance(part, ast.Name):
                     self.figures.assigned[part.id] = statement.value
                     self.rows.assign(part.id, kind)
@@ -313,8 +314,8 @@ class _Judge:
         """`for label, prediction in zip(labels, predictions): ...`: each gathered row counts by itself."""
         if loop.orelse or self.rows.kind(loop.iter) is not Kind.ROWS:
             raise NotExact("the loop does more than add up its figures", loop)
-        own = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-        for node in (node for statement in loop.body for node in ast.walk(statement)):
+        own = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+        for node in (node for statement in loop.body for node in walk(statement)):
             if isinstance(node, ast.Break | ast.Return) or (
                 isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add)
             ):
@@ -324,11 +325,11 @@ class _Judge:
 
     def _no_length_of_loader(self) -> None:
         """`len(loader)` counts this process's batches after prepare, so a figure over it would change."""
-        loader = ast.unparse(self.loop.loader)
+        loader = unparse(self.loop.loader)
         function = self.loop.function
         statements = function.body if function is not None else self.module.block(self.loop.statement)
-        for node in (node for statement in statements for node in ast.walk(statement)):
-            if is_length(node) and ast.unparse(node.args[0]) == loader:  # type: ignore[attr-defined]
+        for node in (node for statement in statements for node in walk(statement)):
+            if is_length(node) and unparse(node.args[0]) == loader:  # type: ignore[attr-defined]
                 raise NotExact("a figure is divided by the number of batches", node)
 
 
@@ -338,7 +339,7 @@ def _statements_before(body: list[ast.stmt], forward: ast.stmt) -> list[ast.stmt
     for statement in body:
         if statement is forward:
             return found
-        if any(node is forward for node in ast.walk(statement)):
+        if any(node is forward for node in walk(statement)):
             return [*found, *_statements_before(statement.body, forward)]  # type: ignore[attr-defined]
         found.append(statement)
     return found
@@ -347,12 +348,12 @@ def _statements_before(body: list[ast.stmt], forward: ast.stmt) -> list[ast.stmt
 def _summed_names(loop: LoaderLoop) -> set[str]:
     """The names that a loop adds to: what is asked of them depends on the batches so far."""
     found: set[str] = set()
-    for node in ast.walk(loop.statement):
+    for node in walk(loop.statement):
         target = node.target if isinstance(node, ast.AugAssign) else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECTS:
             target = node.func.value  # type: ignore[assignment]
         if target is not None:
-            found |= {name.id for name in ast.walk(target) if isinstance(name, ast.Name)} - {"self"}
+            found |= {name.id for name in walk(target) if isinstance(name, ast.Name)} - {"self"}
     return found
 
 
@@ -363,12 +364,12 @@ def _moved_names(loop: LoaderLoop, moves: list[Move]) -> set[str]:
         around = list(loop.module.ancestors(move.call))
         if loop.statement not in around:
             continue
-        names |= {node.id for node in ast.walk(move.receiver) if isinstance(node, ast.Name)}
+        names |= {node.id for node in walk(move.receiver) if isinstance(node, ast.Name)}
         for parent in around[: around.index(loop.statement)]:
             if isinstance(parent, ast.Assign):
-                names |= {n.id for target in parent.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+                names |= {n.id for target in parent.targets for n in walk(target) if isinstance(n, ast.Name)}
             elif isinstance(parent, ast.ListComp | ast.DictComp | ast.GeneratorExp):
-                names |= {n.id for g in parent.generators for n in ast.walk(g.iter) if isinstance(n, ast.Name)}
+                names |= {n.id for g in parent.generators for n in walk(g.iter) if isinstance(n, ast.Name)}
             elif isinstance(parent, ast.For):
-                names |= {n.id for n in ast.walk(parent.iter) if isinstance(n, ast.Name)}
+                names |= {n.id for n in walk(parent.iter) if isinstance(n, ast.Name)}
     return names

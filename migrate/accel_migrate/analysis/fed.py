@@ -9,6 +9,7 @@ from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import walk
 
 
 def feeds_training(
@@ -50,9 +51,9 @@ def feeds_training(
 
 def _targets(statement: ast.stmt) -> list[ast.AST]:
     if isinstance(statement, ast.Assign):
-        return [node for target in statement.targets for node in ast.walk(target)]
+        return [node for target in statement.targets for node in walk(target)]
     if isinstance(statement, ast.AugAssign | ast.AnnAssign | ast.For):
-        return list(ast.walk(statement.target))
+        return list(walk(statement.target))
     return []
 
 

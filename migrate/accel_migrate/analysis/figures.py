@@ -7,6 +7,7 @@ import ast
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.rows import Kind, Rows
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 _MEAN_LOSSES = {
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -148,7 +149,7 @@ class Figures:
         names = [argument.arg for argument in target.node.args.args[1:]]
         if len(names) != 2:
             return False
-        sums = [ast.unparse(s.value) for s in ast.walk(target.node) if isinstance(s, ast.AugAssign)]
+        sums = [unparse(s.value) for s in walk(target.node) if isinstance(s, ast.AugAssign)]
         value, count = names
         return sorted(sums) == sorted([f"{value} * {count}", count]) or sorted(sums) == sorted(
             [f"{count} * {value}", count]
@@ -218,18 +219,16 @@ def divides_by_batch(function: Function) -> bool:
     """Whether a function returns counts divided by `target.size(0)`, as every `accuracy(output, target)` does."""
     sizes = {
         target.id
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Assign) and _speaks_of_size(node.value)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    divisors = [
-        node.right for node in ast.walk(function) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-    ]
+    divisors = [node.right for node in walk(function) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
     by_size = [d for d in divisors if (isinstance(d, ast.Name) and d.id in sizes) or _speaks_of_size(d)]
     others = [d for d in divisors if d not in by_size and not isinstance(d, ast.Constant)]
-    summed = any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(function))
-    means = any(isinstance(node, ast.Attribute) and node.attr == "mean" for node in ast.walk(function))
+    summed = any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in walk(function))
+    means = any(isinstance(node, ast.Attribute) and node.attr == "mean" for node in walk(function))
     return bool(by_size) and not others and summed and not means
 
 
@@ -256,7 +255,7 @@ def is_zero(node: ast.expr) -> bool:
 
 
 def _speaks_of_size(node: ast.expr) -> bool:
-    text = ast.unparse(node)
+    text = unparse(node)
     return text.endswith((".size(0)", ".shape[0]")) or text.startswith("len(")
 
 
@@ -270,7 +269,7 @@ def sums(call: ast.Call) -> bool:
 
 
 def shortened(node: ast.AST) -> str:
-    text = ast.unparse(node)
+    text = unparse(node)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

@@ -12,6 +12,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.timing import Timing
+from accel_migrate.flow.nodes import unparse
 
 _WRITERS = {
     "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "torchvision.utils.save_image",
@@ -181,6 +182,6 @@ def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
 def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:
     """`io.BytesIO()`: memory of this process, which every process may write."""
     return any(
-        isinstance(part, ast.Call) and (owner.qualified(part.func) or ast.unparse(part.func)) in _STREAMS
+        isinstance(part, ast.Call) and (owner.qualified(part.func) or unparse(part.func)) in _STREAMS
         for owner, part in contents(graph, module, target)
     )

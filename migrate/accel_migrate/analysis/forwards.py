@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.figures import NotExact, is_zero
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse, walk
 
 # What may be done to an output without losing its first dimension, one row for each sample.
 _KEEPS_ROWS = {
@@ -102,7 +103,7 @@ class _Finder:
     def _taken_apart(self, rest: list[ast.stmt], name: str) -> bool:
         """Whether an output is read by its parts: `outputs.logits`, `outputs[0]`, `outputs["out"]`."""
         for statement in rest:
-            for node in ast.walk(statement):
+            for node in walk(statement):
                 if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
                     parent = self.module.parents[node]
                     if isinstance(parent, ast.Subscript) and parent.value is node:
@@ -133,14 +134,14 @@ class _Finder:
             if isinstance(value, ast.Attribute) and "loss" in value.attr:
                 return ""
             if isinstance(value, ast.Attribute | ast.Subscript) and isinstance(value.value, ast.Name):
-                key = value.attr if isinstance(value, ast.Attribute) else ast.unparse(value.slice)
+                key = value.attr if isinstance(value, ast.Attribute) else unparse(value.slice)
                 rows = isinstance(value, ast.Attribute) or key in ("'logits'", "'out'")
                 return target.id if value.value.id == sources[0] and rows else ""
             value = _rows_of(self.module, value)
         return ""
 
     def _calls_model(self, statement: ast.stmt) -> bool:
-        return any(isinstance(node, ast.Call) and self._is_model_call(node) for node in ast.walk(statement))
+        return any(isinstance(node, ast.Call) and self._is_model_call(node) for node in walk(statement))
 
     def _is_model_call(self, node: ast.Call) -> bool:
         if self.roles.role(self.module, node.func) & Role.MODEL:
@@ -175,5 +176,5 @@ def reads(statements: list[ast.stmt], name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
         for statement in statements
-        for node in ast.walk(statement)
+        for node in walk(statement)
     )

@@ -14,6 +14,7 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import NAME, Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ def is_told(distribution: Distribution, variable: Variable) -> bool:
     spawned, worker = distribution.spawned, distribution.worker
     if spawned is not None and variable.scope.node is spawned.function:
         return variable.name in [name for name, _ in spawned.lost]
-    told = (worker.card, *[ast.unparse(copy.targets[0]) for copy in worker.copies]) if worker is not None else ()
+    told = (worker.card, *[unparse(copy.targets[0]) for copy in worker.copies]) if worker is not None else ()
     return variable.name in told
 
 

@@ -11,6 +11,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, variables_in
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 from accel_migrate.analysis.steppers import wrapped_optimizer
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(eq=False)
@@ -102,7 +103,7 @@ def _is_trained(
         return False  # module level means module level
     owner = scope.owner_class
     if owner is not None and variable.scope is owner:
-        bases = [ast.unparse(b) for b in owner.node.bases]  # type: ignore[attr-defined]
+        bases = [unparse(b) for b in owner.node.bases]  # type: ignore[attr-defined]
         if any(base.endswith("Module") for base in bases):
             return False  # layers inside a model
     if roles.of(variable) & Role.OPTIMIZER:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.timing import Timing
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
 
 
 def _names_cpu(location: ast.expr) -> bool:
-    text = ast.unparse(location)
+    text = unparse(location)
     return text in ("'cpu'", "torch.device('cpu')") or (
         isinstance(location, ast.Lambda) and isinstance(location.body, ast.Name)
     )

@@ -12,6 +12,7 @@ from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.nodes import children
 
 # Objects that are alike on all processes, whatever they were given.
 _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER
@@ -266,7 +267,7 @@ def _is_collective(module: Module, node: ast.AST) -> bool:
 
 def _parts(node: ast.AST) -> list[ast.expr]:
     found: list[ast.expr] = []
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, ast.expr):
             found.append(child)
         elif isinstance(child, ast.comprehension):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
     value = roles.value(module, receiver)
     if value.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCALER) or value.owner is not None:
         return None
-    if isinstance(receiver, ast.Call) and ast.unparse(receiver.func) == "super":
+    if isinstance(receiver, ast.Call) and unparse(receiver.func) == "super":
         return None
     if isinstance(receiver, ast.Name) and module.scope(call).self_name == receiver.id:
         return None
@@ -192,7 +193,7 @@ def _either(module: Module, choice: ast.IfExp) -> ast.expr:
         while isinstance(branch, ast.Call) and _passes_through(module, branch):
             branch = branch.args[0]
         inner.append(branch)
-    return inner[0] if ast.unparse(inner[0]) == ast.unparse(inner[1]) else choice
+    return inner[0] if unparse(inner[0]) == unparse(inner[1]) else choice
 
 
 def _passes_through(module: Module, call: ast.Call) -> bool:

@@ -14,6 +14,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of, is_wrapper
 from accel_migrate.analysis.scopes import Binding, Module, Variable
+from accel_migrate.flow.nodes import children
 
 _SAME_MODEL = ("to", "cuda", "cpu", "train", "eval", "float", "half", "double", "requires_grad_", "share_memory")
 _NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMIZER | Role.SCHEDULER | Role.DEVICE
@@ -48,7 +49,7 @@ class LossPath:
         elif isinstance(node, ast.Name | ast.Attribute):
             self._read(module, node, depth)
         called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr | ast.keyword | ast.comprehension) and child is not called:
                 self._visit(module, child, depth + 1)
 

@@ -12,6 +12,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import walk
 
 _WITH_WEIGHTS = {
     "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
@@ -106,7 +107,7 @@ def _is_plain_module(roles: Roles, owner: Definition) -> bool:
         (isinstance(node, ast.Attribute) and node.attr in _ANY_PART)
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"))
         for method in methods
-        for node in ast.walk(method)
+        for node in walk(method)
     )
 
 

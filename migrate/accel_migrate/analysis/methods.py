@@ -12,6 +12,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import children, unparse
 
 # Methods of every module that make no part of a loss, or are the forward itself.
 _HARMLESS = {
@@ -51,7 +52,7 @@ def _check_method(roles: Roles, method: ForwardMethod) -> None:
     known = model.owner is not None and model.module is not None
     if not known or roles.project.method(Definition(model.module, model.owner), method.name) is None:  # type: ignore[arg-type]
         raise NoHome(
-            f"{ast.unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
+            f"{unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
             "averaged over processes; call it from forward()",
             method.call.lineno,
         )
@@ -74,7 +75,7 @@ class _Search:
             self._call(module, node)
         elif isinstance(node, ast.Name):
             self._name(module, node, depth)
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr | ast.keyword | ast.comprehension):
                 self.visit(module, child, depth + 1)
 
@@ -105,6 +106,5 @@ class _Search:
 
 def _without_gradients(module: Module, statement: ast.stmt) -> bool:
     return any(
-        isinstance(parent, ast.With) and "no_grad" in ast.unparse(parent.items[0])
-        for parent in module.ancestors(statement)
+        isinstance(parent, ast.With) and "no_grad" in unparse(parent.items[0]) for parent in module.ancestors(statement)
     )

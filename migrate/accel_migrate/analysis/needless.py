@@ -17,6 +17,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.unmoved import Members
+from accel_migrate.flow.nodes import unparse
 
 
 def sort_moves(
@@ -121,7 +122,7 @@ class _Sorter:
 
 
 def _is_cpu(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Constant) and node.value == "cpu") or "cpu" in ast.unparse(node).lower()
+    return (isinstance(node, ast.Constant) and node.value == "cpu") or "cpu" in unparse(node).lower()
 
 
 def _stored_in(module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse
 
 _ENGINES = {
     "apex": "apex does its own mixed precision; move to torch.amp (torch.autocast and GradScaler) first",
@@ -49,8 +50,8 @@ def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, s
     for call in module.calls:
         if not isinstance(call.func, ast.Name | ast.Attribute):
             continue
-        name = ast.unparse(call.func)
-        if len(call.args) >= 2 and HIDDEN.search(name) and "optim" in ast.unparse(call.args[1]):
+        name = unparse(call.func)
+        if len(call.args) >= 2 and HIDDEN.search(name) and "optim" in unparse(call.args[1]):
             yield (
                 call,
                 (
@@ -95,7 +96,7 @@ def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
             continue
         yield (
             call,
-            f"{ast.unparse(call.func)}() is handed the model and the optimizer, and its file is not among those given; if "
+            f"{unparse(call.func)}() is handed the model and the optimizer, and its file is not among those given; if "
             "it trains, name that file too",
         )
 

@@ -15,6 +15,7 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import walk
 
 _RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
 
@@ -46,9 +47,9 @@ class Tied:
 
     def _holds(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression is set from the Accelerator, or asks for the number of the process."""
-        if self.device is not None and any(part is node for part in ast.walk(self.device.statement)):
+        if self.device is not None and any(part is node for part in walk(self.device.statement)):
             return True
-        mentioned = [v for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
+        mentioned = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
         return any(self._is_set(module, variable) for variable in mentioned)
 
     def _is_set(self, module: Module, variable: Variable) -> bool:
@@ -70,7 +71,7 @@ class Tied:
 
     def _is_never_called(self, module: Module, node: ast.expr) -> bool:
         """Whether it is handed in by a caller that is not among the files."""
-        variables = [v for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
+        variables = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
         for variable in variables:
             for link in chain(self.roles, self.graph, variable):
                 function = link.scope.node

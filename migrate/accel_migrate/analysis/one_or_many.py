@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Piece
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse
 
 _PRINTS = {"builtins.print", "__builtin__.print", "__builtins__.print"}
 
@@ -25,7 +26,7 @@ def _only_silences(module: Module, statement: ast.stmt) -> bool:
 
 def _sets_print(module: Module, statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Assign) and any(
-        isinstance(target, ast.Attribute) and (module.qualified(target) or ast.unparse(target)) in _PRINTS
+        isinstance(target, ast.Attribute) and (module.qualified(target) or unparse(target)) in _PRINTS
         for target in statement.targets
     )
 
@@ -35,8 +36,8 @@ def refusals_alone(module: Module, function: ast.AST, flag: str, code: str) -> I
     for node in module.walk(function):
         if not isinstance(node, ast.If):
             continue
-        alone = node.orelse if ast.unparse(node.test) == flag else []
-        if ast.unparse(node.test) == f"not {flag}":
+        alone = node.orelse if unparse(node.test) == flag else []
+        if unparse(node.test) == f"not {flag}":
             alone = node.body
         for statement in alone:
             for inner in module.walk(statement):

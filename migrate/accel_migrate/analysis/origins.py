@@ -10,6 +10,7 @@ from functools import lru_cache
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 _DEPTH = 10
 _ASKS_TORCH = {
@@ -112,8 +113,8 @@ def _depends_on_caller(target: Definition) -> bool:
     node = target.node
     if isinstance(node, ast.ClassDef) or node.args.args or node.args.kwonlyargs:
         return True
-    tests = [part.test for part in ast.walk(node) if isinstance(part, ast.If | ast.IfExp)]
-    return not all("is_available" in ast.unparse(test) or "device_count" in ast.unparse(test) for test in tests)
+    tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
+    return not all("is_available" in unparse(test) or "device_count" in unparse(test) for test in tests)
 
 
 def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth: int) -> Where:
@@ -193,7 +194,7 @@ _OPTIONS = re.compile(r"(parse|args|config|option|setting|hydra|namespace|munch|
 def _parses(module: Module, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call):
         return False
-    dotted = module.qualified(value.func) or ast.unparse(value.func)
+    dotted = module.qualified(value.func) or unparse(value.func)
     return not dotted.startswith("torch.") and bool(_OPTIONS.search(dotted))
 
 

@@ -14,6 +14,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ def _trains(roles: Roles, caller: Module, call: ast.Call, own: Definition, tests
     passed = dict(arguments_of(call, own))
     answers: list[bool] = []
     for test in tests:
-        for node in ast.walk(test):
+        for node in walk(test):
             if isinstance(node, ast.Name) and node.id in _parameters(own.node):
                 value = passed.get(node.id) or default_of(own.node, node.id)
                 answer = _is_on(roles, caller, value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import walk
 
 if TYPE_CHECKING:
     from accel_migrate.analysis.workers import Worker
@@ -114,9 +115,9 @@ class Distribution:
             nodes.append(wrapping.call.func)
             nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
         if self.spawned is not None:
-            kept = {part for argument in self.spawned.arguments for part in ast.walk(argument)}
+            kept = {part for argument in self.spawned.arguments for part in walk(argument)}
             whole = self.spawned.choice or self.spawned.call
-            nodes += [part for part in ast.walk(whole) if isinstance(part, ast.Name) and part not in kept]
+            nodes += [part for part in walk(whole) if isinstance(part, ast.Name) and part not in kept]
         for shared in self.shared:
             nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
         return nodes

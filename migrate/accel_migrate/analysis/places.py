@@ -9,6 +9,7 @@ from accel_migrate.analysis.containers import is_looped
 from accel_migrate.analysis.homes import Built, NoHome, Place
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 _AFFECTS = {
     "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",
@@ -178,7 +179,7 @@ def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None
 
 def _only_loads(binding: Binding) -> bool:
     """`model = torch.load(path)`: read back, not built."""
-    return isinstance(binding.value, ast.Call) and ast.unparse(binding.value.func).endswith("torch.load")
+    return isinstance(binding.value, ast.Call) and unparse(binding.value.func).endswith("torch.load")
 
 
 def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -> int:

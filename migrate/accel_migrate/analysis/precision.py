@@ -19,6 +19,7 @@ from accel_migrate.analysis.loops import Backward, LoaderLoop
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scaling import Scaling, Test, find_scaling
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,8 @@ def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLo
     functions = {backward.function for backward in backwards} | {loop.function for loop in loops}
     modules = dict.fromkeys([*[b.module for b in backwards], *[loop.module for loop in loops]])
     for backward in backwards:
-        if isinstance(backward.loss, ast.Call) and ast.unparse(backward.loss.func).endswith(".scale"):
-            scaler = ast.unparse(backward.loss.func)
+        if isinstance(backward.loss, ast.Call) and unparse(backward.loss.func).endswith(".scale"):
+            scaler = unparse(backward.loss.func)
             raise NoHome(f"`{scaler}` scales the loss, and what it is built from is not in sight", backward.call.lineno)
     scaled = any(backward.scaler is not None for backward in backwards)
     scaling = find_scaling(roles, backwards) if scaled else Scaling()
@@ -80,7 +81,7 @@ def with_argument(
         carried = carrier.carried(precision.scaling.definitions[0][0], value)
         if carried is None:
             raise NoHome("the GradScaler's settings cannot be had where the Accelerator is made", value.lineno)
-        settings.append((name, ast.unparse(carried)))
+        settings.append((name, unparse(carried)))
     return replace(precision, argument=argument, settings=tuple(settings))
 
 
@@ -92,7 +93,7 @@ def _argument(precision: Precision, carrier: Carrier, device: DeviceDefinition |
     region = precision.regions[0]
     disabled = (region.module, opposite(region.disabled)) if region.disabled is not None else None
     enabled = region.enabled
-    if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", ast.unparse(enabled), re.I):
+    if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", unparse(enabled), re.I):
         # There is a scaler under a condition of its own: that is what is asked.
         wanted = _conditions(carrier, [precision.scaling.condition, disabled])
     else:
@@ -121,7 +122,7 @@ def _conditions(carrier: Carrier, tests: list[Test | None]) -> list[str]:
         carried = carrier.carried(module, test)
         if carried is None:
             raise NoHome(
-                f"`{ast.unparse(test)}`, which turns mixed precision on, is not known where the Accelerator is made",
+                f"`{unparse(test)}`, which turns mixed precision on, is not known where the Accelerator is made",
                 getattr(test, "lineno", 1),
             )
         texts.append(_bracketed(folded(carried)))
@@ -129,7 +130,7 @@ def _conditions(carrier: Carrier, tests: list[Test | None]) -> list[str]:
 
 
 def _bracketed(test: ast.expr) -> str:
-    text = ast.unparse(test)
+    text = unparse(test)
     return f"({text})" if isinstance(test, ast.IfExp | ast.Lambda) or _is_or(test) else text
 
 
@@ -139,7 +140,7 @@ def _is_or(test: ast.expr) -> bool:
 
 def _chosen(name: ast.expr, conditions: list[str]) -> str:
     conditions = list(dict.fromkeys(conditions))
-    text = ast.unparse(name)
+    text = unparse(name)
     if not conditions:
         return text
     return f"{f'({text})' if isinstance(name, ast.IfExp) else text} if {' and '.join(conditions)} else 'no'"

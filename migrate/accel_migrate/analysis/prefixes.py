@@ -9,6 +9,7 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.states import is_same
 from accel_migrate.analysis.storage import Storage
+from accel_migrate.flow.nodes import unparse
 
 _PREFIX = "module."
 
@@ -72,14 +73,14 @@ def _cuts_prefix(module: Module, cut: ast.Slice) -> bool:
     lower = cut.lower
     if cut.upper is not None or lower is None:
         return False
-    if isinstance(lower, ast.Call) and ast.unparse(lower.func) == "len" and lower.args and _is_prefix(lower.args[0]):
+    if isinstance(lower, ast.Call) and unparse(lower.func) == "len" and lower.args and _is_prefix(lower.args[0]):
         return not _asked(module, cut)
     return isinstance(lower, ast.Constant) and lower.value == len(_PREFIX) and _of_states(module, cut)
 
 
 def _asked(module: Module, node: ast.AST) -> bool:
     return any(
-        isinstance(parent, ast.If | ast.IfExp) and "startswith" in ast.unparse(parent.test)
+        isinstance(parent, ast.If | ast.IfExp) and "startswith" in unparse(parent.test)
         for parent in module.ancestors(node)
     )
 
@@ -91,6 +92,4 @@ def _of_states(module: Module, node: ast.AST) -> bool:
         for parent in module.ancestors(node)
         if isinstance(parent, ast.For | ast.DictComp)
     ]
-    return any(".items()" in ast.unparse(one) or ".keys()" in ast.unparse(one) for one in loops) and not _asked(
-        module, node
-    )
+    return any(".items()" in unparse(one) or ".keys()" in unparse(one) for one in loops) and not _asked(module, node)

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.star_imports import spell_out
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,5 +123,5 @@ class Project:
             if found is not None and isinstance(found.node, ast.ClassDef) and found.node is not owner.node:
                 names |= self.base_names(found, depth + 1)
             else:
-                names.add(owner.module.qualified(base) or ast.unparse(base))
+                names.add(owner.module.qualified(base) or unparse(base))
         return names

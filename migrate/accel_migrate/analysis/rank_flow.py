@@ -14,6 +14,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.ranks import MAIN_NAME, environment_reads, rank_option
 from accel_migrate.analysis.roles import Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 _ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
 _ASKED_OF_OTHERS = re.compile(r"(^|_)(get_)?(local_|global_|node_)?rank$|^is_rank")
@@ -142,13 +143,13 @@ class RankFlow:
         if isinstance(node, ast.Call):
             target = self.roles.target(module, node)
             if target is None or isinstance(target.node, ast.ClassDef):
-                return bool(MAIN_NAME.search(ast.unparse(node.func)))
+                return bool(MAIN_NAME.search(unparse(node.func)))
             returned = [n.value for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value]
             return bool(returned) and all(self.picks_main(target.module, value, depth + 1) for value in returned)
         variable = module.variable(node)
         values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
         if not values:
-            return bool(MAIN_NAME.search(ast.unparse(node)))
+            return bool(MAIN_NAME.search(unparse(node)))
         return all(value is not None and self.picks_main(module, value, depth + 1) for value in values)
 
     # ---- where it comes from
@@ -276,7 +277,7 @@ class RankFlow:
             return True
         unknown = variable is None or not module.bindings(variable)
         return (variable is not None and variable in self.numbers) or (
-            unknown and bool(MAIN_NAME.search(ast.unparse(node)))
+            unknown and bool(MAIN_NAME.search(unparse(node)))
         )
 
     def _compares(self, module: Module, node: ast.Compare) -> bool:
@@ -370,11 +371,11 @@ def _may_reach(module: Module, chosen: ast.stmt | None, read: ast.expr) -> bool:
 
 def _is_for_one(function: Function) -> bool:
     """Whether a decorator lets one process alone run a function."""
-    return any(_ONE_PROCESS.search(ast.unparse(decorator)) for decorator in function.decorator_list)
+    return any(_ONE_PROCESS.search(unparse(decorator)) for decorator in function.decorator_list)
 
 
 def _is_none_or_minus_one(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Constant) and node.value is None) or ast.unparse(node) == "-1"
+    return (isinstance(node, ast.Constant) and node.value is None) or unparse(node) == "-1"
 
 
 def _is_zero(node: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
@@ -146,8 +147,8 @@ class Ranks:
                 return compared[1] and compared[2] in (0, None)
             return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(module, test.left)
         if isinstance(test, ast.Call):
-            return bool(MAIN_NAME.search(ast.unparse(test.func)))
-        return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(ast.unparse(test)))
+            return bool(MAIN_NAME.search(unparse(test.func)))
+        return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
 
 
 def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
@@ -214,13 +215,13 @@ def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | 
         except (ValueError, SyntaxError):
             return None
         return (parent, isinstance(operator, ast.Eq), number) if isinstance(number, int) else None
-    if isinstance(operator, ast.In | ast.NotIn) and ast.unparse(other) in ("[-1, 0]", "(-1, 0)", "{-1, 0}"):
+    if isinstance(operator, ast.In | ast.NotIn) and unparse(other) in ("[-1, 0]", "(-1, 0)", "{-1, 0}"):
         return parent, isinstance(operator, ast.In), 0
     return None
 
 
 def _reads_rank(module: Module, node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in ast.walk(node))
+    return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(node))
 
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:
@@ -257,15 +258,15 @@ def is_guarded(module: Module, node: ast.AST) -> bool:
     """Whether a call is only made where processes were joined: these the Accelerator joins too, and it may stay."""
     function = None
     for parent in module.ancestors(node):
-        if isinstance(parent, ast.If | ast.IfExp) and "is_initialized" in ast.unparse(parent.test):
+        if isinstance(parent, ast.If | ast.IfExp) and "is_initialized" in unparse(parent.test):
             return True
-        if isinstance(parent, ast.BoolOp) and "is_initialized" in ast.unparse(parent.values[0]):
+        if isinstance(parent, ast.BoolOp) and "is_initialized" in unparse(parent.values[0]):
             return True  # `not dist.is_initialized() or dist.get_rank() == 0`
         if isinstance(parent, ast.FunctionDef):
             function = parent
             break
     for statement in function.body if function is not None else ():
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return):
-            if _ASKS_WHETHER.search(ast.unparse(statement.test)) and statement.lineno < getattr(node, "lineno", 0):
+            if _ASKS_WHETHER.search(unparse(statement.test)) and statement.lineno < getattr(node, "lineno", 0):
                 return True
     return False

@@ -16,6 +16,7 @@ from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.unwrapping import unwrapped
+from accel_migrate.flow.nodes import unparse, walk
 
 
 def with_unwrapping(
@@ -24,7 +25,7 @@ def with_unwrapping(
     """The distribution with every `.module` of a prepared model that was wrapped by hand."""
     if not distribution.wrappings:
         return distribution
-    gone = {part for node in distribution.gone() for part in ast.walk(node)}
+    gone = {part for node in distribution.gone() for part in walk(node)}
     found = [p for module in modules for p in unwrapped(module, home, place, aliases) if p.node not in gone]
     return replace(distribution, pieces=(*distribution.pieces, *found))
 
@@ -60,7 +61,7 @@ def carried_settings(distribution: Distribution, carrier: Carrier) -> tuple[tupl
         carried = carrier.carried(module, value) if module is not None else None
         if carried is None:
             raise NoHome(f"`{name}` is not known where the Accelerator is made", value.lineno, module)
-        found.append((name, ast.unparse(carried)))
+        found.append((name, unparse(carried)))
     return tuple(found)
 
 
@@ -74,7 +75,7 @@ def carried_timeout(distribution: Distribution, carrier: Carrier) -> tuple[tuple
         raise NoHome(
             "the timeout of the process group is not known where the Accelerator is made", value.lineno, module
         )
-    return (("timeout", ast.unparse(carried)),)
+    return (("timeout", unparse(carried)),)
 
 
 def names_device(move: Move, distribution: Distribution) -> bool:
@@ -89,10 +90,10 @@ def rank_parameters(
     distribution: Distribution, dropped: list[Move], kept: list[Move], graph: CallGraph
 ) -> dict[Function, tuple[Module, str]]:
     """Parameters that told a function which process it is, and that nothing reads once the Accelerator is there."""
-    covered = {part for piece in distribution.pieces for part in ast.walk(piece.node)}
-    covered |= {part for node in distribution.gone() for part in ast.walk(node)}
+    covered = {part for piece in distribution.pieces for part in walk(piece.node)}
+    covered |= {part for node in distribution.gone() for part in walk(node)}
     for move in (*dropped, *kept):
-        covered |= {part for argument in move.call.args for part in ast.walk(argument)}
+        covered |= {part for argument in move.call.args for part in walk(argument)}
     candidates: dict[Function, tuple[Module, str]] = {}
     for variable in distribution.ranks:
         module, function = variable.scope.module, variable.scope.node
@@ -113,7 +114,7 @@ def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) ->
     for function, (module, name) in parameters.items():
         for _, call in graph.sites.get(function, ()):
             passed = dict(arguments_of(call, Definition(module, function))).get(name)
-            found.update(ast.walk(passed) if passed is not None else ())
+            found.update(walk(passed) if passed is not None else ())
     return found
 
 
@@ -149,7 +150,7 @@ def tidied(
         if _is_read(Variable(spawned.module.functions[spawned.function], name), gone):
             rebound.append(f"{name} = accelerator.{attribute}")
     if spawned is not None and spawned.counted is not None:
-        rebound.append(f"{ast.unparse(spawned.counted.targets[0])} = accelerator.num_processes")
+        rebound.append(f"{unparse(spawned.counted.targets[0])} = accelerator.num_processes")
     if distribution.worker is not None:
         rebound += distribution.worker.told(start, gone)
     return replace(distribution, pieces=tuple(pieces)), tuple(rebound)

@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}
 
@@ -39,7 +40,7 @@ def _is_left_over(module: Module, node: ast.Name, inside: set[ast.AST]) -> bool:
         if binding.statement not in inside or binding.kind == "augment":
             continue
         value = binding.value
-        goes_on = value is not None and any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(value))
+        goes_on = value is not None and any(isinstance(n, ast.Name) and n.id == node.id for n in walk(value))
         if binding.kind in ("assign", "for") and not goes_on:
             return True
     return False
@@ -84,4 +85,4 @@ def check_joined(module: Module, loop: ast.For | ast.AsyncFor, collected: ast.ex
         name = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else ""
         flat = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in ("chain", "sum")
         if not (name in _JOINS or (flat and len(parent.args) != 1)):  # type: ignore[attr-defined]
-            raise NotExact(f"`{ast.unparse(node)}` holds one entry for each batch", node)
+            raise NotExact(f"`{unparse(node)}` holds one entry for each batch", node)

@@ -9,6 +9,7 @@ from enum import Flag, auto
 
 from accel_migrate.analysis.project import Definition, Project
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 
 class Role(Flag):
@@ -26,6 +27,21 @@ class Role(Flag):
     AUTOCAST = auto()
     ITERATOR = auto()  # iter(loader)
     LOADERS = auto()  # a dictionary of loaders
+
+    # Asked some thousand times for each script: a combination is made once, and then looked up.
+    def __and__(self, other: Role) -> Role:
+        value: int = self._value_ & other._value_
+        return _COMBINED[value] if value in _COMBINED else Role(value)
+
+    def __or__(self, other: Role) -> Role:
+        value: int = self._value_ | other._value_
+        return _COMBINED[value] if value in _COMBINED else Role(value)
+
+    def __bool__(self) -> bool:
+        return self._value_ != 0
+
+
+_COMBINED: dict[int, Role] = Role._value2member_map_  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -218,7 +234,7 @@ class Roles:
                 if (
                     function.attr == "step"
                     and len(call.args) == 1
-                    and re.search(r"scaler", ast.unparse(function.value), re.I)
+                    and re.search(r"scaler", unparse(function.value), re.I)
                 ):
                     optimizer = module.variable(call.args[0])  # scaler.step(optimizer)
                     if optimizer is not None:
@@ -522,7 +538,7 @@ class Roles:
             return last[:1].isupper()
         if re.search(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Ranger|RAdam|AdamW)\w*$", last):
             text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
-            return bool(text) and "param" in ast.unparse(text[0])
+            return bool(text) and "param" in unparse(text[0])
         return False
 
 
@@ -543,7 +559,7 @@ def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr
     node = target.node
     assert not isinstance(node, ast.ClassDef)
     names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-    decorators = [ast.unparse(d) for d in node.decorator_list]
+    decorators = [unparse(d) for d in node.decorator_list]
     if target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators:
         names = names[1:]
     pairs: list[tuple[str, ast.expr]] = []

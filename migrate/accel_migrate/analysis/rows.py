@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable
 from enum import Enum
 
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse, walk
 
 # Methods, and functions of torch and numpy, that work on each element by itself.
 _BY_ELEMENT = {
@@ -97,9 +98,9 @@ class Rows:
         return Kind.ROWS if Kind.ROWS in kinds else Kind.FIXED
 
     def _is_fixed(self, node: ast.AST) -> bool:
-        if any(part in self.parts for part in ast.walk(node)):
+        if any(part in self.parts for part in walk(node)):
             return False
-        return all(self._name(n.id) is Kind.FIXED for n in ast.walk(node) if isinstance(n, ast.Name))
+        return all(self._name(n.id) is Kind.FIXED for n in walk(node) if isinstance(n, ast.Name))
 
     def _subscript(self, node: ast.Subscript) -> Kind:
         inner = self.kind(node.value)
@@ -143,10 +144,10 @@ class Rows:
         if name in _BY_ELEMENT:
             return True
         if dotted.startswith(_LOSSES_BY_ROW) and any(k.arg == "reduction" for k in node.keywords):
-            return ast.unparse(said["reduction"]) == "'none'"
+            return unparse(said["reduction"]) == "'none'"
         if (name, None) in _ONE_LINE and not options and not said:
             return True
-        if name in ("view", "reshape") and len(options) == 1 and ast.unparse(options[0]) == "-1":
+        if name in ("view", "reshape") and len(options) == 1 and unparse(options[0]) == "-1":
             return True
         if name == "view_as":
             return True
@@ -173,12 +174,9 @@ class Rows:
         generator = node.generators[0]
         if self.kind(generator.iter) is not Kind.ROWS:
             return Kind.FIXED if self._is_fixed(node) else Kind.MIXED
-        own = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
+        own = {n.id for n in walk(generator.target) if isinstance(n, ast.Name)}
         others = [
-            n
-            for part in (node.elt, *generator.ifs)
-            for n in ast.walk(part)
-            if isinstance(n, ast.Name) and n.id not in own
+            n for part in (node.elt, *generator.ifs) for n in walk(part) if isinstance(n, ast.Name) and n.id not in own
         ]
         return Kind.ROWS if all(self._name(n.id) is Kind.FIXED for n in others) else Kind.MIXED
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.loops import Backward, LoaderLoop
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,17 +22,17 @@ class Running:
 
 
 def running_figures(loops: Iterable[LoaderLoop], backwards: Iterable[Backward]) -> Iterator[Running]:
-    losses = {ast.unparse(backward.loss) for backward in backwards}
+    losses = {unparse(backward.loss) for backward in backwards}
     for loop in loops:
         if not loop.trains:
             continue
         for node in loop.module.walk(loop.statement):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
                 if isinstance(node.target, ast.Name | ast.Attribute) and not isinstance(node.value, ast.Constant):
-                    yield Running(loop.module, loop, ast.unparse(node.target), True)
+                    yield Running(loop.module, loop, unparse(node.target), True)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 parts = [part for part in loop.module.walk(node.value) if isinstance(part, ast.Name | ast.Attribute)]
-                if any(ast.unparse(part) in losses for part in parts):
+                if any(unparse(part) in losses for part in parts):
                     yield Running(loop.module, loop, node.targets[0].id, False)
     for loss in losses:
         for loop in loops:

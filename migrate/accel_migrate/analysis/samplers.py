@@ -11,6 +11,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Piece, Shared
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 CODE = "AM703"
 _GOES = "a prepared loader shares batches out by itself"
@@ -66,9 +67,9 @@ def _choice(module: Module, statement: ast.Assign) -> ast.If | None:
         return None
     made = [s.value if isinstance(s, ast.Assign) else None for s in (*choice.body, *choice.orelse)]
     names = [
-        [ast.unparse(s.targets[0]) for s in part if isinstance(s, ast.Assign)] for part in (choice.body, choice.orelse)
+        [unparse(s.targets[0]) for s in part if isinstance(s, ast.Assign)] for part in (choice.body, choice.orelse)
     ]
-    plain = all(isinstance(value, ast.Call) and len(ast.unparse(value).splitlines()) == 1 for value in made)
+    plain = all(isinstance(value, ast.Call) and len(unparse(value).splitlines()) == 1 for value in made)
     return choice if plain and names[0] == names[1] else None
 
 
@@ -140,7 +141,7 @@ def _asks_for_none(module: Module, node: ast.expr, variable: Variable) -> bool:
         if isinstance(parent, ast.keyword):
             return parent.arg == "shuffle"
         if isinstance(parent, ast.If):
-            return all(isinstance(s, ast.Expr) and "set_epoch" in ast.unparse(s) for s in parent.body)
+            return all(isinstance(s, ast.Expr) and "set_epoch" in unparse(s) for s in parent.body)
         if isinstance(parent, ast.stmt):
             return False
     return False
@@ -178,7 +179,7 @@ def epochs_told(
             pieces.append(Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch"))
         elif gone.intersection(built):
             raise NoHome(
-                f"`{ast.unparse(loader)}` has a DistributedSampler in one place only; give each loader its own name",
+                f"`{unparse(loader)}` has a DistributedSampler in one place only; give each loader its own name",
                 call.lineno,
                 module,
             )
@@ -201,9 +202,9 @@ def _is_told_plainly(loader: ast.Call, replaced: list[Piece]) -> bool:
     """Whether a loader draws by a sampler that took the place of a DistributedSampler: it has no epochs."""
     given = {
         node.id for keyword in loader.keywords if keyword.arg in ("sampler", "batch_sampler")
-        for node in ast.walk(keyword.value) if isinstance(node, ast.Name)
+        for node in walk(keyword.value) if isinstance(node, ast.Name)
     }  # fmt: skip
-    stores = (n for piece in replaced if piece.text is not None for n in ast.walk(piece.statement))
+    stores = (n for piece in replaced if piece.text is not None for n in walk(piece.statement))
     return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in given for n in stores)
 
 

@@ -11,6 +11,7 @@ from accel_migrate.analysis.loops import Backward
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 Test = tuple[Module, ast.expr]  # a condition, with the file it is written in
 _SETTINGS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
@@ -110,7 +111,7 @@ class _Uses:
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
-                starts = "__name__" in ast.unparse(guard.test)  # the script's own start is no condition
+                starts = "__name__" in unparse(guard.test)  # the script's own start is no condition
                 if not starts and all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
@@ -138,7 +139,7 @@ class _Uses:
         if choice is not None:
             self.found.choices.append((module, choice))
             return None
-        raise NoHome(f"`{ast.unparse(node)}` is used in a way that has no counterpart", node.lineno, module)
+        raise NoHome(f"`{unparse(node)}` is used in a way that has no counterpart", node.lineno, module)
 
     def _method(self, module: Module, call: ast.Call, method: str) -> None:
         statement = module.statement(call)
@@ -170,7 +171,7 @@ class _Uses:
         if target is not None and isinstance(target.node, ast.ClassDef):
             target = self.roles.project.method(target, "__init__")
         if target is None:
-            name = ast.unparse(call.func)
+            name = unparse(call.func)
             raise NoHome(f"the GradScaler is handed to {name}(), which is not in the files given", call.lineno, module)
         if not any(argument is node for _, argument in arguments_of(call, Definition(target.module, target.node))):
             raise NoHome("the GradScaler is handed over with unpacked arguments", call.lineno, module)
@@ -215,20 +216,20 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
 
 def _plain(statement: ast.stmt) -> list[str]:
     """The statement as full precision would write it, autocast regions opened; nothing for `scaler.update()`."""
-    if isinstance(statement, ast.With) and all("autocast" in ast.unparse(item) for item in statement.items):
+    if isinstance(statement, ast.With) and all("autocast" in unparse(item) for item in statement.items):
         return [text for inner in statement.body for text in _plain(inner)]
     if isinstance(statement, ast.If):
         inner = [text for child in statement.body for text in _plain(child)]
         other = [text for child in statement.orelse for text in _plain(child)]
-        return [f"if {ast.unparse(statement.test)}", *inner, "else", *other]
+        return [f"if {unparse(statement.test)}", *inner, "else", *other]
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
-        if isinstance(call.func, ast.Attribute) and "scaler" in ast.unparse(call.func.value).lower():
+        if isinstance(call.func, ast.Attribute) and "scaler" in unparse(call.func.value).lower():
             receiver = call.func.value
             if call.func.attr in ("update", "unscale_"):
                 return []
             if call.func.attr == "step" and call.args:
-                return [f"{ast.unparse(call.args[0])}.step()"]
+                return [f"{unparse(call.args[0])}.step()"]
             if call.func.attr == "backward" and isinstance(receiver, ast.Call) and receiver.args:
-                return [f"{ast.unparse(receiver.args[0])}.backward()"]
-    return [ast.unparse(statement)]
+                return [f"{unparse(receiver.args[0])}.backward()"]
+    return [unparse(statement)]

@@ -81,9 +81,6 @@ class Variable(NamedTuple):
     scope: Scope
     name: str
 
-    def __hash__(self) -> int:
-        return hash((id(self.scope), self.name))
-
 
 class Module:
     """One parsed file with its scopes."""

@@ -57,6 +57,7 @@ from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
 from accel_migrate.analysis.wrapped_loads import check_other_wrappers
 from accel_migrate.errors import internal_error
+from accel_migrate.flow.nodes import unparse, walk
 
 
 def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
@@ -141,7 +142,7 @@ class _Findings:
         nodes += self.precision.scaling.nodes()
         nodes += self.distribution.gone()
         nodes += [p.node for p in pieces if p.optional and reach.spelled(p.module, p.node) is not None]
-        return frozenset(part for node in nodes for part in ast.walk(node)) | self.storage.gone
+        return frozenset(part for node in nodes for part in walk(node)) | self.storage.gone
 
 
 class _Reader:
@@ -327,7 +328,7 @@ class _Reader:
         module = device.module
         inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
         for move in found.dropped:
-            inside.update(part for argument in move.call.args for part in ast.walk(argument))
+            inside.update(part for argument in move.call.args for part in walk(argument))
         for node in module.walk(module.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in inside:
                 if module.variable(node) == device.variable:
@@ -416,7 +417,7 @@ class _Reader:
         if statement is None:
             return False
         return any(
-            isinstance(parent, ast.If) and "__name__" in ast.unparse(parent.test)
+            isinstance(parent, ast.If) and "__name__" in unparse(parent.test)
             for parent in creation.module.ancestors(statement)
         )
 

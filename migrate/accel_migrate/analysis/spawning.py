@@ -14,6 +14,7 @@ from accel_migrate.analysis.ranks import Ranks
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
 from accel_migrate.analysis.workers import SPAWN
+from accel_migrate.flow.nodes import unparse
 
 CODE = "AM706"
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
@@ -66,11 +67,11 @@ def _choice(spawned: Spawned, sites: list[tuple[Module, ast.Call]]) -> ast.If | 
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     lost = dict(spawned.lost)
     only = {"process_index": "0", "num_processes": "1"}
-    told = dict(zip(parameters, [ast.unparse(argument) for argument in call.args]))
+    told = dict(zip(parameters, [unparse(argument) for argument in call.args]))
     kept = [text for name, text in told.items() if name not in lost]
-    if len(told) != len(parameters) or kept != [ast.unparse(argument) for argument in spawned.arguments]:
+    if len(told) != len(parameters) or kept != [unparse(argument) for argument in spawned.arguments]:
         return None
-    count = [ast.unparse(k.value) for k in spawned.call.keywords if k.arg == "nprocs"]
+    count = [unparse(k.value) for k in spawned.call.keywords if k.arg == "nprocs"]
     as_one = all(
         told[name] in (only[attribute], *count[: attribute == "num_processes"]) for name, attribute in lost.items()
     )
@@ -90,8 +91,8 @@ def _spawned(
     lost = [(first, "process_index")]
     kept = []
     for parameter, argument in handed:
-        is_world = count is not None and ast.unparse(argument) == ast.unparse(count)
-        if is_world or (_WORLD.search(ast.unparse(argument)) and isinstance(argument, ast.Name)):
+        is_world = count is not None and unparse(argument) == unparse(count)
+        if is_world or (_WORLD.search(unparse(argument)) and isinstance(argument, ast.Name)):
             lost.append((parameter.arg, "num_processes"))
         else:
             kept.append(argument)
@@ -127,7 +128,7 @@ def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Piece]:
         elif statement is spawned.counted or _only_for(module, statement, spawned):
             yield Piece(CODE, module, statement, None, "the launcher says how many processes there are")
         elif isinstance(statement.targets[0], ast.Attribute):
-            text = ast.unparse(statement.targets[0])
+            text = unparse(statement.targets[0])
             raise NoHome(f"`{text}` counts cards, and the spawned function reads it", statement.lineno, module)
 
 
@@ -136,16 +137,16 @@ def _card_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:
         if module.qualified(call.func) in ("torch.cuda.device_count", "torch.accelerator.device_count"):
             statement = module.parents[call]
             if isinstance(statement, ast.Assign) and (
-                _WORLD.search(ast.unparse(statement.targets[0])) or _counts_processes(module, statement)
+                _WORLD.search(unparse(statement.targets[0])) or _counts_processes(module, statement)
             ):
                 yield call, statement
 
 
 def _counts_processes(module: Module, statement: ast.Assign) -> bool:
     """`n = torch.cuda.device_count()` for `mp.spawn(run, nprocs=n)`."""
-    name = ast.unparse(statement.targets[0])
+    name = unparse(statement.targets[0])
     return any(
-        keyword.arg == "nprocs" and ast.unparse(keyword.value) == name
+        keyword.arg == "nprocs" and unparse(keyword.value) == name
         for call in module.calls
         if module.qualified(call.func) in SPAWN
         for keyword in call.keywords

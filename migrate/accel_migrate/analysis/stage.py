@@ -19,6 +19,7 @@ from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.steppers import wrapped_optimizer
 from accel_migrate.analysis.updates import caller_not_given
+from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +137,7 @@ class _Staging:
         for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
             handed = dict(arguments_of(call, Definition(module, function))).get(parameter.name)  # type: ignore[arg-type]
             if handed is not None:
-                text = ast.unparse(handed)
+                text = unparse(handed)
                 starred = isinstance(handed, ast.Name) and caller.resolve(handed.id, caller.scope(call)) is None
                 if starred and "*" in caller.imports:
                     reason = f"`{text}` comes from `import *`, so where it is built is not in sight"
@@ -211,7 +212,7 @@ class _Staging:
         for statement in (node for node in module.walk(function or module.tree) if isinstance(node, ast.Assign)):
             if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
                 raise NoHome(
-                    f"`{ast.unparse(statement.targets[0])}` starts to read the loader before all is built that is "
+                    f"`{unparse(statement.targets[0])}` starts to read the loader before all is built that is "
                     "prepared with it; make it after the optimizer",
                     statement.lineno,
                     module,

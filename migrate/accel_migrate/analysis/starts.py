@@ -17,6 +17,7 @@ from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import children, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +193,7 @@ def _above_all(
 
 
 def _is_main_guard(statement: ast.If) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in walk(statement.test))
 
 
 def _first_piece(
@@ -224,7 +225,7 @@ def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> 
 
 def names_in(expression: str | None) -> set[str]:
     tree = ast.parse(expression) if expression is not None else ast.Module([], [])
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
 
 
 def put_off(start: Start, device: DeviceDefinition | None) -> Start | None:
@@ -325,7 +326,7 @@ def _simple_statements(scope: Scope) -> Iterator[ast.stmt]:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        inner = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
+        inner = [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
         if isinstance(node, ast.stmt) and not inner:
             yield node
         pending += inner
@@ -364,7 +365,7 @@ def _own_calls(statement: ast.stmt) -> Iterator[ast.Call]:
             continue
         if isinstance(node, ast.Call):
             yield node
-        pending += ast.iter_child_nodes(node)
+        pending += children(node)
 
 
 def _is_print(module: Module, call: ast.Call) -> bool:
@@ -386,7 +387,7 @@ def _parses_arguments(statement: ast.stmt) -> bool:
     """Before the arguments are parsed a wrong flag must end the script, not start processes."""
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("parse_args", "add_argument", "parse_known_args")
-        for node in ast.walk(statement)
+        for node in walk(statement)
     ) and not isinstance(statement, ast.FunctionDef | ast.ClassDef)
 
 

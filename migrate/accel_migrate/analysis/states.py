@@ -16,6 +16,7 @@ from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.timing import Timing
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import unparse
 
 _NO_PART = {"weight", "bias", "data", "grad", "config", "training", "device", "dtype", "shape"}
 _CHANGES_WEIGHTS = {"load_state_dict", "backward", "step", "copy_"}
@@ -60,7 +61,7 @@ def _collected(flow: RankFlow, graph: CallGraph, module: Module, call: ast.Call,
         if lifted is None or first is None or _returns(module, function):
             raise NoHome(
                 f"a condition on the rank decides which processes call {function.name}(), and under FSDP all of them must "
-                f"come by `{ast.unparse(call)}`; call it on every process, and write on the main one",
+                f"come by `{unparse(call)}`; call it on every process, and write on the main one",
                 call.lineno,
                 module,
             )
@@ -169,7 +170,7 @@ def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast
     )
     if rebound or changed:
         raise NoHome(
-            f"only some processes come by `{ast.unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
+            f"only some processes come by `{unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
             "and the weights are set under that condition; under FSDP all processes must collect them",
             call.lineno,
             module,

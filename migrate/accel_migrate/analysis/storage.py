@@ -15,6 +15,7 @@ from accel_migrate.analysis.roles import Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.states import StateTaken, same_models, states_taken
 from accel_migrate.analysis.timing import Timing
+from accel_migrate.flow.nodes import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +38,13 @@ class Storage:
     def gone(self) -> set[ast.AST]:
         """Expressions that are no longer read once weights are loaded to the CPU."""
         locations = [load.location for load in self.loads if load.lands_on_cpu and load.location is not None]
-        return {node for location in locations for node in ast.walk(location)} | self.hoisted
+        return {node for location in locations for node in walk(location)} | self.hoisted
 
     @property
     def hoisted(self) -> set[ast.AST]:
         """Expressions that go with guards, or in calls that a collected state takes the place of."""
-        calls = {node for one in self.taken if one.ahead is not None for node in ast.walk(one.call.func)}
-        return calls | {node for one in self.lifted for part in one.parts for node in ast.walk(part)}
+        calls = {node for one in self.taken if one.ahead is not None for node in walk(one.call.func)}
+        return calls | {node for one in self.lifted for part in one.parts for node in walk(part)}
 
     @property
     def lifted(self) -> list[Lifted]:

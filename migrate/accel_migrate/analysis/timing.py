@@ -9,6 +9,7 @@ from accel_migrate.analysis.homes import Place
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope
+from accel_migrate.flow.nodes import children
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,5 +64,5 @@ def _statements_of(scope: Scope) -> list[ast.stmt]:
             continue
         if isinstance(node, ast.stmt):
             found.append(node)
-        pending += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.excepthandler)]
+        pending += [child for child in children(node) if isinstance(child, ast.stmt | ast.excepthandler)]
     return found

@@ -14,6 +14,7 @@ from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 _ANYWHERE = {
     "shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "numpy", "keys", "__len__", "type",
@@ -82,13 +83,13 @@ class Members:
     def _is_moved_in_place(self, module: Module, within: ast.AST, read: ast.Name, variable: Variable) -> bool:
         """`batch[k] = batch[k].to(device)` for each key, or for the one that is read."""
         parent = module.parents[read]
-        key = ast.unparse(parent.slice) if isinstance(parent, ast.Subscript) and parent.value is read else None
+        key = unparse(parent.slice) if isinstance(parent, ast.Subscript) and parent.value is read else None
         for node in module.walk(within):
             if not isinstance(node, ast.Assign) or not self._moves(module, node.value):
                 continue
             for target in node.targets:
                 if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:
-                    if not isinstance(target.slice, ast.Constant) or ast.unparse(target.slice) == key:
+                    if not isinstance(target.slice, ast.Constant) or unparse(target.slice) == key:
                         return True
         return False
 
@@ -185,6 +186,6 @@ def _is_taken_apart(module: Module, statement: ast.Assign, value: ast.expr) -> b
 
 
 def _names(target: ast.expr) -> Iterator[ast.Name]:
-    for node in ast.walk(target):
+    for node in walk(target):
         if isinstance(node, ast.Name):
             yield node

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.homes import Place
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece
 from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
 CODE = "AM702"
 
@@ -45,7 +46,7 @@ def _choice(module: Module, node: ast.Attribute) -> ast.expr:
     parent = module.parents[node]
     if isinstance(parent, ast.IfExp) and parent.test is not node:
         other = parent.orelse if parent.body is node else parent.body
-        if ast.unparse(other) == ast.unparse(node.value):
+        if unparse(other) == unparse(node.value):
             return parent
     return node
 
@@ -57,14 +58,14 @@ def _either_state(module: Module, node: ast.Attribute) -> ast.IfExp | None:
     if not isinstance(choice, ast.IfExp) or choice.test is call:
         return None
     other = choice.orelse if choice.body is call else choice.body
-    return choice if ast.unparse(other) == f"{ast.unparse(node.value)}.state_dict()" else None
+    return choice if unparse(other) == f"{unparse(node.value)}.state_dict()" else None
 
 
 def _asked_first(module: Module, node: ast.Attribute) -> bool:
     """Under `if hasattr(model, "module"):` it is right on one process and on many."""
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp):
-            test = ast.unparse(parent.test)
+            test = unparse(parent.test)
             if "'module'" in test or "DataParallel" in test:
                 return True
         if isinstance(parent, ast.FunctionDef | ast.ClassDef):

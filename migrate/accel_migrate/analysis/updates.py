@@ -7,6 +7,7 @@ import ast
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import unparse, walk
 
 
 def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
@@ -15,7 +16,7 @@ def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
     scope = module.scope(backward.call)
     around = scope.function or module.tree
     found = []
-    for node in ast.walk(around):
+    for node in walk(around):
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and _reads_gradient(node, node.target.id):
             owner = _owner_of_parameters(node.iter)
             variable = module.variable(owner) if owner is not None else None
@@ -29,9 +30,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     module = backward.module
     function = backward.function
     owner = module.scope(backward.call).owner_class
-    if owner is not None and any(
-        ast.unparse(b).endswith("Module") or "nn." in ast.unparse(b) for b in _bases(owner.node)
-    ):
+    if owner is not None and any(unparse(b).endswith("Module") or "nn." in unparse(b) for b in _bases(owner.node)):
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
     stepped = _unknown_stepper(roles, module, backward)
     if stepped:
@@ -58,7 +57,7 @@ def _reads_gradient(loop: ast.For, name: str) -> bool:
         and isinstance(node.value, ast.Name)
         and node.value.id == name
         for statement in loop.body
-        for node in ast.walk(statement)
+        for node in walk(statement)
     )
 
 
@@ -83,7 +82,7 @@ def _unknown_stepper(roles: Roles, module: Module, backward: Backward) -> str:
         if isinstance(function, ast.Attribute) and "step" in function.attr and function.attr != "step":
             owner = module.variable(function.value)
             if owner is not None and _is_made_of_optimizer(roles, owner):
-                return ast.unparse(function) + "()"
+                return unparse(function) + "()"
     return ""
 
 

@@ -16,6 +16,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.pieces import Piece
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 CODE = "AM706"
 GROUP = "AM701"
@@ -41,7 +42,7 @@ class Worker:
     @property
     def flag(self) -> str:
         """What the script calls training on several processes: `args.distributed`."""
-        return ast.unparse(self.joining.test)
+        return unparse(self.joining.test)
 
     def pieces(self) -> Iterator[Piece]:
         start = self.module.source.code(self.module.statement(self.call))
@@ -59,22 +60,22 @@ class Worker:
                     yield Piece(CODE, self.module, whole, None, "the launcher says so")
 
     def _is_told(self, statement: ast.Assign) -> bool:
-        told = {ast.unparse(self.rank), ast.unparse(self.world), self.flag}
-        return len(statement.targets) == 1 and ast.unparse(statement.targets[0]) in told
+        told = {unparse(self.rank), unparse(self.world), self.flag}
+        return len(statement.targets) == 1 and unparse(statement.targets[0]) in told
 
     def told(self, start: ast.stmt, gone: frozenset[ast.AST]) -> Iterator[str]:
         """What the worker's variables hold from where the Accelerator is made, on any number of processes."""
         copies = [s for s in self.copies if s.lineno < start.lineno]
         read = self._reads(gone | {statement.value for statement in copies})
-        cards = [name for s in copies if (name := ast.unparse(s.targets[0])) in read]
+        cards = [name for s in copies if (name := unparse(s.targets[0])) in read]
         if self.card in read:
             cards = [self.card, *cards]
         if cards:
             yield f"{' = '.join(cards)} = accelerator.device.index"
         if self.count is not None and self.count in read:
             yield f"{self.count} = accelerator.local_num_processes"
-        rank, world = ast.unparse(self.rank), ast.unparse(self.world)
-        flags = [self.flag] if self.flag in read or ast.unparse(self.choice.test) in read else []
+        rank, world = unparse(self.rank), unparse(self.world)
+        flags = [self.flag] if self.flag in read or unparse(self.choice.test) in read else []
         if rank in read and (world in read or flags):
             yield f"{rank}, {world} = accelerator.process_index, accelerator.num_processes"
         elif rank in read:
@@ -83,8 +84,8 @@ class Worker:
             yield f"{world} = accelerator.num_processes"
         if flags:
             yield f"{self.flag} = {world} > 1"
-        if isinstance(self.choice.test, ast.Attribute) and ast.unparse(self.choice.test) in read:
-            yield f"{ast.unparse(self.choice.test)} = {self.flag}"
+        if isinstance(self.choice.test, ast.Attribute) and unparse(self.choice.test) in read:
+            yield f"{unparse(self.choice.test)} = {self.flag}"
 
     @property
     def cards(self) -> list[Variable]:
@@ -102,7 +103,7 @@ class Worker:
     def _reads(self, gone: frozenset[ast.AST]) -> set[str]:
         """What the worker, and whatever else takes its options, still reads, as the worker names it."""
         own = self.module.walk(self.function)
-        read = {ast.unparse(n) for n in own if isinstance(n, ast.Name | ast.Attribute) and _is_loaded(n, gone)}
+        read = {unparse(n) for n in own if isinstance(n, ast.Name | ast.Attribute) and _is_loaded(n, gone)}
         # Options are handed on under other names, so an attribute counts wherever it is read.
         elsewhere = {
             node.attr
@@ -111,7 +112,7 @@ class Worker:
             if isinstance(node, ast.Attribute) and _is_loaded(node, gone) and not self._is_before(module, node)
         }
         told = [self.rank, self.world, self.joining.test, self.choice.test, *[s.targets[0] for s in self.copies]]
-        return read | {ast.unparse(t) for t in told if isinstance(t, ast.Attribute) and t.attr in elsewhere}
+        return read | {unparse(t) for t in told if isinstance(t, ast.Attribute) and t.attr in elsewhere}
 
     def _is_before(self, module: Module, node: ast.AST) -> bool:
         """Whether a node belongs to the function that starts the worker, and so is over when the worker runs."""
@@ -142,14 +143,14 @@ def find_worker(roles: Roles, graph: CallGraph, modules: list[Module]) -> Worker
     if not isinstance(handed, ast.Tuple) or choice.orelse != [module.statement(call)] or call.keywords:
         return None
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    same = [ast.unparse(a) for a in call.args[1:]] == [ast.unparse(a) for a in handed.elts]
+    same = [unparse(a) for a in call.args[1:]] == [unparse(a) for a in handed.elts]
     if not same or len(parameters) != len(call.args) or not _only_counts(choice.body):
         return None
     joining = _joining(module, function)
     if joining is None:
         return None
     join, told = joining
-    counts = [p for p, a in zip(parameters[1:], handed.elts) if ast.unparse(a) == ast.unparse(count)]
+    counts = [p for p, a in zip(parameters[1:], handed.elts) if unparse(a) == unparse(count)]
     count_name = counts[0] if counts else None
     everywhere = tuple(roles.project.modules)
     return Worker(module, choice, call, function, join, told[0], told[1], parameters[0], count_name, everywhere)
@@ -171,7 +172,7 @@ def _joining(module: Module, function: Function) -> tuple[ast.If, tuple[ast.expr
                 rank, world = said.get("rank"), said.get("world_size")
                 if not isinstance(rank, ast.Name | ast.Attribute) or not isinstance(world, ast.Name | ast.Attribute):
                     return None
-                told = {ast.unparse(rank), ast.unparse(world)}
+                told = {unparse(rank), unparse(world)}
                 return (statement, (rank, world)) if _only_joins(module, statement, told) else None
     return None
 
@@ -180,7 +181,7 @@ def _only_joins(module: Module, statement: ast.stmt, told: set[str]) -> bool:
     if isinstance(statement, ast.If):
         return all(_only_joins(module, inner, told) for inner in (*statement.body, *statement.orelse))
     if isinstance(statement, ast.Assign):
-        return all(ast.unparse(target) in told for target in statement.targets)
+        return all(unparse(target) in told for target in statement.targets)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         dotted = module.qualified(statement.value.func) or ""
         return dotted in (_JOIN, "torch.distributed.barrier", *SETTERS)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -35,7 +36,7 @@ def _prepared_with(side: Side, file: File, call: ast.Call) -> set[str]:
     """What is prepared in the scope that makes an Accelerator, as it is written there; if nothing is, no loop builds it."""
     scope = file.scope(call).function
     found = {
-        ast.unparse(argument)
+        unparse(argument)
         for other, prepare in side.asked("prepare")
         if other is file and file.scope(prepare).function is scope
         for argument in prepare.args
@@ -65,15 +66,15 @@ def _repeats(side: Side, file: File, node: ast.AST, objects: set[str], seen: set
 
 def _as_the_caller_says(function: Function, call: ast.Call, objects: set[str]) -> set[str]:
     given = {text: argument_of(function, call, text) for text in objects}
-    return {ast.unparse(argument) if argument is not None else text for text, argument in given.items()}
+    return {unparse(argument) if argument is not None else text for text, argument in given.items()}
 
 
 def _assigned(side: Side, node: ast.AST) -> set[str]:
     """What gets a value inside a loop or function, by anything but `prepare`."""
     prepares = {id(call) for _, call in side.asked("prepare")}
     return {
-        ast.unparse(target)
-        for each in ast.walk(node)
+        unparse(target)
+        for each in walk(node)
         if isinstance(each, ast.Assign) and id(each.value) not in prepares
         for listed in each.targets
         for target in (listed.elts if isinstance(listed, ast.Tuple) else [listed])
@@ -94,11 +95,11 @@ def _asked_too_early(side: Side, file: File, call: ast.Call) -> Found:
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
             continue
         if _asks(node) or any(_reads(side, callee, set()) for callee in side.flows.callees.get(node, ())):
-            yield file, node, f"`{ast.unparse(node)[:60]}` would ask for the Accelerator before it is made"
+            yield file, node, f"`{unparse(node)[:60]}` would ask for the Accelerator before it is made"
 
 
 def _asks(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Attribute) and is_accelerator(part) for part in ast.walk(node))
+    return any(isinstance(part, ast.Attribute) and is_accelerator(part) for part in walk(node))
 
 
 def _reads(side: Side, function: Function, seen: set[Function]) -> bool:
@@ -106,7 +107,7 @@ def _reads(side: Side, function: Function, seen: set[Function]) -> bool:
     if function in seen:
         return False
     seen.add(function)
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_accelerator(node):
             return True
         if isinstance(node, ast.Call) and any(_reads(side, each, seen) for each in side.flows.callees.get(node, ())):
@@ -135,7 +136,7 @@ def _by_import(side: Side, file: File, call: ast.Call) -> Found:
                 yield (
                     file,
                     call,
-                    f"a process that `{ast.unparse(node)[:60]}` starts would import {file.path.name} and make an Accelerator",
+                    f"a process that `{unparse(node)[:60]}` starts would import {file.path.name} and make an Accelerator",
                 )
                 return
     prepared = any(
@@ -167,7 +168,7 @@ def _imports(side: Side, file: File, imported: File) -> bool:
 
 
 def _under_main_guard(file: File, node: ast.AST) -> bool:
-    return any(isinstance(above, ast.If) and "__name__" in ast.unparse(above.test) for above in file.ancestors(node))
+    return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
 
 
 def _strangers(side: Side) -> Found:

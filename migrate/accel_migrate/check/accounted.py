@@ -11,6 +11,7 @@ from pathlib import Path
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
@@ -105,7 +106,7 @@ class _Plan:
 
     def _goes(self, statement: ast.stmt) -> None:
         self.gone.add(statement)
-        self.gone.update(node for node in ast.walk(statement) if isinstance(node, ast.stmt))
+        self.gone.update(node for node in walk(statement) if isinstance(node, ast.stmt))
 
     def _owner(self, edit: Replace) -> ast.AST | None:
         """The statement whose own text, not that of its blocks, an edit is in."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File, Function
 
 MEETINGS = (
@@ -55,7 +56,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
             yield (
                 file,
                 call,
-                f"{what} depends on the rank, by `{ast.unparse(guard)}`: the other processes would wait for ever",
+                f"{what} depends on the rank, by `{unparse(guard)}`: the other processes would wait for ever",
             )
     yield from _bare_states(side, guards)
     for file in side.files:
@@ -66,7 +67,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
                     yield (
                         file,
                         node,
-                        f"the loop over the prepared {ast.unparse(node.iter)} depends on the rank, by `{ast.unparse(guard)}`",
+                        f"the loop over the prepared {unparse(node.iter)} depends on the rank, by `{unparse(guard)}`",
                     )
 
 
@@ -89,7 +90,7 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, st
                 yield (
                     file,
                     call,
-                    f"{ast.unparse(call)} is read by one process, which has only a part of sharded weights",
+                    f"{unparse(call)} is read by one process, which has only a part of sharded weights",
                 )
 
 
@@ -97,7 +98,7 @@ def _meeting(side: Side, file: File, call: ast.Call) -> str:
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in MEETINGS and is_accelerator(function.value):
         return f"{function.attr}()"
-    return f"the forward pass of {ast.unparse(function)}" if side.flows.made(file, function, "prepared") else ""
+    return f"the forward pass of {unparse(function)}" if side.flows.made(file, function, "prepared") else ""
 
 
 class Guards:

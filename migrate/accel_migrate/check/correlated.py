@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from accel_migrate.flow.definitions import Read, Variable
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.version import Version
 
 
@@ -22,7 +23,7 @@ def is_bound_under_its_condition(program: Version, read: Read, variable: Variabl
         for above in range(position - 1, -1, -1):
             statement = block[above]
             if isinstance(statement, ast.If) and _atoms(statement.test) <= holds and _binds(statement, variable.name):
-                tested = {n.id for n in ast.walk(statement.test) if isinstance(n, ast.Name)}
+                tested = {n.id for n in walk(statement.test) if isinstance(n, ast.Name)}
                 return not any(_bound_names(each) & tested for each in block[above:position])
     return False
 
@@ -57,4 +58,4 @@ def _binds(statement: ast.If, name: str) -> bool:
 
 
 def _bound_names(statement: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return {n.id for n in walk(statement) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.check.condition import Project
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Called, Names, Scope, Variable
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.version import Version
 
 _STARTS_PROCESSES = frozenset({"spawn", "start_processes", "Process"})
@@ -130,7 +131,7 @@ def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[
         alias.name
         for other in project.files
         if other is not file and file.path.stem.encode() in other.after.source.data
-        for node in ast.walk(other.after.tree)
+        for node in walk(other.after.tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1] == file.path.stem
         for alias in node.names
     }

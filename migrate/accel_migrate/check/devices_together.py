@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -25,11 +26,7 @@ def _found(evidence: Evidence) -> Found:
         return
     devices = Devices(side)
     told = {
-        ast.unparse(n)
-        for _, call in side.created
-        for k in call.keywords
-        for n in ast.walk(k.value)
-        if isinstance(n, ast.expr)
+        unparse(n) for _, call in side.created for k in call.keywords for n in walk(k.value) if isinstance(n, ast.expr)
     }
     for file, node, named, found in devices.moves():
         own = found - {"accelerator"}
@@ -37,7 +34,7 @@ def _found(evidence: Evidence) -> Found:
             file not in side.involved
             or not own
             or own in ({"cpu"}, {"cuda"})
-            or (named is not None and ast.unparse(named) in told)
+            or (named is not None and unparse(named) in told)
         ):
             continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
         if not _chosen_alike(told, own):
@@ -45,7 +42,7 @@ def _found(evidence: Evidence) -> Found:
             yield (
                 file,
                 node,
-                f"`{ast.unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
+                f"`{unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
             )
     yield from _fed_from_the_cpu(side, devices)
     for file, call in side.created:
@@ -66,7 +63,7 @@ def _moved_before(side: Side, file: File, call: ast.Call) -> Found:
         if _goes_to_cuda(file, node) or any(
             _reaches_cuda(side, each, set()) for each in side.flows.callees.get(node, ())
         ):
-            yield file, node, f"`{ast.unparse(node)[:60]}` would go to the first GPU before the Accelerator chooses one"
+            yield file, node, f"`{unparse(node)[:60]}` would go to the first GPU before the Accelerator chooses one"
 
 
 def _goes_to_cuda(file: File, node: ast.Call) -> bool:
@@ -79,7 +76,7 @@ def _reaches_cuda(side: Side, function: Function, seen: set[Function]) -> bool:
         return False
     seen.add(function)
     file = side.flows.function_file[function]
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call):
             if _goes_to_cuda(file, node) or any(_reaches_cuda(side, f, seen) for f in side.flows.callees.get(node, ())):
                 return True
@@ -106,7 +103,7 @@ def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
                 yield (
                     file,
                     call,
-                    f"{ast.unparse(argument)[:40]} would be on the CPU, and {ast.unparse(call.func)} on the Accelerator's device",
+                    f"{unparse(argument)[:40]} would be on the CPU, and {unparse(call.func)} on the Accelerator's device",
                 )
 
 
@@ -165,18 +162,18 @@ class Devices:
                 return {text} if text.split(":")[0] in ("cpu", "cuda", "mps", "xpu") else set()
             case ast.Constant(value=int(number)) if not isinstance(number, bool):
                 return {f"cuda:{number}"}
-            case ast.IfExp() if any(getattr(part, "attr", "") in ("is_cuda", "device") for part in ast.walk(node.test)):
+            case ast.IfExp() if any(getattr(part, "attr", "") in ("is_cuda", "device") for part in walk(node.test)):
                 return set()  # as a tensor is: it follows what it meets
             case ast.IfExp():
                 return self._devices(file, node.body, depth + 1) | self._devices(file, node.orelse, depth + 1)
             case ast.BoolOp():
                 return {each for value in node.values for each in self._devices(file, value, depth + 1)}
             case ast.Call(args=[first, *_]) if (file.qualified(node.func) or "") == "torch.device":
-                return self._devices(file, first, depth + 1) or {ast.unparse(node)}
+                return self._devices(file, first, depth + 1) or {unparse(node)}
             case ast.Call():
                 return self._returned(file, node, depth)
             case ast.JoinedStr():
-                return {ast.unparse(node)}
+                return {unparse(node)}
             case ast.Name():
                 return self._of(file, file.binder(node.id, file.scope(node)), node.id, node, depth)
             case ast.Attribute():
@@ -185,13 +182,13 @@ class Devices:
 
     def _keeps_device(self, file: File, owner: ast.expr) -> bool:
         """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""
-        return ast.unparse(owner) in self._owners or bool(self._side.flows.made(file, owner, "options"))
+        return unparse(owner) in self._owners or bool(self._side.flows.made(file, owner, "options"))
 
     def _returned(self, file: File, call: ast.Call, depth: int) -> set[str]:
         found: set[str] = set()
         for function in self._side.flows.callees.get(call, ()):
             home = self._side.flows.function_file[function]
-            for node in ast.walk(function):
+            for node in walk(function):
                 if isinstance(node, ast.Return) and node.value is not None:
                     found |= self._devices(home, node.value, depth + 1)
         return found
@@ -222,7 +219,7 @@ class Devices:
             self._assigned.setdefault((binder, target.id), []).append((file, value))
         elif isinstance(target, ast.Attribute):
             if target.attr == "device":
-                self._owners.add(ast.unparse(target.value))
+                self._owners.add(unparse(target.value))
             self._assigned.setdefault((None, target.attr), []).append((file, value))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import File, Function, Program, Scope
 
 NAME = "accelerator"
@@ -148,8 +149,8 @@ def _prepares(function: Function, name: str) -> bool:
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
         and node.value.func.attr == "prepare"
-        and any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in ast.walk(target))
-        for node in ast.walk(function)
+        and any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in walk(target))
+        for node in walk(function)
     )
 
 

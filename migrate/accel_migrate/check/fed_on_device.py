@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -143,12 +144,12 @@ def _unmoved(side: Side) -> Found:
         if not side.flows.made(file, call.func, "prepared"):
             continue
         for argument in call.args:
-            name = next((n for n in ast.walk(argument) if isinstance(n, ast.Name) and _is_plain(side, file, n)), None)
+            name = next((n for n in walk(argument) if isinstance(n, ast.Name) and _is_plain(side, file, n)), None)
             if name is not None and not _may_move(argument):
                 yield (
                     file,
                     call,
-                    f"{name.id} would be on the CPU in `{ast.unparse(call)[:60]}`: nothing moves it, nor is its loader prepared",
+                    f"{name.id} would be on the CPU in `{unparse(call)[:60]}`: nothing moves it, nor is its loader prepared",
                 )
 
 
@@ -185,12 +186,12 @@ def _values(file: File, scope: Scope, name: str) -> list[tuple[ast.expr, bool]]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
 
 
 def _may_move(node: ast.expr) -> bool:
     """Whether a call in an expression could move what it gets."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call):
             name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
             if name not in _PASSED_ON:
@@ -213,7 +214,7 @@ def _moved_for_cuda_only(side: Side) -> Found:
                 yield (
                     file,
                     call,
-                    f"`{ast.unparse(call)[:60]}` would run only under `{ast.unparse(test)}`, and the model be on any accelerator",
+                    f"`{unparse(call)[:60]}` would run only under `{unparse(test)}`, and the model be on any accelerator",
                 )
 
 

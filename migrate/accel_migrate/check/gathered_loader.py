@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -26,7 +27,7 @@ def _found(evidence: Evidence) -> Found:
             yield (
                 file,
                 call,
-                f"`{ast.unparse(call)[:60]}` gathers over a loader that is not prepared: each sample would count "
+                f"`{unparse(call)[:60]}` gathers over a loader that is not prepared: each sample would count "
                 "once for each process",
             )
         yield from _twice(side, file, call)
@@ -36,7 +37,7 @@ def _found(evidence: Evidence) -> Found:
                 yield (
                     file,
                     node,
-                    f"the loop over the prepared {ast.unparse(node.iter)} counts and gathers nothing: each process would "
+                    f"the loop over the prepared {unparse(node.iter)} counts and gathers nothing: each process would "
                     "count its own batches only",
                 )
 
@@ -67,7 +68,7 @@ def _draws(side: Side, file: File, around: ast.AST) -> bool:
         and node.func.id == "next"
         and bool(node.args)
         and side.is_prepared(file, node.args[0])
-        for node in ast.walk(around)
+        for node in walk(around)
     )
 
 
@@ -77,7 +78,7 @@ def _twice(side: Side, file: File, call: ast.Call) -> Found:
     step = step_of(file, call, graph)
     if step is None:
         return
-    given = {n.id for argument in call.args for n in ast.walk(argument) if isinstance(n, ast.Name)}
+    given = {n.id for argument in call.args for n in walk(argument) if isinstance(n, ast.Name)}
     for other_file, other in side.asked("gather_for_metrics", "gather"):
         if other_file is not file or file.scope(other).function is not scope:
             continue
@@ -114,13 +115,13 @@ def _stored(statement: ast.stmt) -> set[str]:
         targets = [item.optional_vars for item in statement.items if item.optional_vars is not None]
     else:
         return set()
-    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    return {n.id for target in targets for n in walk(target) if isinstance(n, ast.Name)}
 
 
 def _counts_a_share(side: Side, file: File, loop: ast.For) -> bool:
     """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
     around = file.scope(loop).function.node
-    inside = [n for n in ast.walk(loop) if isinstance(n, ast.Call)]
+    inside = [n for n in walk(loop) if isinstance(n, ast.Call)]
     if any(isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step") for n in inside):
         return False
     if any(_trains(side, callee, set()) for n in inside for callee in side.flows.callees.get(n, ())):
@@ -132,10 +133,10 @@ def _counts_a_share(side: Side, file: File, loop: ast.For) -> bool:
         and isinstance(n.func, ast.Attribute)
         and n.func.attr in _GATHERS
         and is_accelerator(n.func.value)
-        for n in ast.walk(around)
+        for n in walk(around)
     ):
         return False
-    return any(isinstance(n, ast.AugAssign) for n in ast.walk(loop)) or any(
+    return any(isinstance(n, ast.AugAssign) for n in walk(loop)) or any(
         isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "update") for n in inside
     )
 
@@ -144,7 +145,7 @@ def _trains(side: Side, function: Function, seen: set[Function]) -> bool:
     if function in seen:
         return False
     seen.add(function)
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and (node.func.attr in ("backward", *_GATHERS)):
                 return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.source import Source
 
 
@@ -35,19 +36,19 @@ def head_text(source: Source, node: ast.AST) -> str:
     if isinstance(node, ast.For | ast.AsyncFor):
         return compact(f"for {source.code(node.target)} in {source.code(node.iter)}")
     if isinstance(node, ast.With | ast.AsyncWith):
-        return "with" + ",".join(ast.unparse(item) for item in node.items).replace(" ", "")
+        return "with" + ",".join(unparse(item) for item in node.items).replace(" ", "")
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        decorators = "".join(f"@{ast.unparse(each)}" for each in node.decorator_list)
-        returns = ast.unparse(node.returns) if node.returns is not None else ""
-        return f"{decorators}def {node.name}({ast.unparse(node.args)}){returns}"
+        decorators = "".join(f"@{unparse(each)}" for each in node.decorator_list)
+        returns = unparse(node.returns) if node.returns is not None else ""
+        return f"{decorators}def {node.name}({unparse(node.args)}){returns}"
     if isinstance(node, ast.ClassDef):
-        parts = [ast.unparse(each) for each in (*node.decorator_list, *node.bases, *node.keywords)]
+        parts = [unparse(each) for each in (*node.decorator_list, *node.bases, *node.keywords)]
         return f"class {node.name}({','.join(parts)})"
     if isinstance(node, ast.ExceptHandler):
-        return f"except {ast.unparse(node.type) if node.type is not None else ''} {node.name}"
+        return f"except {unparse(node.type) if node.type is not None else ''} {node.name}"
     if isinstance(node, ast.match_case):
-        return f"case {ast.unparse(node.pattern)} {ast.unparse(node.guard) if node.guard is not None else ''}"
-    return f"match {ast.unparse(node.subject)}" if isinstance(node, ast.Match) else "try"
+        return f"case {unparse(node.pattern)} {unparse(node.guard) if node.guard is not None else ''}"
+    return f"match {unparse(node.subject)}" if isinstance(node, ast.Match) else "try"
 
 
 def compact(text: str) -> str:

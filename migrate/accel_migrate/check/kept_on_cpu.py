@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.flow.definitions import Scope
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.version import Version
 
 CODE = "AM958"
@@ -81,7 +82,7 @@ class _Cpu:
         if isinstance(node, ast.Constant):
             return isinstance(node.value, str) and node.value.split(":")[0] == "cpu"
         if isinstance(node, ast.Call):
-            return ast.unparse(node.func) in _MODULE_LEVEL and len(node.args) == 1 and self.is_cpu(node.args[0])
+            return unparse(node.func) in _MODULE_LEVEL and len(node.args) == 1 and self.is_cpu(node.args[0])
         if isinstance(node, ast.Lambda):
             arguments = node.args.args
             return isinstance(node.body, ast.Name) and bool(arguments) and node.body.id == arguments[0].arg

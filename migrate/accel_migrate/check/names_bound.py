@@ -10,6 +10,7 @@ from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Read
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.version import Version
 
 CODE = "AM950"
@@ -96,7 +97,7 @@ def _gone_from_a_file(project: Project) -> Iterator[Violation]:
     if not lost:
         return
     for file in project.files:
-        for node in ast.walk(file.after.tree):
+        for node in walk(file.after.tree):
             if isinstance(node, ast.ImportFrom) and (origin := lost.get((node.module or "").split(".")[-1])):
                 for alias in node.names:
                     if alias.name in origin[1]:

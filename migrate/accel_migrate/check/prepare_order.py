@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -38,9 +39,7 @@ class _Order:
         self.scope: Scope = file.scope(call).function
         self.graph: Graph = self.side.graph(self.scope)
         self.step = step_of(file, call, self.graph)
-        self.texts = {
-            ast.unparse(argument): argument for argument in call.args if not isinstance(argument, ast.Starred)
-        }
+        self.texts = {unparse(argument): argument for argument in call.args if not isinstance(argument, ast.Starred)}
 
     def early_uses(self) -> Found:
         if self.step is None:
@@ -53,14 +52,14 @@ class _Order:
                 continue
             what = self._trains(node)
             if what:
-                yield self.file, node, f"{what} before `{ast.unparse(self.call)[:80]}`"
+                yield self.file, node, f"{what} before `{unparse(self.call)[:80]}`"
 
     def _is_prepared(self, step: ast.stmt) -> bool:
         """Whether this call, or another one that takes the same objects, comes before a step on every path."""
         for file, call in self.side.asked("prepare"):
             if file is self.file and file.scope(call).function is self.scope:
                 other = step_of(file, call, self.graph)
-                taken = {ast.unparse(argument) for argument in call.args}
+                taken = {unparse(argument) for argument in call.args}
                 if other is not None and self.texts.keys() <= taken and self.graph.dominates(other, step):
                     return True
         return False
@@ -85,27 +84,21 @@ class _Order:
             named = self._names(node.iter)
             return f"a training loop over {named} runs" if named and self._steps(node) else ""
         function = node.func
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr == "step"
-            and ast.unparse(function.value) in self.texts
-        ):
-            return f"{ast.unparse(function)}() runs"
+        if isinstance(function, ast.Attribute) and function.attr == "step" and unparse(function.value) in self.texts:
+            return f"{unparse(function)}() runs"
         if isinstance(function, ast.Attribute) and function.attr == "backward" and is_accelerator(function.value):
             return "a backward pass runs"
         for callee in self.side.flows.callees.get(node, ()):
             if self._reaches_step(callee, set()):
-                return f"{ast.unparse(function)}() trains"
+                return f"{unparse(function)}() trains"
         return ""
 
     def _names(self, node: ast.expr) -> str:
-        return next(
-            (ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.expr) and ast.unparse(n) in self.texts), ""
-        )
+        return next((unparse(n) for n in walk(node) if isinstance(n, ast.expr) and unparse(n) in self.texts), "")
 
     def _steps(self, node: ast.AST) -> bool:
         """Whether a backward pass or an optimizer's step is inside, or in what is called inside."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Call):
                 if isinstance(inner.func, ast.Attribute) and inner.func.attr == "backward":
                     return True
@@ -118,10 +111,10 @@ class _Order:
         if function in seen:
             return False
         seen.add(function)
-        if self.call in ast.walk(function):
+        if self.call in walk(function):
             return False  # it prepares by itself
         file = self.side.flows.function_file[function]
-        for inner in ast.walk(function):
+        for inner in walk(function):
             if not isinstance(inner, ast.Call):
                 continue
             target = inner.func
@@ -150,7 +143,7 @@ class _Order:
                     first = step_of(same, other, self.graph)
                     if first is None or not self.graph.reachable(first, self.step) or self._rebuilt(argument, first):
                         continue
-                    yield self.file, self.call, f"{ast.unparse(argument)} would be prepared a second time"
+                    yield self.file, self.call, f"{unparse(argument)} would be prepared a second time"
         loop = self._loop_around(self.file, self.step)
         if loop is not None:
             for text in self.texts:
@@ -160,7 +153,7 @@ class _Order:
     def _rebuilt(self, argument: ast.expr, first: ast.stmt) -> bool:
         """Whether a name gets a new value between two calls that prepare it."""
         assert self.step is not None
-        text = ast.unparse(argument)
+        text = unparse(argument)
         for node in self.file.nodes:
             if isinstance(node, ast.stmt) and node not in (first, self.step) and _binds(node, text):
                 if (
@@ -180,9 +173,7 @@ class _Order:
         return None
 
     def _bound_in(self, loop: ast.stmt, text: str) -> bool:
-        return any(
-            isinstance(node, ast.stmt) and node is not self.step and _binds(node, text) for node in ast.walk(loop)
-        )
+        return any(isinstance(node, ast.stmt) and node is not self.step and _binds(node, text) for node in walk(loop))
 
 
 def _binds(statement: ast.stmt, text: str) -> bool:
@@ -198,7 +189,7 @@ def _binds(statement: ast.stmt, text: str) -> bool:
     parts = [
         part for target in targets for part in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
     ]
-    return any(ast.unparse(part) == text for part in parts)
+    return any(unparse(part) == text for part in parts)
 
 
 CONDITION = Condition(

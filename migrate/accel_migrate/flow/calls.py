@@ -12,6 +12,7 @@ import ast
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function, Program, Scope, parameters
 
 Place = Hashable
@@ -208,7 +209,7 @@ class Flows:
             case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
                 self._copy(self.place(file, made), place)
             case ast.Compare() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr():
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     if isinstance(child, ast.expr):
                         self._compute(self.place(file, child), place)
 
@@ -250,7 +251,7 @@ class Flows:
         if owner is not None and owner.is_class:
             self._methods.setdefault(node.name, []).append(node)
             first = parameters(node)[:1]
-            if first and not any("static" in ast.unparse(d) for d in node.decorator_list):
+            if first and not any("static" in unparse(d) for d in node.decorator_list):
                 self._put(("name", scope, first[0].arg), Made("instance", owner.node))
         if owner is not None:
             self._put(("name", owner, node.name), Made("function", node))
@@ -400,7 +401,7 @@ class Flows:
         file = self.function_file[function]
         returns = [
             node.value
-            for node in ast.walk(function)
+            for node in walk(function)
             if isinstance(node, ast.Return) and node.value is not None and file.scope(node).function.node is function
         ]
         return bool(returns) and all(isinstance(each, ast.Tuple) and index < len(each.elts) for each in returns)
@@ -411,9 +412,7 @@ class Flows:
         known = function.args
         positional = [*known.posonlyargs, *known.args]
         owner = scope.parent
-        static = not isinstance(function, ast.Lambda) and any(
-            "static" in ast.unparse(d) for d in function.decorator_list
-        )
+        static = not isinstance(function, ast.Lambda) and any("static" in unparse(d) for d in function.decorator_list)
         if owner is not None and owner.is_class and not static and not self._through_class(site):
             positional = positional[1:]
         positional = positional[made.index if made.kind == "function" else 0 :]

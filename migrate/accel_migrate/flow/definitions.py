@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.points import Point
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -259,7 +260,7 @@ class Names:
         self._expression(node.subject, scope, self._new(node), node)
         for case in node.cases:
             events = self._new(case)
-            for part in ast.walk(case.pattern):
+            for part in walk(case.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     self._bind(name, part, scope, events.early)
@@ -332,12 +333,12 @@ class Names:
         events.reads.append(read)
 
     def _annotation(self, node: ast.expr, scope: Scope, owner: ast.AST) -> None:
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Name):
                 self.mentions.append(Read(part, scope, owner))
 
     def _expressions(self, node: ast.AST, scope: Scope, events: Events, owner: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             self._expression(child, scope, events, owner)
 
     def _expression(self, node: ast.AST, scope: Scope, events: Events, owner: ast.AST) -> None:
@@ -371,7 +372,7 @@ class Names:
             elif kind in _COMPREHENSION_KINDS:
                 self._comprehension(node, scope, events, owner)
             else:
-                waiting += ast.iter_child_nodes(node)
+                waiting += children(node)
 
     def _comprehension(self, node: ast.AST, scope: Scope, events: Events, owner: ast.AST) -> None:
         inner = self.scope_of[node] = Scope(node, scope, "<comprehension>")
@@ -393,7 +394,7 @@ def exported(tree: ast.Module) -> set[str]:
         for statement in tree.body
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
         if statement.targets[0].id == "__all__"
-        for node in ast.walk(statement)
+        for node in walk(statement)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accel_migrate.errors import SourceError
+from accel_migrate.flow.nodes import walk
 from accel_migrate.source import Source
 
 
@@ -40,7 +41,7 @@ def _name(file: Source) -> str:
 def _names(source: Source) -> Iterator[str]:
     """Every part of every name that a file imports; `ast.walk` holds on a tree of any depth."""
     try:
-        nodes = list(ast.walk(source.tree))
+        nodes = list(walk(source.tree))
     except SourceError:
         return  # what does not parse does not run
     for node in nodes:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.reach import NAME, NewParameter
 from accel_migrate.analysis.roles import arguments_of
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.edits import change, opening_bracket, replace_node
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -54,9 +55,9 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
             if caller is module and other.device is not None:
                 passed = dict(arguments_of(call, _target(other))).get(other.device)
                 if passed is not None:
-                    gone.update(ast.walk(passed))
+                    gone.update(walk(passed))
     for statement in function.body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone:
                 asked = ".type" if (module, node) in context.training.device_texts else ""
                 edits.append(replace_node(source, node, f"{NAME}.device{asked}"))

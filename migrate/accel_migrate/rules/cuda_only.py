@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -23,7 +24,7 @@ def find(context: Context) -> Iterator[Change]:
     yield from _named_gpus(context)
     for node in module.walk(module.tree):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
-            what = f"{ast.unparse(node.func)}() needs a CUDA card"
+            what = f"{unparse(node.func)}() needs a CUDA card"
         elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
             what = "a default tensor type makes loaders and their shuffling fail on the device"
         elif (
@@ -31,7 +32,7 @@ def find(context: Context) -> Iterator[Change]:
             and (module.qualified(node) or "").startswith("torch.cuda.")
             and (node.attr.endswith("Tensor"))
         ):
-            what = f"{ast.unparse(node)} makes tensors on a CUDA card"
+            what = f"{unparse(node)} makes tensors on a CUDA card"
         else:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
@@ -71,7 +72,7 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
     """Whether the script asks for a GPU first: `if torch.cuda.is_available():`, `if device.type == "cuda":`."""
     for parent in module.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp | ast.While):
-            asked = ast.unparse(parent.test)
+            asked = unparse(parent.test)
             if "cuda" in asked and not asked.startswith("not "):
                 return True
     return False

@@ -12,6 +12,7 @@ from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.seeding import LIBRARIES, Seeded, Seeding
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -88,7 +89,7 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
     """Of loaders in a dictionary, the one that is trained on could not be told."""
     for loop in loops:
         if is_entry(context.script.roles, loop.module, loop.loader):
-            kept = ast.unparse(loop.loader.value)  # type: ignore[attr-defined]
+            kept = unparse(loop.loader.value)  # type: ignore[attr-defined]
             message = (
                 f"which loader of `{kept}` is trained on is not in sight, so none is shared out and every process trains on "
                 f'all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), with its own key'

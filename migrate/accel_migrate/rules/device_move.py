@@ -9,6 +9,7 @@ from accel_migrate.analysis.devices import Move
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Remove, Replace, Uncomment
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
@@ -72,7 +73,7 @@ def _is_entry_again(module: Module, statement: ast.stmt, dropped: dict[ast.Call,
     if loop is None or not isinstance(entry, ast.Subscript):
         return False
     pair = ast.Tuple([entry.slice, _reduced(statement.value, dropped)], ast.Load())
-    return ast.unparse(loop.iter) == f"{ast.unparse(entry.value)}.items()" and _same(loop.target, pair)
+    return unparse(loop.iter) == f"{unparse(entry.value)}.items()" and _same(loop.target, pair)
 
 
 def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> Replace | None:
@@ -140,7 +141,7 @@ def _same(left: ast.expr, right: ast.expr) -> bool:
         return len(left.elts) == len(right.elts) and all(_same(a, b) for a, b in zip(left.elts, right.elts))
     if isinstance(left, ast.Tuple | ast.List) or isinstance(right, ast.Tuple | ast.List):
         return False
-    return ast.unparse(left) == ast.unparse(right)
+    return unparse(left) == unparse(right)
 
 
 RULE = Rule(

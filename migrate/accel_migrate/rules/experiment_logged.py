@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.files import is_forward
 from accel_migrate.edits import add_argument, change, quoted
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -99,7 +100,7 @@ def _is_writer(dotted: str) -> bool:
 
 def _runs_model(context: Context, call: ast.Call) -> bool:
     return any(
-        isinstance(node, ast.Call) and is_forward(context.script.roles, context.module, node) for node in ast.walk(call)
+        isinstance(node, ast.Call) and is_forward(context.script.roles, context.module, node) for node in walk(call)
     ) or any(context.training.holds(context.module.variable(argument)) for argument in call.args)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.files import Written, downloads, is_forward, runs_command
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -65,7 +66,7 @@ def _trouble(context: Context, written: Written) -> str:
     module = context.module
     if written.kept:
         return "what it opens is written to later, or its result is used"
-    for node in ast.walk(written.statement):
+    for node in walk(written.statement):
         if isinstance(node, ast.Call) and is_forward(context.script.roles, module, node):
             return "a model runs in it, which all processes must do together"
         if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue):
@@ -77,14 +78,14 @@ def _trouble(context: Context, written: Written) -> str:
 
 def _read_later(context: Context, written: Written, stored: ast.Name) -> bool:
     module, statement = context.module, written.statement
-    inside = set(ast.walk(statement))
+    inside = set(walk(statement))
     return any(
         isinstance(node, ast.Name)
         and node.id == stored.id
         and isinstance(node.ctx, ast.Load)
         and node not in inside
         and not _opened_anew(context, node)
-        for node in ast.walk(module.scope(statement).node)
+        for node in walk(module.scope(statement).node)
     )
 
 
@@ -115,7 +116,7 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
 
 
 def _names_one_process(test: ast.expr) -> bool:
-    return any(word in ast.unparse(test) for word in ("rank", "main_process", "master"))
+    return any(word in unparse(test) for word in ("rank", "main_process", "master"))
 
 
 RULE = Rule(

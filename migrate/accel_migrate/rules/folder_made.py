@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.edits import add_argument, change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -69,7 +70,7 @@ def _after_asking(context: Context, call: ast.Call) -> bool:
     parent = context.module.parents[context.module.statement(call)]
     if not isinstance(parent, ast.If) or not isinstance(parent.test, ast.UnaryOp) or parent.orelse:
         return False
-    text = ast.unparse(parent.test)
+    text = unparse(parent.test)
     return isinstance(parent.test.op, ast.Not) and any(word in text for word in ("exists(", "isdir(", "is_dir("))
 
 

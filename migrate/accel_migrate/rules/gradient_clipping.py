@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.gradients import Gradients
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, replace_callee
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -83,7 +84,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
 def _clips_prepared(context: Context, module: Module, call: ast.Call) -> bool:
     return bool(call.args) and any(
         context.training.holds(module.variable(node))
-        for node in ast.walk(call.args[0])
+        for node in walk(call.args[0])
         if isinstance(node, ast.Name | ast.Attribute)
     )
 

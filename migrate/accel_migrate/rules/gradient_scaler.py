@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.carried import default_of
 from accel_migrate.edits import change, replace_node, without, without_item
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Edit, Safety, Unwrap
 from accel_migrate.rule import Context, Rule
 
@@ -60,9 +61,7 @@ def _unscaled(context: Context, call: ast.Call) -> Change:
     statement = module.statement(call)
     block = module.block(statement)
     later = block[block.index(statement) + 1 :]
-    if any(
-        isinstance(node, ast.Attribute) and node.attr.startswith("clip_grad_") for s in later for node in ast.walk(s)
-    ):
+    if any(isinstance(node, ast.Attribute) and node.attr.startswith("clip_grad_") for s in later for node in walk(s)):
         edit = without(module.source, statement, _SPEAKS_OF_SCALING)
         return _change(context, call, "clipping unscales gradients", edit)
     spelled = context.training.accelerator(module, call)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.decisions import Decision
 from accel_migrate.edits import change, quoted, replace_node
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -18,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
     for decision in training.decisions:
         if decision.module is not module:
             continue
-        name = ast.unparse(decision.figure)
+        name = unparse(decision.figure)
         spelled = training.accelerator(module, decision.place)
         if not decision.is_number or spelled is None:
             message = (

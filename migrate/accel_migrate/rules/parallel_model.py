@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Wrapping
 from accel_migrate.edits import change, comment_above, piece_changes, without
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
 from accel_migrate.rule import Context, Rule
 from accel_migrate.rules.global_batch import tells_batch
@@ -53,13 +54,11 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
 def _is_stored(context: Context, statement: ast.Assign, wrapping: Wrapping) -> bool:
     """`self.model = model.to(rank)` further up: there the model is under that name already."""
     block = context.module.block(statement)
-    name, model = ast.unparse(statement.targets[0]), ast.unparse(wrapping.model)
-    stored = [
-        s for s in block[: block.index(statement)] if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name
-    ]
+    name, model = unparse(statement.targets[0]), unparse(wrapping.model)
+    stored = [s for s in block[: block.index(statement)] if isinstance(s, ast.Assign) and unparse(s.targets[0]) == name]
     if not stored:
         return False
-    return ast.unparse(_unmoved(stored[-1].value)) == model
+    return unparse(_unmoved(stored[-1].value)) == model
 
 
 def _unmoved(value: ast.expr, moves: set[ast.Call] | None = None) -> ast.expr:

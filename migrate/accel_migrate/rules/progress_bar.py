@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import add_argument, change, opening_bracket
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Guard, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -68,7 +69,7 @@ def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
         step = update.args[0] if update.args else None
         if spelled is None or not _in_shared_loop(context, update):
             continue
-        if step is not None and _SIZE.fullmatch(ast.unparse(step)):
+        if step is not None and _SIZE.fullmatch(unparse(step)):
             end = module.source.end(step)
             edit = Replace(end, end, f" * {spelled}.num_processes")
             yield change(
@@ -84,7 +85,7 @@ def _counted(context: Context, call: ast.Call) -> Iterator[Change]:
                 )
             elif counted != "after" and _ends_with_data(context, update):
                 message = (
-                    f"the bar's total, {ast.unparse(total)}, is reached in steps of one process, and on N processes each has "
+                    f"the bar's total, {unparse(total)}, is reached in steps of one process, and on N processes each has "
                     "N times fewer; divide it by accelerator.num_processes if it stands for all of the data"
                 )
                 yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
@@ -110,7 +111,7 @@ def _batches_counted(context: Context, total: ast.expr) -> str:
     variable = module.variable(total)
     places += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
     for place in places:
-        for node in ast.walk(place):
+        for node in walk(place):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
                 if training.holds(module.variable(node.args[0])):
                     return "after" if training.timing.after_prepare(module, node) else "before"

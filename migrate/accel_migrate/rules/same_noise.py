@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.seeding import Seeded, Seeding, library_of
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -30,7 +31,7 @@ def find(context: Context) -> Iterator[Change]:
             )
             message = (
                 f"every process draws the same numbers here, because all are seeded alike ({where}); after prepare, if "
-                f"accelerator.num_processes > 1: {_RESEED[library]}({ast.unparse(seed.call.args[0])} + accelerator.process_index)"
+                f"accelerator.num_processes > 1: {_RESEED[library]}({unparse(seed.call.args[0])} + accelerator.process_index)"
             )
             yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
             return

@@ -11,6 +11,7 @@ from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.results import is_length
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -27,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
             continue
         if not training.shares(loop):
             continue
-        for node in ast.walk(loop.statement):
+        for node in walk(loop.statement):
             if _counts_samples(node, counter) and _is_logged(context, node) and _is_of_all(module, counts, node):
                 assert isinstance(node, ast.BinOp)
                 spelled = training.ready(module, node)
@@ -41,7 +42,7 @@ def find(context: Context) -> Iterator[Change]:
 
 def _counter(loop: LoaderLoop) -> str | None:
     target = loop.statement.target
-    if "enumerate(" in ast.unparse(loop.statement.iter) and isinstance(target, ast.Tuple):
+    if "enumerate(" in unparse(loop.statement.iter) and isinstance(target, ast.Tuple):
         return target.elts[0].id if isinstance(target.elts[0], ast.Name) else None
     return None
 
@@ -51,7 +52,7 @@ def _counts_samples(node: ast.AST, counter: str) -> bool:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     for count, size in ((node.left, node.right), (node.right, node.left)):
-        if ast.unparse(count) in (counter, f"{counter} + 1") and _SIZE.fullmatch(ast.unparse(size)):
+        if unparse(count) in (counter, f"{counter} + 1") and _SIZE.fullmatch(unparse(size)):
             return True
     return False
 
@@ -78,7 +79,7 @@ def _is_of_all(module: Module, counts: Counts, node: ast.AST) -> bool:
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is inner:
             return counts.counted(module, parent.right) is Counted.ALL
         inner = parent
-    beside = (part for part in ast.walk(module.statement(node)) if is_length(part) or isinstance(part, ast.Name))
+    beside = (part for part in walk(module.statement(node)) if is_length(part) or isinstance(part, ast.Name))
     return any(counts.counted(module, part) is Counted.ALL for part in beside)  # type: ignore[arg-type]
 
 

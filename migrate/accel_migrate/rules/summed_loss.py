@@ -10,6 +10,7 @@ from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -72,7 +73,7 @@ class _Search:
 
     def _operation(self, module: Module, node: ast.BinOp, depth: int) -> tuple[str, ast.AST | None]:
         if isinstance(node.op, ast.Div):
-            if ".sum(" in ast.unparse(node.right):
+            if ".sum(" in unparse(node.right):
                 return "uneven", node
             found = self.kind(module, node.left, depth + 1)
             if found[0] != "sum" or isinstance(node.right, ast.Constant):
@@ -98,13 +99,13 @@ class _Search:
                 return "", None
         for call in (node, *self._built(module, node)):
             for keyword in call.keywords:
-                if keyword.arg == "reduction" and ast.unparse(keyword.value) == "'sum'":
+                if keyword.arg == "reduction" and unparse(keyword.value) == "'sum'":
                     return "sum", call
-                if keyword.arg == "size_average" and ast.unparse(keyword.value) == "False":
+                if keyword.arg == "size_average" and unparse(keyword.value) == "False":
                     return "sum", call
                 if keyword.arg == "ignore_index":
                     return "uneven", call
-                if keyword.arg == "weight" and ast.unparse(call.func).rpartition(".")[2] in _WEIGHS:
+                if keyword.arg == "weight" and unparse(call.func).rpartition(".")[2] in _WEIGHS:
                     return "weighted", call
         return self._returned(module, node, depth)
 
@@ -119,12 +120,10 @@ class _Search:
             return "sum", node
         losses = [call for call in (value, *self._built(module, value)) if _is_loss(call)]
         if any(
-            k.arg in ("reduction", "reduce") and "none" in ast.unparse(k.value).lower()
-            for c in losses
-            for k in c.keywords
+            k.arg in ("reduction", "reduce") and "none" in unparse(k.value).lower() for c in losses for k in c.keywords
         ):
             return "sum", node
-        if any(k.arg == "reduce" and ast.unparse(k.value) == "False" for call in losses for k in call.keywords):
+        if any(k.arg == "reduce" and unparse(k.value) == "False" for call in losses for k in call.keywords):
             return "sum", node
         if losses:
             return self._call(module, value, 0)  # one number, whatever it is
@@ -145,7 +144,7 @@ class _Search:
         target = self.context.script.roles.target(module, node)
         if target is None or isinstance(target.node, ast.ClassDef):
             return "", None
-        for inner in ast.walk(target.node):
+        for inner in walk(target.node):
             if isinstance(inner, ast.Return) and inner.value is not None:
                 value = inner.value.elts[0] if isinstance(inner.value, ast.Tuple) and inner.value.elts else inner.value
                 found = self.kind(target.module, value, depth + 1)
@@ -166,7 +165,7 @@ def _is_size(module: Module, node: ast.expr) -> bool:
         variable = module.variable(node)
         bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
         return bool(bound) and all(value is not None and _is_size(module, value) for value in bound)
-    text = ast.unparse(node)
+    text = unparse(node)
     return text.endswith((".size(0)", ".shape[0]", ".size()[0]")) or text.startswith("len(")
 
 

@@ -12,6 +12,7 @@ from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.running import Running, running_figures
 from accel_migrate.edits import change, replace_node
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Edit, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -83,13 +84,13 @@ def _divided(context: Context, node: ast.AST, right: ast.expr, counted: Counted)
         yield change(CODE, right, "divides by this process's part", [edit], loop=training.index)
     elif counted is Counted.ALL:
         message = (
-            f"what is divided here is over this process's share, and `{ast.unparse(right)}` counts all of the data: the figure "
+            f"what is divided here is over this process's share, and `{unparse(right)}` counts all of the data: the figure "
             "is N times too small on N processes; divide by this process's part"
         )
         yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
     elif counted is Counted.UNKNOWN:
         message = (
-            f"what is divided here is over this process's share; whether `{ast.unparse(right)}` counts that or all of the data "
+            f"what is divided here is over this process's share; whether `{unparse(right)}` counts that or all of the data "
             "is not in sight: if it counts all, divide it by accelerator.num_processes"
         )
         yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
@@ -127,7 +128,7 @@ def _part(context: Context, node: ast.AST, right: ast.expr, spelled: str) -> Edi
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == name for n in ast.walk(node))
+    return any(isinstance(n, ast.Name | ast.Attribute) and unparse(n) == name for n in walk(node))
 
 
 def _same_function(context: Context, node: ast.AST, loop: LoaderLoop) -> bool:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.elsewhere import done_elsewhere
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -62,10 +63,10 @@ def _not_changed(context: Context) -> Iterator[Change]:
     for call in module.calls:
         function = module.scope(call).function
         runs = function is None or context.script.graph.all_sites.get(function) or module.scope(call).owner_class
-        if runs and not training.flow.only_main(module, call) and ast.unparse(call.func) not in found:
+        if runs and not training.flow.only_main(module, call) and unparse(call.func) not in found:
             what = done_elsewhere(context.script, training, module, call)
             if what is not None:
-                found[ast.unparse(call.func)] = call, what
+                found[unparse(call.func)] = call, what
     if found:
         names = ", ".join(f"{name}() (line {call.lineno}) {what}" for name, (call, what) in found.items())
         first = next(iter(found.values()))[0]
@@ -80,7 +81,7 @@ def _unseen(context: Context, module: Module, function: ast.expr) -> str | None:
         return None
     root = dotted.lstrip(".").partition(".")[0]
     known = root in _LIBRARIES or root in sys.stdlib_module_names
-    return f"{ast.unparse(function)}()" if dotted.startswith(".") or not known else None
+    return f"{unparse(function)}()" if dotted.startswith(".") or not known else None
 
 
 def _made_unseen(context: Context, call: ast.Call) -> str | None:
@@ -94,7 +95,7 @@ def _made_unseen(context: Context, call: ast.Call) -> str | None:
     for owner, part in contents(context.script.graph, module, call.func.value):
         in_loop = any(isinstance(parent, ast.For | ast.While) for parent in owner.ancestors(part))
         if isinstance(part, ast.Call) and not in_loop and _unseen(context, owner, part.func) is not None:
-            return f"{ast.unparse(call.func)}()"
+            return f"{unparse(call.func)}()"
     return None
 
 

@@ -9,6 +9,7 @@ from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.starts import names_in
 from accel_migrate.edits import change, without_item
 from accel_migrate.emit import accelerator_statement
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Remove, Substitute
 from accel_migrate.rule import Context, Rule
 
@@ -40,7 +41,7 @@ def _named_in_text(module: Module) -> set[str]:
     return {
         node.value
         for statement in module.tree.body
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+        if isinstance(statement, ast.Assign) and unparse(statement.targets[0]) == "__all__"
         for node in module.walk(statement)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

@@ -11,6 +11,7 @@ from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.wrapped_loads import loads_elsewhere
 from accel_migrate.edits import add_argument, change, quoted, replace_node
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -109,7 +110,7 @@ def _opened(module: Module, statement: ast.stmt) -> ast.stmt:
 def _asks_for_file(test: ast.expr) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("exists", "isfile", "is_file", "isdir", "is_dir")
-        for node in ast.walk(test)
+        for node in walk(test)
     )
 
 

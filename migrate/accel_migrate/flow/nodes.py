@@ -1,0 +1,62 @@
+"""What `ast` offers for going through trees and writing them out, for those who ask for it thousands of times a script.
+
+The answers are those of `ast.walk`, `ast.iter_child_nodes` and `ast.unparse`, in the same order, but for the nodes that
+say whether a name is read or set: nobody looks for these.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+_WITHOUT_NODES = frozenset(
+    (
+        "ctx", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "type_comment", "lineno", "tag", "simple",
+        "conversion", "is_async", "rest", "kwd_attrs",
+    )
+)  # fmt: skip
+_LEAVES = (ast.Constant, ast.MatchSingleton, ast.Global, ast.Nonlocal)
+_WITH_HOLES = frozenset(("keys", "kw_defaults"))  # lists in which None stands for nothing
+
+
+@cache
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes."""
+    return () if issubclass(kind, _LEAVES) else tuple(name for name in kind._fields if name not in _WITHOUT_NODES)
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below a node."""
+    found: list[ast.AST] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [each for each in value if each is not None] if name in _WITH_HOLES else value
+        elif value is not None:
+            found.append(value)
+    return found
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """A node and all below it, level by level."""
+    found = [node]
+    for each in found:
+        for name in _fields(type(each)):
+            value = getattr(each, name, None)
+            if type(value) is list:
+                found += [one for one in value if one is not None] if name in _WITH_HOLES else value
+            elif value is not None:
+                found.append(value)
+    return found
+
+
+def unparse(node: ast.AST) -> str:
+    """The code of a node; that of a name, or of an attribute of one, is no work."""
+    parts: list[str] = []
+    at = node
+    while type(at) is ast.Attribute:
+        parts.append(at.attr)
+        at = at.value
+    if type(at) is not ast.Name:
+        return ast.unparse(node)
+    return ".".join([at.id, *reversed(parts)])
