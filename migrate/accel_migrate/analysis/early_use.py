@@ -67,6 +67,7 @@ class EarlyUses:
         self.place = place
         self.function = place.module.scope(place.after).function
         self._flows: dict[ast.AST, Graph] = {}
+        self._known: dict[ast.stmt, set[Function]] = {}
 
     def comes_before(self, module: Module, node: ast.AST) -> bool:
         """Whether a node may run while the objects are not prepared yet."""
@@ -138,6 +139,11 @@ class EarlyUses:
 
     def _reached(self, module: Module, statement: ast.stmt) -> set[Function]:
         """Functions and constructors that a statement, without those that stand in it, may run."""
+        if statement not in self._known:
+            self._known[statement] = self._find_reached(module, statement)
+        return self._known[statement]
+
+    def _find_reached(self, module: Module, statement: ast.stmt) -> set[Function]:
         found: set[Function] = set()
         for node in _own_nodes(statement):
             target = self.roles.target(module, node) if isinstance(node, ast.Call) else None

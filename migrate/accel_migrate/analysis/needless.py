@@ -21,34 +21,22 @@ from accel_migrate.flow.nodes import unparse
 
 
 def sort_moves(
-    roles: Roles,
-    graph: CallGraph,
-    modules: tuple[Module, ...],
-    aliases: frozenset[Variable],
-    shared: frozenset[Variable],
-    place: Place,
-) -> tuple[list[Move], list[Move]]:
-    """The moves that prepared objects make needless, and the others."""
-    sorter = _Sorter(roles, graph, modules, aliases, shared, place)
+    roles: Roles, graph: CallGraph, modules: tuple[Module, ...], cast: Cast, place: Place
+) -> tuple[frozenset[Variable], list[Move], list[Move]]:
+    """Loaders whose batches stay where they are; the moves that prepared objects make needless, and the others."""
+    sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
         for move in moves_in(roles, module):
             (dropped if sorter.is_needless(move) else kept).append(move)
-    return dropped, kept
+    return _unplaced_loaders(roles, graph, cast, sorter, dropped, kept)
 
 
-def unplaced_loaders(
-    roles: Roles,
-    graph: CallGraph,
-    cast: Cast,
-    place: Place,
-    dropped: list[Move],
-    kept: list[Move],
-    modules: tuple[Module, ...],
+def _unplaced_loaders(
+    roles: Roles, graph: CallGraph, cast: Cast, sorter: _Sorter, dropped: list[Move], kept: list[Move]
 ) -> tuple[frozenset[Variable], list[Move], list[Move]]:
     """Loaders whose batches stay where they are, and the moves once these keep theirs."""
-    sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place)
     in_parallel = any(wrapping.is_data_parallel for wrapping in cast.distribution.wrappings)
     members = Members(roles, {move.call for move in (*dropped, *kept)}, in_parallel)
     found: set[Variable] = set()

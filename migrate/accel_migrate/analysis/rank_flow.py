@@ -45,6 +45,8 @@ class RankFlow:
         self._owner = {function: module for module in self.modules for function in module.functions}
         self._bindings = [found for module in self.modules for found in _bindings(module)]
         self._tests: dict[ast.AST, bool] = {}
+        self._asked = [(module, test) for module in self.modules for test in _tests_in(module)]
+        self._guards = False  # whether any test depends on the rank; if none does, nothing is guarded
         self._start()
         self._settle()
 
@@ -79,6 +81,8 @@ class RankFlow:
 
     def guard(self, module: Module, node: ast.AST) -> ast.stmt | None:
         """The outermost statement of a node's function that keeps some processes from it."""
+        if not self._guards:
+            return None
         found: ast.stmt | None = None
         inner = node
         for parent in module.ancestors(node):
@@ -189,6 +193,7 @@ class RankFlow:
         for _ in range(12):
             before = self._size()
             self._tests.clear()
+            self._guards = any(self._test(module, test) for module, test in self._asked)
             for module, target, binding in self._bindings:
                 self._bound(module, target, binding)
             for module in self.modules:
@@ -199,6 +204,7 @@ class RankFlow:
                         self._returned(module, function)
             if self._size() == before:
                 return
+        self._guards = True  # not settled: whatever may be guarded counts
 
     def _size(self) -> tuple[int, ...]:
         results = sum(len(parts) for parts in self.asking.values())
@@ -343,6 +349,15 @@ def _bindings(module: Module) -> Iterable[tuple[Module, ast.expr, Binding]]:
         for binding in bindings:
             if isinstance(binding.target, ast.Attribute):
                 yield module, binding.target, binding
+
+
+def _tests_in(module: Module) -> Iterable[ast.expr]:
+    """Every expression whose outcome may keep a process from what stands beside or below it."""
+    for node in module.walk(module.tree):
+        if isinstance(node, ast.If | ast.While | ast.IfExp):
+            yield node.test
+        elif isinstance(node, ast.BoolOp):
+            yield from node.values[:-1]
 
 
 def _is_either(test: ast.expr) -> bool:

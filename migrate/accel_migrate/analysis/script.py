@@ -21,7 +21,7 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.imported import is_imported
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
-from accel_migrate.analysis.needless import sort_moves, unplaced_loaders
+from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.one_device import Tied, files_of
 from accel_migrate.analysis.one_process import bare_uses
@@ -235,8 +235,7 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
-        dropped, kept = sort_moves(self.roles, self.graph, modules, cast.aliases, cast.shared, place)
-        unplaced, dropped, kept = unplaced_loaders(self.roles, self.graph, cast, place, dropped, kept, modules)
+        unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)

@@ -91,11 +91,13 @@ class _Plan:
         for statement, edits in self.replaced.items():
             if statement not in self.gone:
                 found[self._rewritten(statement, edits)] += 1
+        texts: list[str] = []
         for edit in dict.fromkeys(edit for change in self.file.changes for edit in change.edits):
             if isinstance(edit, Insert | Substitute):
-                found.update(_heads_of("\n".join(edit.statements)))
+                texts += edit.statements
             elif isinstance(edit, Guard):
-                found.update(_heads_of(f"if {edit.test}:\n    pass"))
+                texts.append(f"if {edit.test}:\n    pass")
+        found.update(_heads_of("\n".join(texts)))
         found["pass"] += len(self.gone)  # what keeps a block a block
         for head in self.originals if self.gone else ():
             if head.node not in self.gone and self.may_go(head.node):

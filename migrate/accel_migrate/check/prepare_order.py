@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
@@ -45,7 +46,7 @@ class _Order:
         if self.step is None:
             return
         for node in self.file.nodes:
-            if self.file.scope(node).function is not self.scope or not isinstance(node, ast.Call | ast.For):
+            if not isinstance(node, ast.Call | ast.For) or self.file.scope(node).function is not self.scope:
                 continue
             step = step_of(self.file, node, self.graph)
             if step is None or self._is_prepared(step) or not self._comes_first(step):
@@ -56,27 +57,37 @@ class _Order:
 
     def _is_prepared(self, step: ast.stmt) -> bool:
         """Whether this call, or another one that takes the same objects, comes before a step on every path."""
+        return any(self.graph.dominates(other, step) for other in self._preparing)
+
+    @cached_property
+    def _preparing(self) -> list[ast.stmt]:
+        """The steps of this scope that prepare all that this call does."""
+        found: list[ast.stmt] = []
         for file, call in self.side.asked("prepare"):
             if file is self.file and file.scope(call).function is self.scope:
                 other = step_of(file, call, self.graph)
-                taken = {unparse(argument) for argument in call.args}
-                if other is not None and self.texts.keys() <= taken and self.graph.dominates(other, step):
-                    return True
-        return False
+                if other is not None and self.texts.keys() <= {unparse(argument) for argument in call.args}:
+                    found.append(other)
+        return found
 
     def _comes_first(self, step: ast.stmt) -> bool:
         """Whether a run can come to a step with an object that is built and not yet prepared."""
         assert self.step is not None
         if self.graph.reachable(step, self.step):
             return True
-        return any(
-            isinstance(node, ast.stmt)
-            and node is not self.step
-            and any(_binds(node, text) for text in self.texts)
-            and self.graph.holds(node)
-            and self.graph.dominates(node, step)
+        return any(self.graph.dominates(node, step) for node in self._building)
+
+    @cached_property
+    def _building(self) -> list[ast.stmt]:
+        """The other statements of this scope that give an object of this call a value."""
+        return [
+            node
             for node in self.file.nodes
-        )
+            if isinstance(node, ast.stmt)
+            and node is not self.step
+            and self.graph.holds(node)
+            and any(_binds(node, text) for text in self.texts)
+        ]
 
     def _trains(self, node: ast.Call | ast.For) -> str:
         """What a call or a loop does with a prepared object that needs it prepared; empty if nothing."""

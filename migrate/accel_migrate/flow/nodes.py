@@ -7,7 +7,6 @@ say whether a name is read or set: nobody looks for these.
 from __future__ import annotations
 
 import ast
-from functools import cache
 
 _WITHOUT_NODES = frozenset(
     (
@@ -19,16 +18,20 @@ _LEAVES = (ast.Constant, ast.MatchSingleton, ast.Global, ast.Nonlocal)
 _WITH_HOLES = frozenset(("keys", "kw_defaults"))  # lists in which None stands for nothing
 
 
-@cache
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of node that may hold nodes."""
     return () if issubclass(kind, _LEAVES) else tuple(name for name in kind._fields if name not in _WITHOUT_NODES)
+
+
+# The fields of each kind of node that may hold nodes.
+_FIELDS: dict[type, tuple[str, ...]] = {
+    kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node."""
     found: list[ast.AST] = []
-    for name in _fields(type(node)):
+    for name in _FIELDS[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
             found += [each for each in value if each is not None] if name in _WITH_HOLES else value
@@ -41,7 +44,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all below it, level by level."""
     found = [node]
     for each in found:
-        for name in _fields(type(each)):
+        for name in _FIELDS[type(each)]:
             value = getattr(each, name, None)
             if type(value) is list:
                 found += [one for one in value if one is not None] if name in _WITH_HOLES else value
