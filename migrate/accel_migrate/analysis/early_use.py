@@ -68,6 +68,7 @@ class EarlyUses:
         self.function = place.module.scope(place.after).function
         self._flows: dict[ast.AST, Graph] = {}
         self._known: dict[ast.stmt, set[Function]] = {}
+        self._ways: dict[ast.AST, list[ast.stmt]] = {}
 
     def comes_before(self, module: Module, node: ast.AST) -> bool:
         """Whether a node may run while the objects are not prepared yet."""
@@ -122,11 +123,12 @@ class EarlyUses:
 
     def _ways_to_prepare(self, module: Module, function: Function | None) -> list[ast.stmt]:
         """Statements of another function that call the one which prepares."""
-        return [
-            statement
-            for statement in _own_statements(function or module.tree)
-            if self.function is not None and self.function in self._reached(module, statement)
-        ]
+        if self.function is None:
+            return []
+        scope = function or module.tree
+        if scope not in self._ways:
+            self._ways[scope] = [s for s in _own_statements(scope) if self.function in self._reached(module, s)]
+        return self._ways[scope]
 
     def _calls_before(self, function: Function) -> Iterator[ast.stmt]:
         """Statements beside `prepare`, not after it, that call a function."""

@@ -45,6 +45,7 @@ class RankFlow:
         self._owner = {function: module for module in self.modules for function in module.functions}
         self._bindings = [found for module in self.modules for found in _bindings(module)]
         self._tests: dict[ast.AST, bool] = {}
+        self._left: dict[ast.stmt, ast.stmt | None] = {}
         self._asked = [(module, test) for module in self.modules for test in _tests_in(module)]
         self._guards = False  # whether any test depends on the rank; if none does, nothing is guarded
         self._start()
@@ -193,6 +194,7 @@ class RankFlow:
         for _ in range(12):
             before = self._size()
             self._tests.clear()
+            self._left.clear()
             self._guards = any(self._test(module, test) for module, test in self._asked)
             for module, target, binding in self._bindings:
                 self._bound(module, target, binding)
@@ -323,12 +325,17 @@ class RankFlow:
 
     def _left_before(self, module: Module, statement: ast.stmt) -> ast.stmt | None:
         """An earlier statement of the same block in which some processes leave: `if rank != 0: return`."""
+        if statement not in self._left:
+            self._left[statement] = self._find_left(module, statement)
+        return self._left[statement]
+
+    def _find_left(self, module: Module, statement: ast.stmt) -> ast.stmt | None:
         parent = module.parents[statement]
         for name in ("body", "orelse", "finalbody", "handlers"):
             block = getattr(parent, name, None)
             if isinstance(block, list) and statement in block:
                 for earlier in block[: block.index(statement)]:
-                    if isinstance(earlier, ast.If) and _leaves(module, earlier) and self._test(module, earlier.test):
+                    if isinstance(earlier, ast.If) and self._test(module, earlier.test) and _leaves(module, earlier):
                         return earlier
         return None
 
