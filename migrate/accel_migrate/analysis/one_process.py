@@ -37,11 +37,17 @@ def judged_by_rank(flow: RankFlow, evaluation: Gather | Whole) -> Gather | Whole
 
 
 def bare_uses(
-    roles: Roles, flow: RankFlow, timing: Timing, held: frozenset[Variable], lifted: set[ast.If]
+    roles: Roles,
+    flow: RankFlow,
+    timing: Timing,
+    held: frozenset[Variable],
+    lifted: set[ast.If],
+    unwrapped: frozenset[ast.AST],
 ) -> Iterator[tuple[Module, ast.expr]]:
     """Each prepared model that only some processes run, as it is called or handed over there.
 
-    A wrapper may send buffers to all processes before each forward, and some of them would not come.
+    A wrapper may send buffers to all processes before each forward, and some of them would not come. Those in
+    `unwrapped` have none there.
     """
     for module in roles.project.modules:
         for call in module.calls:
@@ -50,6 +56,9 @@ def bare_uses(
             if (guard is None and not some) or guard in lifted:
                 continue
             for node in _run(roles, module, call) if guard is not None else [call.func]:
+                if node in unwrapped:
+                    yield module, node
+                    continue
                 variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
                 if variable is None or variable not in held or not roles.of(variable) & Role.MODEL:
                     continue

@@ -103,6 +103,12 @@ class Distribution:
         found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])
         return list(dict.fromkeys(found))
 
+    @property
+    def unwrapped(self) -> frozenset[ast.AST]:
+        """Models that the author took out of their wrapper, as in `model.module`."""
+        taken_out = f"{ACCELERATOR}.unwrap_model("
+        return frozenset(piece.node for piece in self.pieces if (piece.text or "").startswith(taken_out))
+
     def rewritten(self) -> set[ast.AST]:
         """Statements that change, or go with what they stand in."""
         inside = (part for p in self.pieces if isinstance(p.node, ast.stmt) for part in p.module.walk(p.node))

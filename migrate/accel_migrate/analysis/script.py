@@ -213,7 +213,7 @@ class _Reader:
             local=found.local,
             decisions=found.decisions,
             storage=found.storage,
-            bare=tuple((m, node) for m, node in found.bare if node not in gone),
+            bare=tuple((m, node) for m, node in found.bare if node not in gone or node in distribution.unwrapped),
             flow=self.flow,
             precision=precision,
             distribution=distribution,
@@ -243,6 +243,7 @@ class _Reader:
         shares = [loop for loop in cast.loops if is_share(cast, loop) and not is_chosen(self.roles, loop)]
         evaluating = [call for e in cast.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
+        lifted = {one.guard for one in storage.lifted}
         return _Findings(
             modules,
             precision,
@@ -251,7 +252,7 @@ class _Reader:
             local,
             find_decisions(self.roles, local, shares, timing, self.flow, modules),
             storage,
-            tuple(bare_uses(self.roles, self.flow, timing, storage.held, {one.guard for one in storage.lifted})),
+            tuple(bare_uses(self.roles, self.flow, timing, storage.held, lifted, distribution.unwrapped)),
             tuple(own_attributes(self.roles, self.graph, modules, cast.aliases, timing, cast.methods)),
             dropped,
             kept,

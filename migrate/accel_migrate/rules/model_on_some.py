@@ -15,6 +15,8 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     found = [node for owner, node in training.bare if owner is module]
     for node in found:
+        if node in training.distribution.unwrapped:
+            continue
         spelled = training.accelerator(module, node)
         edit = replace_node(module.source, node, f"{spelled}.unwrap_model({module.source.code(node)})")
         yield change(CODE, node, "only some processes run it, so without its wrapper", [edit], loop=training.index)

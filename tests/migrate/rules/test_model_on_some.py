@@ -68,6 +68,13 @@ def test_says_that_sharded_weights_need_all_processes():
     assert "FSDP" in noted(SCRIPT.format(after="if number == 0:\n            count(net, held_out)"), "AM403")
 
 
+@pytest.mark.parametrize("use", ["print(net.module(torch.zeros(1, 4)))", "count(net.module, held_out)"])
+def test_says_so_of_a_model_that_the_author_took_out_of_its_wrapper(use: str):
+    source = SCRIPT.format(after=f"if number == 0:\n            {use}")
+    assert "FSDP" in noted(source, "AM403")
+    assert "unwrap_model(net)" in migrated(source) and "unwrap_model(accelerator" not in migrated(source)
+
+
 def test_leaves_a_loop_whose_shared_loader_one_process_reads():
     reason = unchanged(SCRIPT.format(after="if number == 0:\n            count(net, loader)"))
     assert "it is trained on" in reason
