@@ -351,6 +351,7 @@ class Accelerator(Processes, Facts, Recording):
 
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all."""
+        self._session.strategy.refuse_parts(obj)
         if self.should_save_model:
             (save_tensors if safe_serialization else save_atomically)(self._session.hardware.portable(obj), Path(f))
 

@@ -26,6 +26,11 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
+def in_parts(value: object) -> bool:
+    """Whether a tensor, or a model, is one of which this process holds a part."""
+    return any(isinstance(one, DTensor) for one in (value.parameters() if isinstance(value, Module) else [value]))
+
+
 def whole_state(model: Module) -> dict[str, Any]:
     """The state with every tensor whole, on every process: all of them must come here."""
     state = model.state_dict()

@@ -2,7 +2,9 @@
 
 import copy
 import gc
+import io
 import os
+import re
 import weakref
 from contextlib import nullcontext
 
@@ -329,6 +331,54 @@ def test_what_cannot_be_is_refused_by_name():
         named = sharded(plugin={"transformer_cls_names_to_wrap": ["Blok"]})
         refused("wrap_layers names Blok, and Transformer has no such", lambda: named.prepare(small_transformer()))
         return True
+
+    assert in_world(2, work) == [True, True]
+
+
+def test_no_file_holds_the_part_of_one_process(tmp_path):
+    def work():
+        accelerator = sharded()
+        model = nn.Linear(2, 3)
+        model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+        optimizer.step()
+        for value, place in (
+            ({"epoch": 1, "optimizer": optimizer.state_dict()}, "['optimizer']['state'][0]['exp_avg'] that is sharded"),
+            ({"net": model}, "['net'] that is sharded"),
+            (model.state_dict(), "['weight'] that is sharded"),
+            (model, "a value that is sharded"),
+        ):
+            with pytest.raises(UsageError, match=re.escape(place)):
+                accelerator.save(value, tmp_path / "parts.pt")
+        with pytest.raises(UsageError, match="Linear is sharded, and a file of it"):
+            torch.save({"net": model}, io.BytesIO())
+        accelerator.save({"net": accelerator.get_state_dict(model), "rate": 0.1}, tmp_path / "whole.pt")
+
+    in_world(2, work)
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.pt"]
+    nn.Linear(2, 3).load_state_dict(torch.load(tmp_path / "whole.pt")["net"])
+
+
+def test_an_optimizer_takes_a_whole_state_and_goes_on():
+    def stepped(model, optimizer, backward):
+        backward(model(torch.ones(1, 2)).square().sum())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def work():
+        accelerator = sharded()
+        torch.manual_seed(0)
+        plain = nn.Linear(2, 3)
+        reference = torch.optim.Adam(plain.parameters(), lr=0.1)
+        stepped(plain, reference, torch.Tensor.backward)
+        model = copy.deepcopy(plain)
+        model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.1))
+        optimizer.load_state_dict(copy.deepcopy(reference.state_dict()))
+        stepped(plain, reference, torch.Tensor.backward)
+        stepped(model, optimizer, accelerator.backward)
+        held = [value for state in optimizer.state.values() for name, value in state.items() if name != "step"]
+        assert all(isinstance(value, DTensor) for value in held) and len(held) == 4
+        return torch.allclose(accelerator.get_state_dict(model)["weight"], plain.weight)
 
     assert in_world(2, work) == [True, True]
 

@@ -94,6 +94,9 @@ class Strategy(ABC):
         """The whole state on every process, with the keys of the model that the user wrote."""
         return self.unwrap(model).state_dict()
 
+    def refuse_parts(self, value: Any) -> None:  # noqa: B027 most strategies keep everything whole
+        """Refuses a value to be written to one file when this process holds only a part of a tensor in it."""
+
     def kept_state(self, model: Module) -> dict[str, Any]:
         """What a checkpoint keeps of the model: whole, or sharded as `DTensor`s."""
         return self.state_dict(model)

@@ -20,12 +20,13 @@ from torch.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 from torch.nn import Module
+from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
-from accel_runtime.shards import shard_like, whole_state
+from accel_runtime.shards import in_parts, shard_like, whole_state
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
@@ -34,6 +35,7 @@ from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_statistics import share_statistics
 from accel_runtime.strategies.fsdp_successors import Successors
 from accel_runtime.strategies.fsdp_weights import filling_for
+from accel_runtime.tree import leaves
 
 Parameters = Iterable[Tensor] | Tensor
 
@@ -73,6 +75,8 @@ class Fsdp(Strategy):
         for optimizer in bundle.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
                 optimizer.register_step_pre_hook(self._let_go)
+            if hasattr(optimizer, "register_load_state_dict_post_hook"):
+                optimizer.register_load_state_dict_post_hook(_keep_own_shards)
         return bundle
 
     def _shard(self, model: Module, device: torch.device) -> None:
@@ -99,6 +103,7 @@ class Fsdp(Strategy):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
         vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
+        vars(model)["__reduce_ex__"] = functools.partial(_refuse_pickling, type(model).__name__)
         self.successors.learn(before, dict(model.named_parameters()))
 
     def _let_go(self, *_: Any) -> None:
@@ -174,6 +179,15 @@ class Fsdp(Strategy):
     def state_dict(self, model: Module) -> dict[str, Any]:
         return whole_state(self.unwrap(model))
 
+    def refuse_parts(self, value: Any) -> None:
+        path = next((path for path, leaf in leaves(value) if in_parts(leaf)), None)
+        if path is not None:
+            raise UsageError(
+                f"accelerator.save got a value{' with ' + path if path else ''} that is sharded, and one process would write "
+                "its own part alone; take weights from accelerator.get_state_dict(model), and leave optimizers to "
+                "accelerator.save_state(folder)"
+            )
+
     def kept_state(self, model: Module) -> dict[str, Any]:
         return self.state_dict(model) if self.sharding.whole_checkpoints else self.unwrap(model).state_dict()
 
@@ -191,8 +205,21 @@ def _refuse_copy(kind: str, memo: object) -> NoReturn:
     )
 
 
+def _refuse_pickling(kind: str, protocol: object) -> NoReturn:
+    raise UsageError(
+        f"{kind} is sharded, and a file of it would hold the part of one process; save "
+        "accelerator.get_state_dict(model), for which all processes must be there, in its place"
+    )
+
+
 def _take_own_shards(model: Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Lets `load_state_dict` take whole tensors: each process keeps its part."""
     for name, weight in model.state_dict().items():
         if prefix + name in state:
             state[prefix + name] = shard_like(state[prefix + name], weight)
+
+
+def _keep_own_shards(optimizer: Optimizer) -> None:
+    """Lets an optimizer's `load_state_dict` take whole tensors, likewise."""
+    for weight, state in optimizer.state.items():
+        state.update({name: shard_like(value, weight) for name, value in state.items()})
