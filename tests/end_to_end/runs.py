@@ -72,16 +72,18 @@ def run(
     frozen: bool = False,
     launched: bool = False,
     machine: int = 0,
+    strategy: str = "",
 ) -> list[Run]:
     """Run a script in `folder` on one or more processes; `frozen` keeps every weight as it was built.
 
     A script that is `launched` finds the variables of a launcher even when it is alone. `machine` has so many GPUs that
-    stand in for real ones.
+    stand in for real ones. `strategy` is what a launcher was told.
     """
     port = _free_port()
     children = []
     for rank in range(processes):
         world = _world(rank, processes, port) if processes > 1 or launched else {}
+        world |= {"ACCEL_STRATEGY": strategy} if strategy else {}
         end, other = SERVER.Pipe(duplex=False)
         child = SERVER.Process(target=_live, args=(script, arguments, folder, world, frozen, machine, other))
         child.start()
