@@ -27,6 +27,7 @@ LAYERS = {
         edits emit
         rule
         analysis apply check discover document emptied leftovers undo verify
+        effects
         flow
         notebook
         outcome source

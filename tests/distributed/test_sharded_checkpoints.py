@@ -31,7 +31,7 @@ def run(folder=None, save=None, steps=0, strategy="fsdp", wait=True, **plugin):
     loader = DataLoader(sentences(), 4, shuffle=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     if folder is not None:
-        accelerator.load_state(folder)
+        assert accelerator.load_state(folder).step >= 0  # who reads the step asks to go on in mid-epoch
     losses, state = [], None
     for (words,) in loader if steps else ():
         with accelerator.accumulate(model):

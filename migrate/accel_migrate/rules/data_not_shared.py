@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.entries import is_entry
-from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.seeding import LIBRARIES, Seeded, Seeding
+from accel_migrate.analysis.shares import trains_on_share
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
@@ -38,7 +38,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     first = training.backwards[0]
     trained = [loop for loop in training.loops if loop.trains]
-    if first.module is not module or trains_on_share(context):
+    if first.module is not module or trains_on_share(context.script, context.training):
         return
     if trained:
         yield from _chosen(context, trained)
@@ -47,13 +47,6 @@ def find(context: Context) -> Iterator[Change]:
     message = f"no DataLoader is shared out: every process {_told(context, plays)}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
-
-
-def trains_on_share(context: Context) -> bool:
-    """Whether a loader that is shared out is trained on, and not only evaluated."""
-    training = context.training
-    prepared = any(built.role is Role.LOADER for built in training.prepared)
-    return prepared and (any(loop.trains for loop in training.loops) or _reads_by_hand(context))
 
 
 def _told(context: Context, plays: bool) -> str:
@@ -95,14 +88,6 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
                 f'all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), with its own key'
             )
             yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
-
-
-def _reads_by_hand(context: Context) -> bool:
-    """Whether a loader is shared out that no evaluation reads: one whose batches `next` asks for."""
-    roles, graph = context.script.roles, context.script.graph
-    read = [e.loop.module.variable(e.loop.loader) for e in context.training.evaluations]
-    evaluated = {link for variable in read if variable is not None for link in chain(roles, graph, variable)}
-    return any(b.role is Role.LOADER and b.variable not in evaluated for b in context.training.prepared)
 
 
 def _closure(context: Context) -> Iterator[Change]:

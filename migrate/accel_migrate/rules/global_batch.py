@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.shares import takes_in_more
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
-from accel_migrate.rules.data_not_shared import trains_on_share
 
 CODE = "AM801"
 _SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_description", "set_postfix", "log_metrics"}
@@ -17,7 +17,7 @@ _SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_des
 
 def find(context: Context) -> Iterator[Change]:
     training = context.training
-    if training.place.module is context.module and tells_batch(context):
+    if training.place.module is context.module and takes_in_more(context.script, training):
         message = (
             f"on N processes each step takes in N batches{_steps(context)}; the learning rate and batch_size are as they were: "
             "change one of them if training should go on as on one process"
@@ -37,11 +37,6 @@ def _steps(context: Context) -> str:
     if ends == {Ended.DATA}:
         return " and there are N times fewer steps"
     return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""
-
-
-def tells_batch(context: Context) -> bool:
-    """Whether a step takes in more than before: not where each process took in a batch already."""
-    return not context.training.distribution.joins and trains_on_share(context)
 
 
 def _shows_figures(context: Context) -> bool:

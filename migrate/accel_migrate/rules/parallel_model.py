@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.pieces import Wrapping
+from accel_migrate.analysis.shares import takes_in_more
 from accel_migrate.edits import change, comment_above, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment
 from accel_migrate.rule import Context, Rule
-from accel_migrate.rules.global_batch import tells_batch
 
 CODE = "AM702"
 _SPEAKS_OF_WRAPPING = re.compile(r"\b(ddp|distributed\w*|data.?parallel|wrap\w*|gpus?)\b", re.I)
@@ -19,7 +19,7 @@ _SPEAKS_OF_WRAPPING = re.compile(r"\b(ddp|distributed\w*|data.?parallel|wrap\w*|
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    told = tells_batch(context)  # with this in it
+    told = takes_in_more(context.script, context.training)  # with this in it
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
             yield change(

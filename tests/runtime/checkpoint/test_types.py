@@ -56,7 +56,11 @@ class Named(dict):
     """A dictionary with methods of its own."""
 
 
-@pytest.mark.parametrize("value", [Named(a=1), defaultdict(lambda: 3), UserDict(), print, int, object()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [Named(a=1), defaultdict(lambda: 3), UserDict(), print, int, object()],
+    ids=["counter", "defaultdict", "userdict", "function", "type", "object"],
+)
 def test_other_types_are_refused_when_they_are_saved(value, tmp_path: Path) -> None:
     accelerator = Accelerator(cpu=True)
     accelerator.register_for_checkpointing(Holder(value))
