@@ -34,6 +34,7 @@ KNOWN_REASONS = (
     "other passes",
     "against each other",
     "learning rate",
+    "altered while they are loaded",
 )
 
 

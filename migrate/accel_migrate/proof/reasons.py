@@ -36,7 +36,7 @@ def _reasons(original: Trace, ranks: Sequence[Trace], step: int) -> Iterator[str
     if original.has_fact("batch norm"):
         yield "batch normalisation takes its statistics from the samples of each process (AM804)"
     if any(batch.facts["random"] for loss in losses for batch in loss.batches) or _rows_differ(losses, ranks):
-        yield "samples are altered at random while they are loaded, by each process in its own way"
+        yield "samples are altered while they are loaded, at random or by what else is in their batch, as padding does"
     if other_passes(original, ranks[0], step):
         yield "the script makes other passes over its loaders on several processes, and each moves the shuffle"
     if any(loss.samples is None for loss in losses):
