@@ -28,6 +28,7 @@ from accel_migrate.analysis.rank_flow import RankFlow
 from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.analysis.updates import caller_not_given, updated_by_hand, why_no_update
 from accel_migrate.flow.nodes import unparse
 
@@ -337,7 +338,7 @@ class _Casting:
                 if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
                     continue
                 around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
-                if around and not any(_ends_by_count(loop) for loop in around):
+                if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
                     found.append(variable)
         return found
 
@@ -346,9 +347,3 @@ class _Casting:
             return True
         function = module.scope(node).function
         return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)
-
-
-def _ends_by_count(loop: LoaderLoop) -> bool:
-    """Whether a comparison inside breaks out of a loop, so that not the data decide on the number of steps."""
-    stops = [n for n in ast.walk(loop.statement) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
-    return any(isinstance(inner, ast.Break) for stop in stops for inner in stop.body)

@@ -24,16 +24,18 @@ def ended_by(graph: CallGraph, loop: LoaderLoop) -> Ended:
     inside = list(module.walk(loop.statement))
     counted = {_text(node.target) for node in inside if isinstance(node, ast.AugAssign) and _is_one(node)}
     counted |= _enumerated(loop.statement)
-    tests = [test for test in _leaving(module, loop.statement) if test is not None]
-    tests += _conditions(graph, module, loop.statement)
-    if not tests:
-        return Ended.DATA
     alike = {name.rpartition(".")[2] for name in counted}
-    return Ended.COUNT if any(_asks_count(test, alike) for test in tests) else Ended.UNKNOWN
+    left = list(_leaving(module, loop.statement))
+    around = _conditions(graph, module, loop.statement)
+    if not left and not around:
+        return Ended.DATA
+    counts = any(all(_asks_count(test, alike, ast.Or) for test in tests) for tests in left if tests)
+    counts = counts or any(_asks_count(test, alike, ast.And) for test in around)
+    return Ended.COUNT if counts else Ended.UNKNOWN
 
 
-def _leaving(module: Module, loop: ast.stmt) -> Iterator[ast.expr | None]:
-    """The conditions under which a loop is left by `break` or `return`."""
+def _leaving(module: Module, loop: ast.stmt) -> Iterator[list[ast.expr]]:
+    """For each `break` or `return` that leaves a loop, the conditions that must all hold for it."""
     for node in module.walk(loop):
         if not isinstance(node, ast.Break | ast.Return):
             continue
@@ -42,7 +44,7 @@ def _leaving(module: Module, loop: ast.stmt) -> Iterator[ast.expr | None]:
         if isinstance(node, ast.Break) and any(isinstance(parent, ast.For | ast.While) for parent in inner):
             continue
         if not any(isinstance(parent, ast.FunctionDef | ast.Lambda) for parent in inner):
-            yield next((parent.test for parent in inner if isinstance(parent, ast.If)), None)
+            yield [parent.test for parent in inner if isinstance(parent, ast.If)]
 
 
 def _conditions(graph: CallGraph, module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr]:
@@ -66,16 +68,14 @@ def _is_one(node: ast.AugAssign) -> bool:
     return isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant) and node.value.value == 1
 
 
-def _asks_count(test: ast.expr, counted: set[str]) -> bool:
-    return any(
-        isinstance(node, ast.Compare)
-        and any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq) for op in node.ops)
-        and any(
-            _text(part).rpartition(".")[2] in counted
-            for part in ast.walk(node)
-            if isinstance(part, ast.Name | ast.Attribute)
-        )
-        for node in ast.walk(test)
+def _asks_count(test: ast.expr, counted: set[str], joined: type[ast.boolop]) -> bool:
+    """Whether a number of steps decides, whatever else the condition asks: parts are `joined` so that each suffices."""
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, joined) and any(_asks_count(part, counted, joined) for part in test.values)
+    return isinstance(test, ast.Compare) and any(
+        _text(part).rpartition(".")[2] in counted
+        for part in ast.walk(test)
+        if isinstance(part, ast.Name | ast.Attribute)
     )
 
 
