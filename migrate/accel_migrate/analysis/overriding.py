@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Roles
@@ -11,10 +12,35 @@ from accel_migrate.analysis.scopes import Function, Module, Variable
 
 def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
     """`exec(open("configurator.py").read())`, `globals()[key] = value`: any name may have another value after it."""
+    return any(_sets_any_name(owner, node) for owner, node in _run_by(roles, graph, module, statement))
+
+
+def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`: CUDA reads it once, when the Accelerator takes its device."""
+    return any(named_gpus(owner, node) is not None for owner, node in _run_by(roles, graph, module, statement))
+
+
+def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> Iterator[tuple[Module, ast.AST]]:
+    """The nodes of a statement, and of the functions that it calls."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return False
+        return
     parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
-    return any(_sets_any_name(owner, node) for owner, part in parts for node in owner.walk(part))
+    yield from ((owner, node) for owner, part in parts for node in owner.walk(part))
+
+
+def named_gpus(module: Module, node: ast.AST) -> ast.expr | None:
+    """What CUDA_VISIBLE_DEVICES is set to."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        holder, key, value = node.targets[0].value, node.targets[0].slice, node.value
+        if module.qualified(holder) != "os.environ":
+            return None
+    elif isinstance(node, ast.Call) and len(node.args) == 2:
+        key, value = node.args
+        if module.qualified(node.func) not in ("os.environ.setdefault", "os.putenv"):
+            return None
+    else:
+        return None
+    return value if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES" else None
 
 
 def _sets_any_name(module: Module, node: ast.AST) -> bool:

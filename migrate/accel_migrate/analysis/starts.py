@@ -11,7 +11,7 @@ from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
 from accel_migrate.analysis.loops import CallGraph
-from accel_migrate.analysis.overriding import overrides
+from accel_migrate.analysis.overriding import names_gpus, overrides
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
@@ -100,7 +100,11 @@ def _placed(
             earliest = position + 1
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             top = position + 1
-    late = [position for position in range(index) if overrides(roles, graph, module, block[position])]
+    late = [
+        position
+        for position in range(index)
+        if overrides(roles, graph, module, block[position]) or names_gpus(roles, graph, module, block[position])
+    ]
     known = max([known, *[position + 1 for position in late]])
     earliest = max(earliest, known)
     users = _users(reach, module, early)
@@ -108,7 +112,7 @@ def _placed(
         if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
             if position < known:
                 raise NoHome(
-                    "the Accelerator is needed here, before the options that it is made from are known",
+                    "the Accelerator is needed here, before the options that it is made from are known, or the GPUs named",
                     statement.lineno,
                     module,
                 )

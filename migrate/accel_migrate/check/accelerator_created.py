@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.visible_gpus import named_too_late
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
@@ -29,6 +30,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _asked_too_early(side, file, call)
         yield from _second(side, file, call)
         yield from _by_import(side, file, call)
+        yield from named_too_late(evidence, file, call)
     yield from _strangers(side)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.overriding import named_gpus
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -43,7 +44,7 @@ def _named_gpus(context: Context) -> Iterator[Change]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same on every process."""
     module, training = context.module, context.training
     for node in module.walk(module.tree):
-        value = _visible(module, node)
+        value = named_gpus(module, node)
         if value is not None and not training.flow.depends(module, value):
             message = (
                 "every process sees only the GPUs that are named here: one GPU is shared by all of them, and of several each "
@@ -51,21 +52,6 @@ def _named_gpus(context: Context) -> Iterator[Change]:
             )
             yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
             return
-
-
-def _visible(module: Module, node: ast.AST) -> ast.expr | None:
-    """What CUDA_VISIBLE_DEVICES is set to."""
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        holder, key, value = node.targets[0].value, node.targets[0].slice, node.value
-        if module.qualified(holder) != "os.environ":
-            return None
-    elif isinstance(node, ast.Call) and len(node.args) == 2:
-        key, value = node.args
-        if module.qualified(node.func) not in ("os.environ.setdefault", "os.putenv"):
-            return None
-    else:
-        return None
-    return value if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES" else None
 
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:

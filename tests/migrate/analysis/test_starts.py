@@ -242,3 +242,18 @@ def test_is_made_in_main_when_another_file_imports_this_one() -> None:
 def test_a_global_device_that_is_still_read_stays_global() -> None:
     text = _with_main("DataLoader(data, multiprocessing_context='spawn')", "    torch.ones(1, device=device)\n")
     assert training(text).creation.parent is None
+
+
+NAMED = "os.environ['CUDA_VISIBLE_DEVICES'] = gpu"
+
+
+@pytest.mark.parametrize("named", [NAMED, "choose(gpu)"])
+def test_is_made_after_the_gpus_are_named(named: str) -> None:
+    helper = f"import os\ndef choose(gpu):\n    {NAMED}\n"
+    text = BUILT.replace(CHOICE, f"{helper}print('begins')\n{named}\nprint('named')").replace(".to(device)", "")
+    assert start(text + WITHOUT) == "print('named')"
+
+
+def test_is_not_made_where_it_is_needed_before_the_gpus_are_named() -> None:
+    text = BUILT.replace(CHOICE, f"import os\ntable = torch.ones(4).cuda()\n{NAMED}").replace(".to(device)", "")
+    assert "or the GPUs named" in refusal(text + WITHOUT)

@@ -71,3 +71,20 @@ def test_a_method_that_asks_for_an_attribute_that_is_not_set_yet() -> None:
     assert not said("AM952", "x = 1\n", TOP + later)
     handed = trainer.replace("self.load()", "self.net = onto(net, self.accelerator)")
     assert said("AM952", "x = 1\n", TOP + handed)
+
+
+NAMED = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = gpu\n"
+MADE = "accelerator = Accelerator()\n"
+
+
+def test_gpus_that_are_named_after_the_accelerator_took_one() -> None:
+    assert said("AM952", NAMED, TOP + MADE + NAMED)
+    assert not said("AM952", NAMED, TOP + NAMED + MADE)
+    helper = "def choose(gpu):\n    os.environ.setdefault('CUDA_VISIBLE_DEVICES', gpu)\n"
+    assert said("AM952", NAMED, TOP + "import os\n" + helper + MADE + "choose(1)\n")
+    assert not said("AM952", NAMED, TOP + "import os\n" + helper + MADE)
+
+
+def test_gpus_that_the_original_names_too_late_as_well() -> None:
+    asked = "import torch\nfast = torch.cuda.is_available()\n"
+    assert not said("AM952", asked + NAMED, TOP + asked + MADE + NAMED)
