@@ -92,7 +92,7 @@ def _migrate(
             unread.append(source)
     if any(_may_train(module.source.data) for module in modules):
         given = {module.source.path for module in modules}
-        silent = [s for s in sources if s.path not in given and s.path.name == "__init__.py"]  # they pass names on
+        silent = [s for s in sources if s.path not in given]  # they pass names on, run what trains, store what it made
         around = [*silent, *siblings.values()]
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
         modules, results = _kept_for(unread, modules, results)
@@ -159,8 +159,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 def _readable(source: Source) -> Module | None:
     try:
-        relevant = concerns_torch(source.data) or source.path.name == "__init__.py"
-        return Module(source) if relevant and not _framework(source) else None
+        return None if _framework(source) else Module(source)
     except (SourceError, RecursionError):
         return None  # a neighbour that cannot be read tells nothing
 

@@ -47,9 +47,8 @@ def scan(path: Path) -> Scan:
     try:
         data = path.read_bytes()
         mentions_torch = concerns_torch(data)
-        # A package's __init__.py may pass on the names of its modules without a word about torch.
-        followed = mentions_torch or path.name == "__init__.py"
-        return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)) if followed else ())
+        # A script may run a training, and a helper store what it made, without a word about torch.
+        return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)))
     except Exception:  # whatever is wrong with the file, it is told when the file's own turn comes
         return unread(path)
 

@@ -33,6 +33,11 @@ def test_a_file_without_torch_comes_along_only_when_it_is_imported(tmp_path: Pat
     assert pieces(tmp_path, ".") == [(["config.py", "main.py"], [])]
 
 
+def test_a_script_without_torch_that_runs_what_trains_belongs_to_it(tmp_path: Path) -> None:
+    write(tmp_path, run="from engine import train\nimport store\n", engine="import torch\n", store="import pickle\n")
+    assert pieces(tmp_path, ".") == [(["engine.py", "run.py", "store.py"], [])]
+
+
 def test_relative_imports_and_packages_are_followed(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -24,6 +24,7 @@ from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
 from accel_migrate.check.read_after_written import CONDITION as READ_AFTER_WRITTEN
 from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
 from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
+from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
 from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
@@ -44,6 +45,7 @@ CONDITIONS: tuple[Condition, ...] = (
     SAME_OBJECTS,
     STEPS_ALIKE,
     READ_AFTER_WRITTEN,
+    STORED_WHOLE,
 )
 
 

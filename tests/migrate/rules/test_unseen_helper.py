@@ -43,8 +43,9 @@ def test_names_an_object_that_is_handed_over():
         ("sys.stdout.write(str(x))", "prints (drawing.py:5)"),
     ],
 )
-def test_names_what_a_file_does_that_is_not_changed(line: str, what: str):
-    drawing = f"import sys\nimport numpy as np\nimport torch\ndef draw(x):\n    {line}\n"
+@pytest.mark.parametrize("third", ["import torch", "import json"])
+def test_names_what_a_file_does_that_is_not_changed(line: str, what: str, third: str):
+    drawing = f"import sys\nimport numpy as np\n{third}\ndef draw(x):\n    {line}\n"
     script = training(functions="import drawing\n", after="drawing.draw(total)")
     files = {"train.py": script, "drawing.py": drawing}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
