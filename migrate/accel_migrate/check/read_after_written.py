@@ -1,4 +1,4 @@
-"""AM962: a file that one process writes is read by all only once it is there."""
+"""AM962: a file that one process writes is read by all only once it is there, under the name that it has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,57 @@ from collections.abc import Iterator
 from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, step_of
-from accel_migrate.flow.program import Function, Scope
+from accel_migrate.flow.calls import Place
+from accel_migrate.flow.program import File, Function, Scope
+
+# What each process finds out for itself: a name that is made of it is not the same on all.
+_OWN = frozenset(
+    [
+        "time.time",
+        "time.time_ns",
+        "time.strftime",
+        "time.ctime",
+        "time.asctime",
+        "uuid.uuid1",
+        "uuid.uuid4",
+        "os.getpid",
+    ]
+    + [f"datetime.{name}" for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")]
+    + ["tempfile.mkdtemp", "tempfile.mktemp", "secrets.token_hex"]
+)
+_TELLING = frozenset(["strftime", "isoformat"])
 
 
 def find(project: Project) -> Iterator[Violation]:
     yield from _violations(project.evidence)
+    yield from _found_by_one(project.evidence.after)
+
+
+def _found_by_one(side: Side) -> Iterator[Violation]:
+    """Loads of what one process saved under a name that it made by its own clock, or by chance."""
+    saves = [(file, call) for file, call in side.asked("save") if len(call.args) > 1]
+    loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"]
+    own = _own_names(side) if saves and loads else set()
+    written = {call for file, call in saves if side.flows.place(file, call.args[1]) in own}
+    for file, call in loads if written else ():
+        if side.flows.place(file, call.args[0]) not in own or Guards(side).of(file, call) is not None:
+            continue
+        if _runs_after(side, written, call):
+            message = (
+                f"`{ast.unparse(call)[:60]}` would look for what the main process saved under a name that each process "
+                "makes for itself, by its clock or by chance"
+            )
+            yield Violation("AM962", file.path, call.lineno, message)
+
+
+def _own_names(side: Side) -> set[Place]:
+    seeds = [side.flows.place(file, call) for file, call in side.calls if _is_own(file, call)]
+    return side.flows.reached(seeds)
+
+
+def _is_own(file: File, call: ast.Call) -> bool:
+    told = isinstance(call.func, ast.Attribute) and call.func.attr in _TELLING
+    return told or file.qualified(call.func) in _OWN
 
 
 def _violations(evidence: Evidence) -> Iterator[Violation]:
@@ -61,8 +107,9 @@ def _doing(side: Side, calls: set[ast.Call]) -> dict[Scope, list[ast.stmt]]:
 CONDITION = Condition(
     code="AM962",
     name="read_after_written",
-    summary="a file would be read before it is written",
-    why="`accelerator.save` writes on one process while the others go on. What all processes read back must wait for it.",
+    summary="a file would be read before it is written, or under another name",
+    why="`accelerator.save` writes on one process while the others go on. What all processes read back must wait for it, and "
+    "have one name on all: a name by the clock differs where a second passes between two processes.",
     example_before='accelerator.save(weights, "best.pt")\nweights = torch.load("best.pt")',
     example_after='accelerator.save(weights, "best.pt")\naccelerator.wait_for_everyone()\nweights = torch.load("best.pt")',
     find=find,

@@ -56,6 +56,10 @@ _COMPUTED = frozenset(
         "range",
         "str2bool",
         "format",
+        "join",
+        "Path",
+        "abspath",
+        "replace",
     ]
 )
 _CONSTRAINING = frozenset(
@@ -229,7 +233,8 @@ class Flows:
             for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
                 self._copy(self.place(file, argument), place)
         elif name in _COMPUTED:
-            for argument in arguments:
+            changed = [node.func.value] if name == "replace" and isinstance(node.func, ast.Attribute) else []
+            for argument in [*arguments, *changed]:
                 self._compute(self.place(file, argument), place)
         elif name in _GROWN and isinstance(node.func, ast.Attribute):
             for argument in arguments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.own_names import own_part
 from accel_migrate.edits import add_argument, change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety
@@ -20,6 +21,8 @@ def find(context: Context) -> Iterator[Change]:
         makes = dotted in ("os.makedirs", "os.mkdir") or (
             dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
         )
+        if makes:
+            yield from _of_its_own(context, call, dotted)
         if not makes or any(k.arg in ("exist_ok", None) for k in call.keywords):
             continue
         if _after_asking(context, call):
@@ -27,6 +30,23 @@ def find(context: Context) -> Iterator[Change]:
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
         elif not training.flow.on_some(module, call) and _is_run(context, call):
             yield from _made_by_one(context, call)
+
+
+def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterator[Change]:
+    """A folder whose name comes from the clock: each process has another one, and writes or looks there."""
+    module, training, script = context.module, context.training, context.script
+    name = (call.args[0] if call.args else None) if dotted else getattr(call.func, "value", None)
+    if name is None or training.flow.on_some(module, call) or not _is_run(context, call):
+        return
+    own = own_part(script.roles, script.graph, module, name)
+    if own is not None:
+        owner, told = own
+        where = f"line {told.lineno}" if owner is module else f"{owner.source.path.name}:{told.lineno}"
+        message = (
+            f"each process names this folder for itself, by `{unparse(told)}` ({where}), so that N processes may make several, "
+            "and only the main process's holds what is saved; take the name from one process, or from an option"
+        )
+        yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
 
 
 def _made_by_one(context: Context, call: ast.Call) -> Iterator[Change]:

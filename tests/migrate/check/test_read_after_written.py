@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 TOP = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\naccelerator.save(weights, 'best.pt')\n"
@@ -14,3 +16,40 @@ def test_a_file_that_is_read_back_at_once() -> None:
     assert not said("AM962", "x = 1\n", TOP + "weights = torch.load('other.pt')\n")
     first = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nweights = torch.load('best.pt')\n"
     assert not said("AM962", "x = 1\n", first + "for epoch in range(3):\n    accelerator.save(weights, 'best.pt')\n")
+
+
+OWN = (
+    "import os, time, torch, uuid\nfrom datetime import datetime\nfrom accel_runtime import Accelerator\n"
+    "accelerator = Accelerator()\n"
+)
+BACK = "accelerator.save(weights, {path})\naccelerator.wait_for_everyone()\nweights = torch.load({path})\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "path"),
+    [
+        ("run = time.strftime('%H-%M-%S')", "run + '/best.pt'"),
+        ("run = os.path.join('runs', datetime.now().strftime('%H-%M'))", "os.path.join(run, 'best.pt')"),
+        ("run = 'runs/%s' % str(datetime.now()).replace(' ', '_')", "f'{run}/best.pt'"),
+        ("def stamp():\n    return str(int(time.time()))\nargs.run = 'runs/' + stamp()", "args.run"),
+        ("run = 'runs/{}'.format(uuid.uuid4())", "run"),
+    ],
+)
+def test_a_file_under_a_name_that_each_process_makes_for_itself(lines: str, path: str) -> None:
+    assert said("AM962", "x = 1\n", f"{OWN}{lines}\n{BACK.format(path=path)}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "path"),
+    [
+        ("run = 'runs/3'\nstart = time.time()\nprint(time.time() - start)", "run + '/best.pt'"),
+        ("log = open(time.strftime('%H.log'), 'w')", "'best.pt'"),
+    ],
+)
+def test_a_file_that_has_one_name(lines: str, path: str) -> None:
+    assert not said("AM962", "x = 1\n", f"{OWN}{lines}\n{BACK.format(path=path)}")
+
+
+def test_a_file_that_only_one_process_writes_and_reads() -> None:
+    code = "path = time.strftime('%H.pt')\naccelerator.save(x, path)\nif accelerator.is_main_process:\n    torch.load(path)\n"
+    assert not said("AM962", "x = 1\n", OWN + code)
