@@ -28,7 +28,22 @@ def _found(evidence: Evidence) -> Found:
                 kept = _kept(side, node, names, used)
                 if kept and _comes_before(side, file, node, call):
                     yield file, node, f"`{ast.unparse(node)[:60]}` would keep {kept} as it is before prepare()"
+        yield from _wrapped(side, file, call, names)
         yield from _rebound(side, file, call, names)
+
+
+def _wrapped(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+    """`optimizer = Scheduled(adam)`, of a class out of sight, which `prepare` cannot know: it goes on stepping the old one."""
+    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
+    for node in file.nodes:
+        made = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(made, ast.Call) or side.flows.callees.get(made) or not _comes_before(side, file, made, call):
+            continue
+        assert isinstance(node, ast.Assign)
+        target = ast.unparse(node.targets[0])
+        given = [text for argument in made.args if (text := ast.unparse(argument)) in names and text != target]
+        if target in names and given and {f"{target}.zero_grad", f"{target}.step"} <= called:
+            yield file, made, f"`{ast.unparse(made)[:60]}` would keep {given[0]} as it is before prepare()"
 
 
 def _kept(side: Side, node: ast.Call, names: set[str], used: set[str]) -> str:

@@ -31,3 +31,16 @@ def test_a_name_that_gets_another_model_afterwards() -> None:
     assert not said(
         "AM960", "x = 1\n", TOP + PREPARED + "net(1)\nnet = Net()\nopt = SGD(net)\n" + PREPARED + "net(2)\n"
     )
+
+
+def test_a_wrapper_out_of_sight_that_steps_the_optimizer_from_before() -> None:
+    lines = "from elsewhere import Warming\nadam = torch.optim.Adam(net.parameters())\nopt = Warming(adam, 3)\n"
+    steps = "opt.zero_grad()\naccelerator.backward(net(1))\nopt.step()\n"
+    assert said("AM960", "x = 1\n", TOP + lines + "net, adam, opt = accelerator.prepare(net, adam, opt)\n" + steps)
+    later = (
+        lines.replace("opt = Warming(adam, 3)\n", "")
+        + "net, adam = accelerator.prepare(net, adam)\nopt = Warming(adam, 3)\n"
+    )
+    assert not said("AM960", "x = 1\n", TOP + later + steps)
+    rates = lines.replace("opt", "rates") + "net, adam, rates = accelerator.prepare(net, adam, rates)\nrates.step()\n"
+    assert not said("AM960", "x = 1\n", TOP + rates + steps.replace("opt", "adam"))
