@@ -13,7 +13,7 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
     """What a call writes or prints in a file that is not changed, with the first place that does."""
     for owner, function in reached_elsewhere(script, training, module, call):
         for inner in owner.calls:
-            if owner.scope(inner).function is not function or training.flow.on_some(owner, inner):
+            if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
                 continue
             place = f"{owner.source.path.name}:{inner.lineno}"
             if writes(owner, inner):
@@ -28,7 +28,7 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
 def reached_elsewhere(
     script: Script, training: Training, module: Module, call: ast.Call
 ) -> list[tuple[Module, Function]]:
-    """The functions of files that are not changed that a call runs, the nearest first."""
+    """The functions of files that are not changed that a call runs on every process, the nearest first."""
     target = script.roles.target(module, call)
     if target is not None and isinstance(target.node, ast.ClassDef):
         target = script.roles.project.method(target, "__init__")
@@ -37,17 +37,38 @@ def reached_elsewhere(
     owners = {function: owner for owner in script.project.modules for function in owner.functions}
     pending: list[Function] = [target.node]
     for function in pending:
-        pending += [callee for callee in script.graph.callees.get(function, ()) if callee not in pending]
+        pending += [
+            callee
+            for callee in script.graph.callees.get(function, ())
+            if callee not in pending and not _guarded(script, training, function, callee)
+        ]
     return [(owners[f], f) for f in pending if owners[f] not in training.modules]
+
+
+def _guarded(script: Script, training: Training, function: Function, callee: Function) -> bool:
+    """Whether a function calls another one under a condition on the rank alone."""
+    sites = [(m, c) for m, c in script.graph.all_sites.get(callee, ()) if m.scope(c).function is function]
+    return bool(sites) and all(training.flow.guard(module, call) is not None for module, call in sites)
 
 
 def shows(module: Module, call: ast.Call) -> bool:
     """Whether a call prints, or writes to the terminal by itself."""
-    if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write"):
+    if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write", "pprint.pprint", "pprint.pp"):
         return True
     return (
         isinstance(call.func, ast.Name)
         and call.func.id == "print"
         and module.resolve("print", module.scope(call)) is None
-        and not any(keyword.arg == "file" for keyword in call.keywords)
+        and all(_is_terminal(module, keyword.value) for keyword in call.keywords if keyword.arg == "file")
+    )
+
+
+def _is_terminal(module: Module, file: ast.expr) -> bool:
+    """`sys.stdout`, or a variable that may be it."""
+    variable = module.variable(file) if isinstance(file, ast.Name) else None
+    values = [file] if variable is None else [b.value for b in module.bindings(variable) if b.value is not None]
+    return any(
+        isinstance(part, ast.Attribute) and module.qualified(part) in ("sys.stdout", "sys.stderr")
+        for value in values
+        for part in module.walk(value)
     )

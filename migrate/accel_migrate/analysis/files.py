@@ -12,7 +12,7 @@ from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.timing import Timing
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 
 _WRITERS = {
     "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "torchvision.utils.save_image",
@@ -26,7 +26,8 @@ _WRITERS = {
     "scipy.io.wavfile.write", "cv2.VideoWriter",
 }  # fmt: skip
 _WRITING_METHODS = {
-    "savefig", "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "write_text", "write_bytes",
+    "savefig", "export_scalars_to_json",
+    "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "write_text", "write_bytes",
 }  # fmt: skip
 _COMMANDS = {
     "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
@@ -40,6 +41,12 @@ _FETCHING = {
     "download_url", "download_and_extract_archive", "extract_archive", "snapshot_download", "hf_hub_download", "maybe_download",
     "download_file_from_google_drive", "cached_download",
 }  # fmt: skip
+# Classes and functions of libraries that fetch their data when they are called, with no word about it.
+_FETCHED_BY = re.compile(
+    r"(torch_geometric\.datasets|torchtext\.datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*|torchtext\.vocab\.(GloVe|FastText|CharNGram)"
+    r"|ogb\.(\w+\.)+\w*Dataset\w*|gensim\.downloader\.load|sklearn\.datasets\.fetch_\w+"
+)
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
 _WRITING_MODE = re.compile(r"[wax]")
 
@@ -106,7 +113,7 @@ def downloads(module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func) or ""
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
-    return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING
+    return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
 
 
 def _may_be_true(module: Module, node: ast.expr) -> bool:
@@ -127,19 +134,34 @@ def writes(module: Module, call: ast.Call) -> bool:
     if dotted is not None:
         return dotted in _WRITERS
     if isinstance(call.func, ast.Attribute):
-        return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call.func.value))
+        if call.func.attr.startswith("to_") and not _has_path(call):
+            return False  # `frame.to_json()` gives the text back
+        return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call))
     if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
         return False
     mode = _argument(call, 1, "mode")
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.search(mode.value))
 
 
-def _is_picture(module: Module, node: ast.expr) -> bool:
-    """`Image.fromarray(x)`, or a variable that holds one."""
-    variable = module.variable(node)
-    values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
+def _has_path(call: ast.Call) -> bool:
+    return bool(call.args) or any(keyword.arg is None or keyword.arg.startswith("path") for keyword in call.keywords)
+
+
+def _is_picture(module: Module, call: ast.Call) -> bool:
+    """`picture.save(path)`: the object is made as a picture, or the path has the ending of one."""
+    assert isinstance(call.func, ast.Attribute)
+    if call.args and any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.lower().endswith(_PICTURES)
+        for part in walk(call.args[0])
+    ):
+        return True
+    variable = module.variable(call.func.value)
+    values = [call.func.value] if variable is None else [binding.value for binding in module.bindings(variable)]
     return any(
-        isinstance(value, ast.Call) and (module.qualified(value.func) or "").startswith("PIL.Image.")
+        isinstance(value, ast.Call)
+        and (
+            (dotted := module.qualified(value.func) or "").startswith("PIL.Image.") or dotted.endswith(".to_pil_image")
+        )
         for value in values
     )
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.files import downloads
+from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -36,11 +37,21 @@ def _through_helpers(context: Context) -> Iterator[ast.Call]:
         if function is None or function in seen:
             continue
         seen.add(function)
+        pending += _run_when_made(function, others)
         for caller, call in sites.get(function, ()):
             if caller is module:
                 yield call
             elif caller in others:
                 pending.append(caller.scope(call).function)
+
+
+def _run_when_made(function: Function, modules: list[Module]) -> list[Function]:
+    """`download()` of a dataset for graphs is called by the class that it is derived from, when the dataset is made."""
+    if function.name not in ("download", "process"):
+        return []
+    owners = [module.parents[function] for module in modules if function in module.functions]
+    body = [statement for owner in owners if isinstance(owner, ast.ClassDef) for statement in owner.body]
+    return [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
 
 
 RULE = Rule(

@@ -44,3 +44,40 @@ def test_a_download_in_another_file_is_told_where_it_is_asked_for(line: str, tol
     notes = [(result.path.name, note) for result in results for note in result.notes if note.code == "AM604"]
     lines = texts["train.py"].split("\n")
     assert [(name, line in lines[note.line - 1]) for name, note in notes] == [("train.py", True)] * told
+
+
+@pytest.mark.parametrize(
+    ("brought", "made"),
+    [
+        ("from torch_geometric.datasets import Planetoid", "Planetoid('data', 'Cora')"),
+        ("import torchtext", "torchtext.datasets.AG_NEWS()"),
+        ("from ogb.nodeproppred import PygNodePropPredDataset", "PygNodePropPredDataset('ogbn-arxiv')"),
+        ("from torchtext.vocab import GloVe", "GloVe('6B')"),
+        ("from sklearn.datasets import fetch_openml", "fetch_openml('adult')"),
+    ],
+)
+def test_notes_a_library_that_fetches_without_being_told(brought: str, made: str) -> None:
+    assert "AM604" in codes(training(functions=f"{brought}\nraw = {made}\n"))
+
+
+def test_says_nothing_of_what_a_library_computes() -> None:
+    functions = "from sklearn.datasets import make_moons\nraw = make_moons(9)\n"
+    assert "AM604" not in codes(training(functions=functions))
+
+
+def test_notes_a_dataset_of_graphs_that_fetches_when_it_is_made() -> None:
+    graphs = """
+from torch_geometric.data import InMemoryDataset, download_url
+
+
+class Molecules(InMemoryDataset):
+    def __init__(self, root):
+        super().__init__(root)
+
+    def download(self):
+        download_url("https://example.org/molecules.zip", self.raw_dir)
+"""
+    script = training(functions="from graphs import Molecules\nraw = Molecules('data')\n")
+    files = {"train.py": script, "graphs.py": graphs}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert [result.path.name for result in results for note in result.notes if note.code == "AM604"] == ["train.py"]

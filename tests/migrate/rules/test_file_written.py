@@ -166,3 +166,32 @@ def test_notes_a_command(line: str):
 
 def test_says_nothing_of_a_command_that_the_author_guards():
     assert "AM504" not in codes(training(after='if rank == 0:\n    os.system("convert *.png x.gif")'))
+
+
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        ("from torchvision.transforms import ToPILImage\n", "ToPILImage()(x[0]).save('first.png')"),
+        ("from torchvision.transforms.functional import to_pil_image\n", "to_pil_image(x[0]).save(path)"),
+        ("from shapes import draw\n", "draw(y).convert('L').save(f'{epoch}.gif')"),
+        ("import pandas as pd\n", "pd.DataFrame(y).to_json('y.json')"),
+        ("import pandas as pd\n", "pd.DataFrame(y).to_csv(path_or_buf='y.csv')"),
+    ],
+)
+def test_guards_what_writes_a_picture_or_a_table(functions: str, line: str):
+    becomes(training(functions=functions, after=line), f"if accelerator.is_main_process:\n{line}")
+
+
+@pytest.mark.parametrize("line", ["text = settings.to_json()", "show(settings.to_json(indent=2))"])
+def test_keeps_what_gives_its_text_back(line: str):
+    source = training(functions="from settings import settings, show\n", after=line)
+    stays(source, line)
+    assert "AM504" not in codes(source)
+
+
+def test_notes_a_folder_that_each_process_names_for_itself():
+    functions = "from datetime import datetime\ndef stamp():\n    return datetime.now().strftime('%H-%M')\n"
+    source = training(functions=functions, ready="run = f'runs/{stamp()}'\nos.makedirs(run, exist_ok=True)")
+    assert "each process names this folder for itself" in noted(source, "AM505")
+    source = training(functions="import time\n", ready="os.makedirs('runs', exist_ok=True)\nstart = time.time()")
+    assert "AM505" not in codes(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.scripts import becomes, codes, training
 from tests.migrate.rules.verbs import migrated, noted, notes
 
 
@@ -50,3 +50,21 @@ def test_says_nothing_of_a_log_under_a_guard():
 
 def test_notes_text_that_is_written_to_the_terminal():
     assert "every process prints" in noted(training(inside='sys.stdout.write("x")'), "AM601")
+
+
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        ("from pprint import pprint\n", "pprint(total)"),
+        ("import pprint\n", "pprint.pp(total)"),
+        ("", "print(total, file=sys.stdout)"),
+        ("stream = sys.stdout if len(sys.argv) > 1 else open(os.devnull)\n", "print(total, file=stream)"),
+    ],
+)
+def test_notes_other_ways_to_print(functions: str, line: str):
+    assert "every process prints this" in noted(training(functions=functions, after=line), "AM601")
+
+
+def test_says_nothing_of_what_is_printed_to_a_file():
+    source = training(functions="import io\nlog = io.StringIO()\n", after="print(total, file=log)")
+    assert "AM601" not in codes(source)

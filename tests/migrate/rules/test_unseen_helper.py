@@ -67,3 +67,26 @@ def test_names_what_a_file_does_that_is_not_changed(line: str, what: str, third:
 )
 def test_says_nothing_otherwise(functions: str, after: str):
     assert "AM607" not in codes(training(functions=functions, after=after))
+
+
+NOTED = "import numpy as np\nimport torch\nimport torch.distributed as dist\n{functions}"
+WRITE = "def write(x):\n    np.save('x.npy', x)\n"
+
+
+@pytest.mark.parametrize(
+    ("functions", "noted_too"),
+    [
+        (WRITE, True),
+        (WRITE + "def once(x):\n    if dist.get_rank() == 0:\n        write(x)\n", True),  # another script's guard
+        ("def write(x):\n    if dist.get_rank() == 0:\n        np.save('x.npy', x)\n", False),
+        (
+            "def really(x):\n    np.save('x.npy', x)\ndef write(x):\n    if dist.get_rank() == 0:\n        really(x)\n",
+            False,
+        ),
+    ],
+)
+def test_a_guard_counts_only_on_the_way_of_the_call(functions: str, noted_too: bool):
+    script = training(functions="import drawing\n", after="drawing.write(total)")
+    files = {"train.py": script, "drawing.py": NOTED.format(functions=functions)}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert any(note.code == "AM607" for result in results for note in result.notes) == noted_too
