@@ -6,7 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import add_argument, change, opening_bracket
 from accel_migrate.flow.nodes import unparse, walk
@@ -148,7 +150,15 @@ def _updates(context: Context, call: ast.Call) -> list[ast.Call]:
         and isinstance(other.func, ast.Attribute)
         and other.func.attr == "update"
         and module.variable(other.func.value) == variable
+        and _is_of(module, other.func.value, call, variable)
     ]
+
+
+def _is_of(module: Module, bar: ast.expr, call: ast.Call, variable: Variable) -> bool:
+    """Whether a name may be the bar of one call; another bar may have the same name."""
+    if not isinstance(bar, ast.Name):
+        return True
+    return any(binding.statement is module.statement(call) for binding in reaching(module, bar, variable))
 
 
 RULE = Rule(

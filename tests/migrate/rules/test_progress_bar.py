@@ -51,3 +51,11 @@ def test_says_nothing_of_a_total_that_the_steps_are_counted_to():
 
 def test_writes_beside_a_bar_once():
     becomes(training(after='tqdm.write("done")'), 'if accelerator.is_local_main_process:\ntqdm.write("done")')
+
+
+def test_says_nothing_of_another_bar_of_the_same_name():
+    source = training(
+        inside="bar.update(1)", after="bar = tqdm(total=rounds)\nfor x, y in test_loader:\n    bar.update(1)"
+    )
+    source = source.replace("    for i, (x, y)", "    bar = tqdm(total=len(loader))\n    for i, (x, y)")
+    assert not [note for note in notes(source) if "the bar's total" in note]
