@@ -37,7 +37,8 @@ LAYERS = {
         __main__
         cli
         __init__ utils
-        data_loader launchers
+        big_modeling data_loader hooks launchers
+        large
         notebook
         accelerator launch operations state
         announcement facts support

@@ -10,6 +10,13 @@ from accel_runtime.not_here import absent
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
     from accel_runtime.accumulation import GradientAccumulationPlugin as GradientAccumulationPlugin
+    from accel_runtime.big_modeling import cpu_offload as cpu_offload
+    from accel_runtime.big_modeling import cpu_offload_with_hook as cpu_offload_with_hook
+    from accel_runtime.big_modeling import disk_offload as disk_offload
+    from accel_runtime.big_modeling import dispatch_model as dispatch_model
+    from accel_runtime.big_modeling import init_empty_weights as init_empty_weights
+    from accel_runtime.big_modeling import init_on_device as init_on_device
+    from accel_runtime.big_modeling import load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
     from accel_runtime.configuration import DataLoaderConfiguration as DataLoaderConfiguration
     from accel_runtime.configuration import ProjectConfiguration as ProjectConfiguration
     from accel_runtime.data.skipping import skip_first_batches as skip_first_batches
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
     from accel_runtime.handlers import GradScalerKwargs as GradScalerKwargs
     from accel_runtime.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
     from accel_runtime.handlers import TERecipeKwargs as TERecipeKwargs
+    from accel_runtime.large.device_map import infer_auto_device_map as infer_auto_device_map
+    from accel_runtime.large.loading import load_checkpoint_in_model as load_checkpoint_in_model
     from accel_runtime.local_sgd import LocalSGD as LocalSGD
     from accel_runtime.memory import find_executable_batch_size as find_executable_batch_size
     from accel_runtime.notebook import debug_launcher as debug_launcher
@@ -48,8 +57,17 @@ _PLACES = {
     "ProfileKwargs": "profiling",
     "ProjectConfiguration": "configuration",
     "TERecipeKwargs": "handlers",
+    "cpu_offload": "big_modeling",
+    "cpu_offload_with_hook": "big_modeling",
     "debug_launcher": "notebook",
+    "disk_offload": "big_modeling",
+    "dispatch_model": "big_modeling",
     "find_executable_batch_size": "memory",
+    "infer_auto_device_map": "large.device_map",
+    "init_empty_weights": "big_modeling",
+    "init_on_device": "big_modeling",
+    "load_checkpoint_and_dispatch": "big_modeling",
+    "load_checkpoint_in_model": "large.loading",
     "notebook_launcher": "notebook",
     "set_seed": "seeding",
     "skip_first_batches": "data.skipping",

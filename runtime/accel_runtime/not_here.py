@@ -14,43 +14,13 @@ BETWEEN_LAYERS = (
     "Megatron's own scripts"
 )
 
-LARGE_MODELS = (
-    "inference with models larger than memory is not part of this runtime; load the model whole, or shard it with fsdp"
-)
 SHARDING = "prepare() shards any DataLoader, and what it returns has total_batch_size, set_epoch and the loader's own attributes"
 
 # By the name that is imported.
 NAMES = {
     "AcceleratorState": "ask accelerator.state, or make a PartialState",
     "GradientState": "ask accelerator.gradient_state",
-    **dict.fromkeys(
-        (
-            "AlignDevicesHook",
-            "CpuOffload",
-            "ModelHook",
-            "SequentialHook",
-            "UserCpuOffloadHook",
-            "add_hook_to_module",
-            "attach_align_device_hook",
-            "compute_module_sizes",
-            "cpu_offload",
-            "cpu_offload_with_hook",
-            "disk_offload",
-            "dispatch_model",
-            "get_balanced_memory",
-            "get_max_memory",
-            "infer_auto_device_map",
-            "init_empty_weights",
-            "init_on_device",
-            "load_checkpoint_and_dispatch",
-            "load_checkpoint_in_model",
-            "prepare_pippy",
-            "remove_hook_from_module",
-            "remove_hook_from_submodules",
-            "set_module_tensor_to_device",
-        ),
-        LARGE_MODELS,
-    ),
+    "prepare_pippy": "pipeline parallelism is not here; use torch.distributed.pipelining, or dispatch_model with a device_map",
     **dict.fromkeys(
         ("BatchSamplerShard", "IterableDatasetShard", "DataLoaderDispatcher", "SkipBatchSampler", "SkipDataLoader"),
         SHARDING,

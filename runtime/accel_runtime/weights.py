@@ -19,7 +19,7 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MI
 def save_weights(state: dict[str, Any], directory: Path, max_shard_size: str | int, safe: bool) -> list[Path]:
     """Writes the state whole or in shards with an index; files of an earlier, larger save are removed."""
     stem, suffix = ("model", "safetensors") if safe else ("pytorch_model", "bin")
-    shards = _shards(_without_aliases(state) if safe else state, _bytes(max_shard_size))
+    shards = _shards(_without_aliases(state) if safe else state, size_in_bytes(max_shard_size, "max_shard_size"))
     directory.mkdir(parents=True, exist_ok=True)
     names = [f"{stem}.{suffix}"]
     if len(shards) > 1:
@@ -86,10 +86,12 @@ def _size(value: Any) -> int:
     return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
-def _bytes(size: str | int) -> int:
-    if isinstance(size, int):
-        return size
+def size_in_bytes(size: str | int | float, setting: str) -> int:
+    """Bytes of "5GB", "1MiB" or a number; as elsewhere, "8Gb" with a small b counts bits."""
+    if not isinstance(size, str):
+        return int(size)
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]I?B)", size.strip().upper())
     if not found:
-        raise ConfigError(f"max_shard_size={size!r} is not a size; write it as '5GB', '200MB' or a number of bytes")
-    return int(float(found[1]) * _UNITS[found[2]])
+        raise ConfigError(f"{setting}={size!r} is not a size; write it as '5GB', '200MB' or a number of bytes")
+    count = int(float(found[1]) * _UNITS[found[2]])
+    return count // 8 if size.strip().endswith("b") and "I" not in found[2] else count
