@@ -41,11 +41,38 @@ def find_choice(
         choice = Choice(device=given.variable.name)
     else:
         choice = Choice(cpu=_unless_told_later(guard_wish(roles, creation, moves, distribution), distribution))
+    choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
     named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
     if named is not None:
         choice = Choice(device=named if choice.cpu is None else f'"cpu" if {choice.cpu} else {named}')
     text = _text_choice(creation.module, distribution)
     return Choice(device=text) if choice == Choice() and text is not None else choice
+
+
+def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, decided: bool) -> Choice:
+    """The choice, with what moves ask in their place: `x.to("cuda" if args.gpu else "cpu")`; NoHome if they disagree."""
+    for move in moves:
+        if not isinstance(move.device, ast.IfExp) or is_cpu(move.device.body) == is_cpu(move.device.orelse):
+            continue
+        wish = _wish_of_choice(move.module, move.device)
+        names = [node for node in walk(move.device.test) if isinstance(node, ast.Name)]
+        known = all(creation.module.resolve(n.id, creation) == move.module.variable(n) for n in names)
+        if not decided and choice == Choice() and wish is not None and known:
+            choice = Choice(cpu=wish)
+        if choice.device is not None or choice.cpu != wish:
+            raise NoHome(
+                f"`{move.module.source.code(move.device)}` chooses a device by a condition of its own, and the "
+                "Accelerator has one device",
+                move.call.lineno,
+                move.module,
+            )
+    return choice
+
+
+def _wish_of_choice(module: Module, chosen: ast.IfExp) -> str | None:
+    """When `"cuda" if test else "cpu"` is the CPU on a machine with a GPU; None if never."""
+    test = simplified(module, chosen.test)
+    return text_of(test) if is_cpu(chosen.body) else text_of(negated(test))
 
 
 def _unless_told_later(wish: str | None, distribution: Distribution) -> str | None:
@@ -158,8 +185,7 @@ def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     if isinstance(chosen, ast.IfExp):
         if is_cpu(chosen.body) == is_cpu(chosen.orelse):
             return "True" if is_cpu(chosen.body) else None
-        test = simplified(module, chosen.test)
-        return text_of(test) if is_cpu(chosen.body) else text_of(negated(test))
+        return _wish_of_choice(module, chosen)
     return "True" if chosen is not None and is_cpu(chosen) else None
 
 

@@ -13,6 +13,7 @@ from accel_migrate.check.accelerator_created import CONDITION as ACCELERATOR_CRE
 from accel_migrate.check.accounted import CONDITION as ACCOUNTED_FOR
 from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.device_chosen import CONDITION as DEVICE_CHOSEN
 from accel_migrate.check.devices_together import CONDITION as DEVICES_TOGETHER
 from accel_migrate.check.fed_on_device import CONDITION as FED_ON_DEVICE
 from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
@@ -46,6 +47,7 @@ CONDITIONS: tuple[Condition, ...] = (
     STEPS_ALIKE,
     READ_AFTER_WRITTEN,
     STORED_WHOLE,
+    DEVICE_CHOSEN,
 )
 
 

@@ -53,6 +53,17 @@ def test_a_choice_of_several_lines_stays_and_is_handed_over():
     )
 
 
+def test_a_condition_that_every_move_repeats_is_handed_over():
+    assert "accelerator = Accelerator(cpu=not args.gpu)\n" in migrated(script("", '"cuda" if args.gpu else "cpu"'))
+
+
+def test_a_second_condition_beside_the_choice_leaves_the_loop():
+    choice = (
+        'place = "cpu" if args.where == "host" else "cuda"\ntable = torch.zeros(4).to("cuda" if args.gpu else "cpu")'
+    )
+    unchanged(script(choice))
+
+
 def test_a_note_says_what_the_choice_means_on_several_processes():
     assert "on N processes each has a GPU of its own" in noted(script("place = torch.device(args.where)"), "AM101")
 

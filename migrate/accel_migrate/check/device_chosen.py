@@ -1,0 +1,174 @@
+"""AM964: what the script asked before it chose between the CPU and a GPU still decides."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Scope
+
+CODE = "AM964"
+_GPUS = ("cuda", "mps", "xpu")
+_AVAILABLE = ("is_available", "device_count")
+_DEPTH = 4
+_OPPOSITE = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+
+def find(project: Project) -> Iterator[Violation]:
+    """The choices that the Accelerator took over: it has one device, so they must agree, and it must be told."""
+    after = project.evidence.after
+    if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
+        return
+    told = {name for _, call in after.created for keyword in call.keywords for name in _read(keyword.value)}
+    for pair in project.changed:
+        before, result = project.evidence.before.file(pair.path), after.file(pair.path)
+        gone = _gone(_Choices(before), _Choices(result)) if before is not None and result is not None else []
+        for choice in gone:
+            if choice.is_cpu_if != gone[0].is_cpu_if:
+                both = f"`{unparse(gone[0].node)}` and `{unparse(choice.node)}`"
+                yield Violation(
+                    CODE, pair.path, 1, f"{both} are chosen by different conditions, and would be one device"
+                )
+                return
+        if gone and not gone[0].reads <= told:
+            text = unparse(gone[0].node)
+            yield Violation(
+                CODE, pair.path, 1, f"`{text}` decides on the device, and the Accelerator would not be told"
+            )
+
+
+class _Choice(NamedTuple):
+    node: ast.IfExp
+    is_cpu_if: str  # the condition, on a machine that has a GPU
+    reads: frozenset[str]  # the names that the condition reads
+
+
+def _gone(before: _Choices, after: _Choices) -> list[_Choice]:
+    """The choices of the original that the result no longer makes, in the order of the file."""
+    left = Counter(unparse(node) for node in after.found)
+    gone = []
+    for node in before.found:
+        left[unparse(node)] -= 1
+        if left[unparse(node)] < 0:
+            gone.append(before.choice(node))
+    return gone
+
+
+class _Choices:
+    """Where a file chooses between the CPU and a GPU: `"cuda" if ... else "cpu"`."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.found = [node for node in file.nodes if isinstance(node, ast.IfExp) and _is_choice(node)]
+
+    def choice(self, node: ast.IfExp) -> _Choice:
+        asked = self._with_a_gpu(node.test, _DEPTH)
+        condition = asked if _device(node.body) == "cpu" else _not(asked)
+        if isinstance(condition, bool):
+            return _Choice(node, str(condition), frozenset())
+        return _Choice(node, unparse(condition), frozenset(_read(condition)))
+
+    @cached_property
+    def _assigned(self) -> dict[tuple[Scope | None, str], list[ast.expr | None]]:
+        found: dict[tuple[Scope | None, str], list[ast.expr | None]] = {}
+        for node in self.file.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                parent = self.file.parents[node]
+                value = parent.value if isinstance(parent, ast.Assign) else None
+                found.setdefault((self.file.binder(node.id, self.file.scope(node)), node.id), []).append(value)
+        return found
+
+    def _with_a_gpu(self, test: ast.expr, depth: int) -> bool | ast.expr:
+        """A condition without the question whether there is a GPU: on a machine with one."""
+        match test:
+            case ast.Constant():
+                return bool(test.value)
+            case ast.Call() if unparse(test.func).endswith(_AVAILABLE):
+                return True
+            case ast.Call(func=ast.Name(id="bool"), args=[inner]):
+                return self._with_a_gpu(inner, depth)
+            case ast.Attribute(attr="is_available"):
+                return True
+            case ast.Compare() if any(word in unparse(test) for word in _AVAILABLE):
+                return True
+            case ast.UnaryOp(op=ast.Not()):
+                return _not(self._with_a_gpu(test.operand, depth))
+            case ast.BoolOp():
+                return _joined(test.op, [self._with_a_gpu(value, depth) for value in test.values])
+            case ast.IfExp():
+                chosen = self._with_a_gpu(test.test, depth)
+                if isinstance(chosen, bool):
+                    return self._with_a_gpu(test.body if chosen else test.orelse, depth)
+            case ast.Name() if depth:
+                values = self._assigned.get((self.file.binder(test.id, self.file.scope(test)), test.id), [])
+                if len(values) == 1 and values[0] is not None and "is_available" in unparse(values[0]):
+                    return self._with_a_gpu(values[0], depth - 1)
+        return test
+
+
+def _is_choice(node: ast.IfExp) -> bool:
+    kinds = [_device(node.body), _device(node.orelse)]
+    return "cpu" in kinds and any(kind in _GPUS for kind in kinds)
+
+
+def _device(node: ast.expr) -> str:
+    """The kind of device that an expression names; empty for any other."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and unparse(node.func) in ("torch.device", "device"):
+        node = node.args[0]
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]  # f"cuda:{number}"
+    return node.value.split(":")[0] if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _not(test: bool | ast.expr) -> bool | ast.expr:
+    if isinstance(test, bool):
+        return not test
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def _joined(operator: ast.boolop, parts: list[bool | ast.expr]) -> bool | ast.expr:
+    """`and` or `or` of what is left when the known parts are taken out."""
+    decides = isinstance(operator, ast.Or)
+    if any(part is decides for part in parts):
+        return decides
+    asked = [part for part in parts if not isinstance(part, bool)]
+    if len(asked) > 1:
+        return ast.BoolOp(operator, asked)
+    return asked[0] if asked else not decides
+
+
+def _read(node: ast.AST) -> Iterator[str]:
+    """The names and attributes that an expression reads, each by its last word."""
+    for part in walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+CONDITION = Condition(
+    code=CODE,
+    name="device_chosen",
+    summary="an option that chooses the device would be dead, or two choices would become one",
+    why="An Accelerator has one device. Where the script chooses between the CPU and a GPU by a condition of its own, "
+    "that condition is given to the Accelerator (`cpu=...`), and a second condition stays in the script.",
+    example_before='table = table.to(accelerator.device)  # was: "cuda" if args.mode == "gpu" else "cpu"',
+    example_after='table = table.to("cuda" if args.mode == "gpu" else "cpu")',
+    find=find,
+)

@@ -1,0 +1,63 @@
+"""AM964: what chose between the CPU and a GPU still decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.check.reading import said
+
+MADE = "from accel_runtime import Accelerator\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = y.to('cuda' if args.gpu else 'cpu')\n", "accelerator = Accelerator()\nx = y.to(accelerator.device)\n"),
+        (
+            "spot = torch.device('cpu' if config.host_only else 'cuda')\n",
+            "accelerator = Accelerator()\nspot = accelerator.device\n",
+        ),
+        (
+            "wanted = flags.cuda and torch.cuda.is_available()\nx = y.to('cuda' if wanted else 'cpu')\n",
+            "accelerator = Accelerator()\nx = y\n",
+        ),
+    ],
+)
+def test_an_option_that_the_accelerator_is_not_told(before: str, after: str) -> None:
+    (message,) = said("AM964", before, MADE + after)
+    assert "would not be told" in message
+
+
+def test_two_conditions_that_become_one_device() -> None:
+    before = "a = b.to('cuda' if mode == 'all' else 'cpu')\nplace = 'cpu' if mode == 'none' else 'cuda'\n"
+    after = (
+        MADE
+        + "accelerator = Accelerator(cpu=mode == 'none')\na = b.to(accelerator.device)\nplace = accelerator.device\n"
+    )
+    (message,) = said("AM964", before, after)
+    assert "different conditions" in message
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+            "accelerator = Accelerator()\ndevice = accelerator.device\n",
+        ),
+        (
+            "use = not args.no_cuda and torch.cuda.is_available()\ndevice = 'cuda' if use else 'cpu'\n",
+            "accelerator = Accelerator(cpu=args.no_cuda)\n",
+        ),
+        (
+            "a = b.to('cuda' if mode != 'none' else 'cpu')\nplace = 'cpu' if mode == 'none' else 'cuda'\n",
+            "accelerator = Accelerator(cpu=mode == 'none')\na = b\nplace = accelerator.device\n",
+        ),
+        (
+            "a = b.to('cuda' if mode == 'all' else 'cpu')\nplace = 'cpu' if mode == 'none' else 'cuda'\n",
+            "accelerator = Accelerator(cpu=mode == 'none')\na = b.to('cuda' if mode == 'all' else 'cpu')\n",
+        ),
+    ],
+)
+def test_choices_that_still_decide(before: str, after: str) -> None:
+    assert not said("AM964", before, MADE + after)
