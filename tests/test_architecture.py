@@ -37,7 +37,7 @@ LAYERS = {
         __main__
         cli
         __init__ utils
-        big_modeling data_loader hooks launchers
+        big_modeling data_loader hooks launchers memory_utils
         large
         notebook
         accelerator launch operations state
@@ -53,7 +53,7 @@ LAYERS = {
         arguments peer_config peer_environment
         logging options progress seeding watchdog
         values world
-        errors not_here
+        errors keywords not_here
     """,
 }
 

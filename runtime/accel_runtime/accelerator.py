@@ -33,6 +33,7 @@ from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
+from accel_runtime.latest import remember
 from accel_runtime.machine import this_machine
 from accel_runtime.metrics import gather_samples
 from accel_runtime.nan_policy import policy_of
@@ -162,6 +163,7 @@ class Accelerator(Processes, Facts, Recording):
             lines = [unused_devices(session, this_machine(os.environ)), *unread_of_peer(os.environ)]
             for line in filter(None, lines):
                 say_once(line)
+        remember(self)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\nMixed precision type: {self.mixed_precision}\n"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch.nn import Module
 
 from accel_runtime.data.iteration import Iteration, Iterations
 from accel_runtime.errors import ConfigError
+from accel_runtime.keywords import KwargsHandler
 
 
 @dataclass(frozen=True, slots=True)
-class GradientAccumulationPlugin:
+class GradientAccumulationPlugin(KwargsHandler):
     """How many micro-steps make one step, and where a window ends.
 
     `sync_with_dataloader`: the last batch of a loader ends a window, however short. `weigh_last_window`: a window
@@ -70,11 +71,56 @@ class Accumulation:
     def sync_gradients(self) -> bool:
         return self.sync
 
+    @sync_gradients.setter
+    def sync_gradients(self, sync: bool) -> None:
+        self.sync = sync
+
+    def _set_sync_gradients(self, sync_gradients: bool) -> None:
+        self.sync = sync_gradients
+
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the loader being iterated has handed out its last batch."""
         current = self.iterations.current
         return current is not None and current.is_last
+
+    @property
+    def in_dataloader(self) -> bool:
+        return bool(self.iterations.stack)
+
+    @property
+    def active_dataloader(self) -> Any | None:
+        """The prepared loader being iterated, of several the innermost."""
+        current = self.iterations.current
+        return None if current is None or current.loader is None else current.loader()
+
+    @property
+    def remainder(self) -> int:
+        """The samples of the loader's last, short round; 0 where it is full, -1 where that is not known."""
+        loader = self.active_dataloader
+        return -1 if loader is None else int(loader.remainder)
+
+    @property
+    def plugin_kwargs(self) -> dict[str, Any]:
+        """How it was set up, where that is not the default."""
+        return replace(self.plugin, num_steps=self.steps).to_kwargs()
+
+    @property
+    def adjust_scheduler(self) -> bool:
+        return self.plugin.adjust_scheduler
+
+    @property
+    def sync_with_dataloader(self) -> bool:
+        return self.plugin.sync_with_dataloader
+
+    def __repr__(self) -> str:
+        """The lines that scripts log."""
+        return (
+            f"Sync Gradients: {self.sync}\n"
+            f"At end of current dataloader: {self.end_of_dataloader}\n"
+            f"Extra samples added: {self.remainder}\n"
+            f"Gradient accumulation plugin: {self.plugin_kwargs}\n"
+        )
 
     def warn_unused(self) -> None:
         """Once: the script divides its losses and holds back nothing, which it may have meant, or not."""

@@ -30,14 +30,15 @@ def is_cuda_available() -> bool:
     return torch.cuda.is_available()
 
 
-def is_mps_available() -> bool:
+def is_mps_available(min_version: str = "1.12") -> bool:
+    """`min_version` is that of torch from which scripts want it; this runtime needs a later one anyway."""
     return torch.backends.mps.is_available()
 
 
-def is_xpu_available() -> bool:
+def is_xpu_available(check_device: bool = False) -> bool:
     return torch.xpu.is_available()
 
 
-def is_bf16_available() -> bool:
+def is_bf16_available(ignore_tpu: bool = False) -> bool:
     """Whether this machine computes in bfloat16; every CPU does."""
     return torch.cuda.is_bf16_supported() if torch.cuda.is_available() else True

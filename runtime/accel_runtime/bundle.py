@@ -44,7 +44,7 @@ class Prepared:
         self._session = session
         self._accumulation = accumulation
         self._loader_settings = loaders
-        self._choices = choices
+        self.choices = choices
         self.models: list[Module] = []
         self.optimizers: list[PreparedOptimizer] = []
         self.loaders: list[PreparedLoader] = []
@@ -96,12 +96,14 @@ class Prepared:
         for before, model in zip(given.models, spread.models):
             self._fit_forward(model)
             self._loader_settings.iterations.watch(model)
-            self._remember(before, self._compiled(model), self.models)
+            compiled: Any = self._compiled(model)
+            compiled._is_accelerate_prepared = True
+            self._remember(before, compiled, self.models)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)
             self._session.hardware.follow(optimizer)
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
-            wrapped.__dict__["nan_policy"] = self._choices.nan_policy
+            wrapped.__dict__["nan_policy"] = self.choices.nan_policy
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
             settings = replace(self._loader_settings, feed=None) if id(plain) in still else self._loader_settings
@@ -111,7 +113,7 @@ class Prepared:
             check_alike(self.loaders[len(self.loaders) - len(given.loaders) :], self._session.collectives)
 
     def _compiled(self, model: Module) -> Module:
-        plugin = self._choices.dynamo
+        plugin = self.choices.dynamo
         if plugin is None or plugin.backend is None:
             return model
         settings: dict[str, Any] = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -131,7 +133,7 @@ class Prepared:
         bare = self._session.strategy.unwrap(model)
         # An Accelerator of another precision may have had this model before.
         unwrap_forward(bare)
-        if self._choices.autocast_forward:
+        if self.choices.autocast_forward:
             self._session.precision.wrap_forward(bare)
 
     def _scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
@@ -148,7 +150,7 @@ class Prepared:
             self._accumulation,
             self._loader_settings.iterations,
             times=times,
-            with_optimizer=self._choices.step_scheduler_with_optimizer,
+            with_optimizer=self.choices.step_scheduler_with_optimizer,
         )
 
     def _remember(self, before: Any, after: Any, kept: list[Any]) -> None:

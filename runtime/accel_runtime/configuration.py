@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.keywords import KwargsHandler
 
 
 @dataclass(slots=True)
-class DataLoaderConfiguration:
+class DataLoaderConfiguration(KwargsHandler):
     """How prepared loaders share out their data.
 
     `split_batches`: one batch of the script is divided between the processes, instead of one batch for each.
@@ -32,7 +33,7 @@ class DataLoaderConfiguration:
 
 
 @dataclass(slots=True)
-class ProjectConfiguration:
+class ProjectConfiguration(KwargsHandler):
     """Where a run leaves its files.
 
     With `automatic_checkpoint_naming` states go to `project_dir/checkpoints`, numbered from `iteration`, and at most
@@ -58,7 +59,7 @@ class ProjectConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchDynamoPlugin:
+class TorchDynamoPlugin(KwargsHandler):
     """For `torch.compile`, applied to prepared models last."""
 
     backend: str | None = None

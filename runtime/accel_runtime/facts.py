@@ -9,7 +9,7 @@ import torch
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
-from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration
+from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.errors import UsageError
 from accel_runtime.resolve import Session
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
@@ -57,6 +57,31 @@ class Facts:
     @property
     def torch_device_mesh(self) -> None:
         """A model is divided by its strategy alone."""
+
+    @property
+    def _models(self) -> list[Any]:
+        return self._prepared.models
+
+    @property
+    def _optimizers(self) -> list[Any]:
+        return self._prepared.optimizers
+
+    @property
+    def _schedulers(self) -> list[Any]:
+        return self._prepared.schedulers
+
+    @property
+    def _dataloaders(self) -> list[Any]:
+        return self._prepared.loaders
+
+    @property
+    def initialized(self) -> bool:
+        return True
+
+    @property
+    def dynamo_plugin(self) -> TorchDynamoPlugin | None:
+        """What models are compiled with; None where they are not."""
+        return self._prepared.choices.dynamo
 
     @property
     def scaler(self) -> torch.amp.GradScaler | None:

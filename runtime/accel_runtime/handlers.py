@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.keywords import KwargsHandler
 from accel_runtime.profiling import ProfileKwargs
 
 CommunicationHook = Literal["no", "fp16", "bf16", "power_sgd", "batched_power_sgd"]
@@ -25,7 +26,7 @@ class DDPCommunicationHookType(StrEnum):
 
 
 @dataclass(frozen=True)
-class AutocastKwargs:
+class AutocastKwargs(KwargsHandler):
     """For `torch.autocast`."""
 
     enabled: bool = True
@@ -33,7 +34,7 @@ class AutocastKwargs:
 
 
 @dataclass(frozen=True)
-class GradScalerKwargs:
+class GradScalerKwargs(KwargsHandler):
     """For `torch.amp.GradScaler`."""
 
     init_scale: float = 65536.0
@@ -44,7 +45,7 @@ class GradScalerKwargs:
 
 
 @dataclass(frozen=True)
-class DistributedDataParallelKwargs:
+class DistributedDataParallelKwargs(KwargsHandler):
     """For `torch.nn.parallel.DistributedDataParallel`.
 
     `comm_hook` sends gradients in a smaller form: in half precision, or by PowerSGD with `comm_state_option`, whose
@@ -62,13 +63,15 @@ class DistributedDataParallelKwargs:
     comm_state_option: dict[str, Any] = field(default_factory=dict)
     sync_batchnorm: bool = False
 
+    check_reduction: bool = False  # torch's own check is always on; accepted for scripts that pass it
+
     def __post_init__(self) -> None:
         _check_choice("comm_hook", self.comm_hook, get_args(CommunicationHook))
         _check_choice("comm_wrapper", self.comm_wrapper, ("no", "fp16", "bf16"))
 
 
 @dataclass(frozen=True)
-class AORecipeKwargs:
+class AORecipeKwargs(KwargsHandler):
     """For fp8 through torchao: its `Float8LinearConfig`, and which layers to convert of those that can be."""
 
     config: Any = None
@@ -76,7 +79,7 @@ class AORecipeKwargs:
 
 
 @dataclass(frozen=True)
-class TERecipeKwargs:
+class TERecipeKwargs(KwargsHandler):
     """For fp8 through Transformer Engine, which passing this chooses: its `DelayedScaling`."""
 
     margin: int = 0
@@ -86,7 +89,7 @@ class TERecipeKwargs:
 
 
 @dataclass(frozen=True)
-class InitProcessGroupKwargs:
+class InitProcessGroupKwargs(KwargsHandler):
     """For `torch.distributed.init_process_group`; None leaves the choice to the device."""
 
     backend: str | None = None

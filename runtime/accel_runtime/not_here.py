@@ -14,21 +14,125 @@ BETWEEN_LAYERS = (
     "Megatron's own scripts"
 )
 
-SHARDING = "prepare() shards any DataLoader, and what it returns has total_batch_size, set_epoch and the loader's own attributes"
+OWN_LAUNCHER = "Accelerate's launcher is not used; call accel launch, or notebook_launcher from Python"
+FSDP_INSIDE = (
+    "prepare() shards a model, save_state and save_model write it, and load_state reads it under any strategy; nothing "
+    "of FSDP is called by hand"
+)
+DEEPSPEED_INSIDE = (
+    "prepare() drives DeepSpeed's engine by itself, and what it returns is a plain optimizer or scheduler"
+)
+FP8_INSIDE = "pass mixed_precision='fp8', with TERecipeKwargs or AORecipeKwargs in kwargs_handlers; prepare() converts"
+QUANTISED = "load the model quantised by transformers or bitsandbytes; prepare() leaves its layers as they are"
+REGIONS = "pass dynamo_plugin=TorchDynamoPlugin(...), or call torch.compile on the blocks before prepare()"
+TRACKER = "a tracker for it is a class of your own: subclass GeneralTracker and pass it in log_with"
 
 # By the name that is imported.
 NAMES = {
-    "AcceleratorState": "ask accelerator.state, or make a PartialState",
-    "GradientState": "ask accelerator.gradient_state",
     "prepare_pippy": "pipeline parallelism is not here; use torch.distributed.pipelining, or dispatch_model with a device_map",
     **dict.fromkeys(
-        ("BatchSamplerShard", "IterableDatasetShard", "DataLoaderDispatcher", "SkipBatchSampler", "SkipDataLoader"),
-        SHARDING,
+        (
+            "AbstractTrainStep",
+            "BertTrainStep",
+            "GPTTrainStep",
+            "MegatronEngine",
+            "MegatronLMDummyDataLoader",
+            "MegatronLMDummyScheduler",
+            "MegatronLMOptimizerWrapper",
+            "MegatronLMPlugin",
+            "MegatronLMSchedulerWrapper",
+            "T5TrainStep",
+            "add_model_config_to_megatron_parser",
+            "avg_losses_across_data_parallel_group",
+            "gather_across_data_parallel_groups",
+            "megatron_lm_initialize",
+            "megatron_lm_prepare_data_loader",
+            "megatron_lm_prepare_model_optimizer_scheduler",
+            "megatron_lm_prepare_optimizer",
+            "megatron_lm_prepare_scheduler",
+        ),
+        BETWEEN_LAYERS,
     ),
-    "SeedableRandomSampler": "pass dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True)",
-    **dict.fromkeys(("MegatronLMPlugin", "MegatronLMDummyDataLoader"), BETWEEN_LAYERS),
-    **dict.fromkeys(("ParallelismConfig", "TorchTensorParallelPlugin", "TorchContextParallelConfig"), WITHIN_LAYERS),
-    "synchronize_rng_states": "leave it out: samplers draw alike on all processes, and set_seed seeds the rest",
+    **dict.fromkeys(
+        (
+            "DeepSpeedSequenceParallelConfig",
+            "ParallelismConfig",
+            "TorchContextParallelConfig",
+            "TorchTensorParallelConfig",
+            "TorchTensorParallelPlugin",
+        ),
+        WITHIN_LAYERS,
+    ),
+    **dict.fromkeys(
+        (
+            "disable_fsdp_ram_efficient_loading",
+            "enable_fsdp_ram_efficient_loading",
+            "ensure_weights_retied",
+            "fsdp2_apply_ac",
+            "fsdp2_canonicalize_names",
+            "fsdp2_load_full_state_dict",
+            "fsdp2_prepare_model",
+            "fsdp2_switch_optimizer_parameters",
+            "get_fsdp2_grad_scaler",
+            "get_parameters_from_modules",
+            "load_fsdp_model",
+            "load_fsdp_optimizer",
+            "save_fsdp_model",
+            "save_fsdp_optimizer",
+        ),
+        FSDP_INSIDE,
+    ),
+    "merge_fsdp_weights": "accel merge-weights FOLDER OUTPUT does it",
+    **dict.fromkeys(
+        (
+            "DeepSpeedEngineWrapper",
+            "DeepSpeedOptimizerWrapper",
+            "DeepSpeedSchedulerWrapper",
+            "HfDeepSpeedConfig",
+            "get_active_deepspeed_plugin",
+            "map_pytorch_optim_to_deepspeed",
+            "GatheredParameters",
+            "compile_regions_deepspeed",
+        ),
+        DEEPSPEED_INSIDE,
+    ),
+    **dict.fromkeys(
+        (
+            "MSAMPRecipeKwargs",
+            "apply_fp8_autowrap",
+            "contextual_fp8_autocast",
+            "convert_model",
+            "convert_model_to_fp8_ao",
+            "filter_first_and_last_linear_layers",
+            "has_ao_layers",
+            "has_transformer_engine_layers",
+        ),
+        FP8_INSIDE,
+    ),
+    **dict.fromkeys(("BnbQuantizationConfig", "has_4bit_bnb_layers", "load_and_quantize_model"), QUANTISED),
+    **dict.fromkeys(("compile_regions", "compile_regions_fsdp2", "has_compiled_regions"), REGIONS),
+    **dict.fromkeys(
+        (
+            "PrepareForLaunch",
+            "TORCH_LAUNCH_PARAMS",
+            "prepare_deepspeed_cmd_env",
+            "prepare_multi_gpu_env",
+            "prepare_sagemager_args_inputs",
+            "prepare_simple_launcher_cmd_env",
+            "prepare_tpu",
+        ),
+        OWN_LAUNCHER,
+    ),
+    **dict.fromkeys(
+        ("AimTracker", "ClearMLTracker", "CometMLTracker", "DVCLiveTracker", "SwanLabTracker", "TrackioTracker"),
+        TRACKER,
+    ),
+    "check_cuda_p2p_ib_support": "leave it out: NCCL finds out by itself which way GPUs can speak to each other",
+    "set_numa_affinity": "start the processes under numactl, or with torchrun --numa-binding",
+    "install_xla": "pip install torch_xla, in the version of the installed torch",
+    "ThreadLocalSharedDict": "ask PartialState: it holds what one process knows",
+    "DataLoaderAdapter": "isinstance(loader, DataLoaderShard) tells a prepared loader",
+    "MpDeviceLoaderWrapper": "prepare() feeds XLA devices by itself",
 }
 
 

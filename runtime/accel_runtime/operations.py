@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from accel_runtime.collectives import Collectives, Reduction
 from accel_runtime.data.rows import concatenated_rows
 from accel_runtime.errors import UsageError
-from accel_runtime.precision.autocast import full_precision
+from accel_runtime.precision.autocast import full_precision, unwrap_forward
 from accel_runtime.resolve import current_world
 from accel_runtime.tree import Tree, batch_rows, map_leaves, place
 from accel_runtime.world import World
@@ -60,25 +60,60 @@ def wait_for_everyone() -> None:
     current_collectives().barrier()
 
 
-def send_to_device(tensor: Tree, device: torch.device | str, non_blocking: bool = False) -> Tree:
-    """The batch on the device."""
-    return place(tensor, torch.device(device), non_blocking)
+def send_to_device(
+    tensor: Tree, device: torch.device | str | int, non_blocking: bool = False, skip_keys: str | list[str] | None = None
+) -> Tree:
+    """The batch on the device; what a mapping has under `skip_keys` stays where it is."""
+    if not skip_keys or not isinstance(tensor, Mapping):
+        return place(tensor, torch.device(device), non_blocking)
+    skipped = [skip_keys] if isinstance(skip_keys, str) else skip_keys
+    moved = {
+        key: value if key in skipped else send_to_device(value, device, non_blocking, skip_keys)
+        for key, value in tensor.items()
+    }
+    return moved if type(tensor) is dict else type(tensor)(moved)  # type: ignore[call-arg]
 
 
 def concatenate(data: list[Tree], dim: int = 0) -> Tree:
     """Nested batches joined row by row."""
+    if len(data) == 1:
+        return data[0]
     if dim != 0:
         raise UsageError(f"concatenate joins rows, which are dimension 0, and got dim={dim}; use torch.cat")
     return concatenated_rows(list(data))
 
 
-def recursively_apply(function: Callable[..., Any], data: Tree, *args: Any, **kwargs: Any) -> Tree:
-    """The same containers with the function applied to every tensor."""
-    return map_leaves(lambda leaf: function(leaf, *args, **kwargs) if isinstance(leaf, Tensor) else leaf, data)
+def is_torch_tensor(tensor: Any) -> bool:
+    return isinstance(tensor, Tensor)
 
 
-def slice_tensors(data: Tree, tensor_slice: slice) -> Tree:
-    """The same containers with every tensor sliced."""
+def recursively_apply(
+    func: Callable[..., Any],
+    data: Tree,
+    *args: Any,
+    test_type: Callable[[Any], bool] = is_torch_tensor,
+    error_on_other_type: bool = False,
+    **kwargs: Any,
+) -> Tree:
+    """The same containers with the function applied to every tensor, or to whatever `test_type` picks."""
+
+    def applied(leaf: Any) -> Any:
+        if test_type(leaf):
+            return func(leaf, *args, **kwargs)
+        if error_on_other_type:
+            raise TypeError(
+                f"Unsupported types ({type(leaf)}) passed to `{func.__name__}`. Only nested list/tuple/dicts of objects "
+                f"that are valid for `{test_type.__name__}` should be passed."
+            )
+        return leaf
+
+    return map_leaves(applied, data)
+
+
+def slice_tensors(
+    data: Tree, tensor_slice: slice, process_index: int | None = None, num_processes: int | None = None
+) -> Tree:
+    """The same containers with every tensor sliced; who slices, and among how many, changes nothing."""
     return recursively_apply(lambda tensor: tensor[tensor_slice], data)
 
 
@@ -97,15 +132,27 @@ def convert_to_fp32(tensor: Tree) -> Tree:
     return full_precision(tensor)
 
 
-def extract_model_from_parallel(model: Module, keep_fp32_wrapper: bool = True) -> Module:
-    """The model inside wrappers that train it in parallel or compiled."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if isinstance(model, (DataParallel, DistributedDataParallel)):
-            inner = model.module
-        if inner is None:
-            return model
-        model = inner
+def extract_model_from_parallel(
+    model: Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True, recursive: bool = False
+) -> Module:
+    """The model inside wrappers that train it in parallel; compiled if it was, unless that is not to be kept.
+
+    Without the `fp32_wrapper` its forward is its own again. No wrapper used here lies deeper, so `recursive` finds none.
+    """
+    compiled: Any = model if "_orig_mod" in model._modules else None
+    inner: Any = model if compiled is None else compiled._orig_mod
+    while isinstance(inner, (DataParallel, DistributedDataParallel)):
+        inner = inner.module
+    if not keep_fp32_wrapper:
+        unwrap_forward(inner)
+        if "_original_forward" in vars(inner):  # as scripts keep it that patch a forward by themselves
+            inner.forward = inner.__dict__.pop("_original_forward")
+    if compiled is None or not keep_torch_compile:
+        return inner  # type: ignore[no-any-return]
+    if compiled._orig_mod is inner:
+        return model
+    rewrapped: Any = torch.compile(inner)
+    return rewrapped  # type: ignore[no-any-return]
 
 
 def current_collectives() -> Collectives:

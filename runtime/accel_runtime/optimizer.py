@@ -15,6 +15,7 @@ from accel_runtime.proxy import Proxy
 class PreparedOptimizer(Proxy):
     """Is the user's optimizer in every other respect; `optimizer` is the bare one."""
 
+    _is_accelerate_prepared = True
     optimizer: Optimizer
     accumulation: Accumulation
     step_was_skipped = False

@@ -110,6 +110,31 @@ class Processes:
         kind = {"cuda": "GPU", "mps": "GPU"}.get(self._device.type, self._device.type.upper())
         return DistributedType(f"MULTI_{kind}")
 
+    @property
+    def backend(self) -> str | None:
+        """What the processes speak through; None where there is no group."""
+        return dist.get_backend() if dist.is_initialized() else None
+
+    @property
+    def debug(self) -> bool:
+        """Whether every collective is compared between the processes before it runs."""
+        return type(self._collectives) is not Collectives
+
+    @property
+    def default_device(self) -> torch.device:
+        """The device of this machine, whatever this run was asked to use."""
+        return torch.accelerator.current_accelerator() or torch.device("cpu")
+
+    def set_device(self) -> None:
+        """Makes this process's device the one that torch means by its kind alone."""
+        if self._device.type not in ("cpu", "mps", "xla"):
+            torch.accelerator.set_device_index(self._device.index or 0)
+
+    def destroy_process_group(self, group: Any = None) -> None:
+        """Ends the group of the processes, or another that the script has made."""
+        if dist.is_initialized():
+            dist.destroy_process_group(group)
+
     def print(self, *values: Any, **kwargs: Any) -> None:
         """Prints once on each machine."""
         if self.is_local_main_process:

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.keywords import KwargsHandler
 
 
 @dataclass(frozen=True)
-class ProfileKwargs:
+class ProfileKwargs(KwargsHandler):
     """For `torch.profiler.profile`; `output_trace_dir` gets a file for each process."""
 
     activities: list[str] | None = None

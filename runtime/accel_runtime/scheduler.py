@@ -19,6 +19,7 @@ class PreparedScheduler(Proxy):
     A step outside of it (an epoch has ended) or with a metric counts once.
     """
 
+    _is_accelerate_prepared = True
     scheduler: LRScheduler
     optimizers: tuple[PreparedOptimizer, ...]
     accumulation: Accumulation

@@ -19,8 +19,8 @@ def test_every_name_is_there(face):
 
 
 def test_a_name_of_the_peer_that_is_not_here_says_what_to_use():
-    with pytest.raises(ImportError, match=r"ask accelerator\.state"):
-        from accel_runtime import AcceleratorState  # noqa: F401
+    with pytest.raises(ImportError, match="strategy fsdp or deepspeed"):
+        from accel_runtime import ParallelismConfig  # noqa: F401
     with pytest.raises(AttributeError, match="no attribute 'Accelerater'"):
         _ = accel_runtime.Accelerater
 
@@ -40,12 +40,16 @@ def test_the_version_is_that_of_the_api_and_compares():
 
 MODULES = (
     "big_modeling:init_empty_weights,dispatch_model,load_checkpoint_and_dispatch",
-    "data_loader:DataLoaderShard,skip_first_batches",
+    "data_loader:DataLoaderShard,DataLoaderDispatcher,BatchSamplerShard,IterableDatasetShard,skip_first_batches",
     "hooks:AlignDevicesHook,ModelHook,add_hook_to_module",
     "launchers:notebook_launcher,debug_launcher",
     "optimizer:AcceleratedOptimizer",
     "scheduler:AcceleratedScheduler",
-    "state:PartialState",
+    "memory_utils:find_executable_batch_size",
+    "state:PartialState,AcceleratorState,GradientState,is_initialized",
+    "utils.constants:MODEL_NAME,FSDP_AUTO_WRAP_POLICY",
+    "utils.deepspeed:DummyOptim,DummyScheduler",
+    "utils.tqdm:tqdm",
     "utils.dataclasses:DistributedType,ProjectConfiguration,LoggerType",
     "utils.environment:patch_environment,parse_flag_from_env,str_to_bool",
     "utils.imports:is_npu_available,is_schedulefree_available,is_4bit_bnb_available,is_bf16_available",
@@ -69,9 +73,9 @@ def test_names_are_where_scripts_import_them(place):
 @pytest.mark.parametrize(
     ("module", "name", "instead"),
     [
-        ("state", "AcceleratorState", "ask accelerator.state"),
+        ("state", "ThreadLocalSharedDict", "ask PartialState"),
         ("utils", "MegatronLMPlugin", "Megatron-LM"),
-        ("data_loader", "BatchSamplerShard", "prepare"),
+        ("data_loader", "MpDeviceLoaderWrapper", "prepare"),
     ],
 )
 def test_what_is_not_here_says_so_at_the_place_where_scripts_import_it(module, name, instead):
@@ -115,6 +119,10 @@ def test_small_tools_of_accelerate(tmp_path, monkeypatch):
     monkeypatch.setenv("KEPT", "before")
     with utils.patch_environment(kept="inside", other=1):
         assert (os.environ["KEPT"], os.environ["OTHER"]) == ("inside", "1")
+    assert os.environ["KEPT"] == "before" and "OTHER" not in os.environ
+    with utils.clear_environment():
+        assert "KEPT" not in os.environ
+        os.environ["OTHER"] = "inside"
     assert os.environ["KEPT"] == "before" and "OTHER" not in os.environ
     assert utils.write_basic_config("bf16", tmp_path / "config.yaml") == tmp_path / "config.yaml"
     assert "mixed_precision: bf16" in (tmp_path / "config.yaml").read_text()

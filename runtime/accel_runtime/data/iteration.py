@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from torch import Tensor
 from torch.nn import Module
@@ -52,6 +53,7 @@ class Iteration:
     usual: int = 0  # how often, where that was the same for all; -1 where not
     passed_over: bool = False  # whether an earlier batch was not worked on
     head: int | None = None  # a digest of the first batch of the pass
+    loader: ref[Any] | None = None  # the prepared one
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
@@ -45,6 +46,7 @@ class LoaderSettings:
 class PreparedLoader(Proxy):
     """Is the user's loader in every other respect; `source` gives this process its batches."""
 
+    _is_accelerate_prepared = True
     source: Source
     settings: LoaderSettings
     passage: Passage
@@ -105,8 +107,35 @@ class PreparedLoader(Proxy):
     def total_dataset_length(self) -> int:
         return len(self.behind.dataset)
 
+    @property
+    def base_dataloader(self) -> Loader:
+        """The loader as it was given to prepare."""
+        return self.behind  # type: ignore[no-any-return]
+
+    @property
+    def use_stateful_dataloader(self) -> bool:
+        return self.settings.stateful
+
+    @property
+    def iteration(self) -> int:
+        """The number of the epoch: how many passes have ended, or what `set_epoch` said."""
+        return self.passage.epoch
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the pass under way has handed out its last batch."""
+        under_way = self.passage.iteration
+        return under_way is not None and under_way.is_last
+
+    @property
+    def remainder(self) -> int:
+        """The samples of the last, short round; 0 where it is full, -1 where that is not known."""
+        samples, together = length_of(self.behind.dataset), self.total_batch_size
+        return -1 if samples is None or together is None or self.behind.drop_last else samples % together
+
     def set_epoch(self, epoch: int) -> None:
         """Hands the epoch to whatever orders the samples."""
+        self.passage.epoch = epoch
         for owner in (self.behind.batch_sampler, self.behind.sampler, self.behind.dataset):
             if hasattr(owner, "set_epoch"):
                 owner.set_epoch(epoch)
@@ -127,6 +156,7 @@ class PreparedLoader(Proxy):
         """Makes the next pass one that another run began, or the one that would have followed."""
         passage = self.passage
         passage.passes, passage.steps, passage.current = position.passes, position.steps, None
+        passage.epoch = position.passes
         passage.resumption, passage.resuming = None, resuming
         self.whole.workers.seed = position.workers_seed
         if not position.under_way:
@@ -158,7 +188,7 @@ class PreparedLoader(Proxy):
             pairs = self.settings.feed(pairs, self.behind)
         if replay is not None:
             pairs = replay.followed(pairs, self._placed)
-        iteration.short = self.source.short
+        iteration.short, iteration.loader = self.source.short, ref(self)
         iterations.stack.append(iteration)
         self.passage.enter(begun)
         try:

@@ -88,6 +88,7 @@ class Passage:
         self.iterations = iterations
         self.watch = Watch(loader)
         self.passes = 0
+        self.epoch = 0  # as scripts count: passes, unless they set it
         self.steps = 0  # batches handed out in passes that have ended
         self.last = Iteration(None)  # the latest of them
         self.current: Pass | None = None
@@ -129,6 +130,7 @@ class Passage:
         worked = bool(iteration.index) and self.iterations.work != iteration.work
         if ended or worked or iteration.index > 1:
             self.passes += 1
+            self.epoch += 1
             self.steps += left.done + left.rounds
             self.last = iteration
             iteration.worked = iteration.worked or worked

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import platform
+import re
 import socket
+from collections.abc import Iterator
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -14,10 +18,13 @@ from torch.nn import Module
 
 from accel_runtime.config_file import user_file, write_config
 from accel_runtime.machine import this_machine
+from accel_runtime.not_here import absent
 from accel_runtime.operations import extract_model_from_parallel, wait_for_everyone
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.utils.imports import _installed
 from accel_runtime.world import world_from
+
+log = logging.getLogger(__name__)
 
 
 def is_peft_model(model: Module) -> bool:
@@ -38,7 +45,10 @@ def save(
     """`torch.save` once for all processes, or once on each machine; the file is there whole or not at all."""
     world = world_from(os.environ)
     if world.is_local_main if save_on_each_node else world.is_main:
-        (save_tensors if safe_serialization else save_atomically)(obj, Path(f))
+        if safe_serialization:
+            save_tensors(clean_state_dict_for_safetensors(obj), Path(f))
+        else:
+            save_atomically(obj, Path(f))
 
 
 def load(f: str | os.PathLike[str], map_location: Any = None, **kwargs: Any) -> Any:
@@ -88,21 +98,77 @@ def convert_bytes(size: float) -> str:
     return f"{round(size, 2)} PB"
 
 
+def check_os_kernel() -> None:
+    """Warns of a Linux too old to run many processes without hanging."""
+    system = platform.uname()
+    if system.system != "Linux":
+        return
+    found = re.match(r"\d+(\.\d+)*", system.release)
+    if found and tuple(map(int, found.group().split("."))) < (5, 5):
+        log.warning(f"Linux {found.group()} is older than 5.5.0, and processes may hang on it; take a newer kernel")
+
+
+def get_pretty_name(obj: Any) -> str:
+    """The name of a function or class, or of an object's class."""
+    named = obj if hasattr(obj, "__qualname__") or hasattr(obj, "__name__") else type(obj)
+    return str(getattr(named, "__qualname__", None) or named.__name__)
+
+
+def model_has_dtensor(model: Module) -> bool:
+    """Whether any weight is sharded."""
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(weight, DTensor) for weight in model.parameters())
+
+
+def get_module_children_bottom_up(model: Module, return_fqns: bool = False) -> list[Any]:
+    """All modules, each after those inside it; with `return_fqns`, pairs of name and module."""
+    found = list(_bottom_up("", model))
+    return found if return_fqns else [module for _, module in found]
+
+
+def _bottom_up(name: str, module: Module) -> Iterator[tuple[str, Module]]:
+    for child_name, child in module.named_children():
+        yield from _bottom_up(f"{name}.{child_name}" if name else child_name, child)
+    yield name, module
+
+
+def clean_state_dict_for_safetensors(state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Without the second name of tensors that have two, which safetensors does not take; says which went."""
+    first: dict[Any, str] = {}
+    second = []
+    for name, value in state_dict.items():
+        if isinstance(value, torch.Tensor) and value.numel():
+            key = (value.device, value.untyped_storage().data_ptr(), value.storage_offset(), value.shape)
+            if first.setdefault(key, name) != name:
+                second.append(name)
+    if second:
+        log.warning(f"Removed shared tensor {second}: each is another name of one that is kept")
+    return {name: value for name, value in state_dict.items() if name not in second}
+
+
 def recursive_getattr(obj: Any, attr: str) -> Any:
     return reduce(getattr, attr.split("."), obj)
 
 
 __all__ = [
+    "check_os_kernel",
+    "clean_state_dict_for_safetensors",
     "convert_bytes",
     "extract_model_from_parallel",
     "get_free_port",
+    "get_module_children_bottom_up",
+    "get_pretty_name",
     "is_compiled_module",
     "is_peft_model",
     "is_port_in_use",
     "load",
     "merge_dicts",
+    "model_has_dtensor",
     "recursive_getattr",
     "save",
     "wait_for_everyone",
     "write_basic_config",
 ]
+
+__getattr__ = absent(__name__)

@@ -30,3 +30,6 @@ def compare_versions(library_or_version: object, operation: str, requirement_ver
 def is_torch_version(operation: str, version: str) -> bool:
     """Whether torch's own version stands so to another, whatever build it is."""
     return bool(_OPERATIONS[operation](TorchVersion(str(torch.__version__).partition("+")[0]), version))
+
+
+__all__ = ["compare_versions", "is_torch_version"]
