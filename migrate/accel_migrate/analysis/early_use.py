@@ -81,6 +81,13 @@ class EarlyUses:
             return not any(self._flow(module, function).dominates(way, statement) for way in ways)
         return function is not None and any(self._calls_before(function))
 
+    def leads_to(self, module: Module, first: ast.stmt, second: ast.stmt) -> bool:
+        """Whether a run of one function comes from one statement to another."""
+        function = module.scope(first).function
+        if function is not module.scope(second).function:
+            return False
+        return first is second or self._flow(module, function).reachable(first, second)
+
     def need(self, module: Module, node: ast.AST, model: Iterable[Variable]) -> bool:
         """Whether anything needs a model that a node has moved before it is prepared."""
         names = set(model)

@@ -1,7 +1,8 @@
 """Which moves go: those of batches that a prepared loader has moved, and of models that `prepare` places.
 
-A model's move stays where something depends on it: the model runs before it is prepared, or comes back from the CPU
-in the middle of training. There the move is harmless, and without it the script would break.
+A model's move stays where something depends on it: the model runs before it is prepared, comes back from the CPU in
+the middle of training, or is another one, built once training is done. There the move is harmless, and without it the
+script would break.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from accel_migrate.analysis.homes import Place, chain, is_root
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.timing import Timing
 from accel_migrate.analysis.unmoved import Members
 from accel_migrate.flow.nodes import unparse
 
 
 def sort_moves(
-    roles: Roles, graph: CallGraph, modules: tuple[Module, ...], cast: Cast, place: Place
+    roles: Roles, graph: CallGraph, modules: tuple[Module, ...], cast: Cast, place: Place, timing: Timing
 ) -> tuple[frozenset[Variable], list[Move], list[Move]]:
     """Loaders whose batches stay where they are; the moves that prepared objects make needless, and the others."""
-    sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place)
+    sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place, timing)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
@@ -64,12 +66,14 @@ class _Sorter:
         aliases: frozenset[Variable],
         shared: frozenset[Variable],
         place: Place,
+        timing: Timing,
     ) -> None:
         self.roles = roles
         self.graph = graph
         self.aliases = aliases
         self.batches = Batches(roles, graph)
         self.shared = shared
+        self.late = timing.late
         self.uses = EarlyUses(roles, graph, aliases, place)
         self.early = self.uses.run_before()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
@@ -80,7 +84,7 @@ class _Sorter:
         if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
             self.roles.role(module, receiver) & Role.MODEL
         ):
-            if not any(variable in self.aliases for variable in stored):
+            if not any(variable in self.aliases for variable in stored) or self._is_another(move, stored):
                 return False
             if self.uses.comes_before(module, move.call):
                 return not self.uses.need(module, move.call, stored)
@@ -89,6 +93,25 @@ class _Sorter:
             return False  # the loader is not prepared yet
         sources = self.batches.loaders(module, receiver)
         return sources is not None and all(self._is_shared(source) for source in sources)
+
+    def _is_another(self, move: Move, stored: list[Variable]) -> bool:
+        """Whether what is moved may be a model that was built where nothing prepares it any more."""
+        module = move.module
+        return any(
+            isinstance(binding.value, ast.Call)
+            and not any(isinstance(n, ast.expr) and module.variable(n) == variable for n in module.walk(binding.value))
+            and self.uses.leads_to(module, binding.statement, module.statement(move.call))
+            and self._runs_late(module, binding.statement)
+            for variable in stored
+            for binding in module.bindings(variable)
+        )
+
+    def _runs_late(self, module: Module, statement: ast.stmt) -> bool:
+        """Whether a statement runs, also or only, after the objects are prepared, and not to prepare them again."""
+        function = module.scope(statement).function
+        if module is self.uses.place.module and function is self.uses.function:
+            return not self.uses.comes_before(module, statement)
+        return function in self.late
 
     def _is_shared(self, loader: Variable) -> bool:
         """Whether every loader that a name may stand for is shared out."""

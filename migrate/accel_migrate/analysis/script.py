@@ -235,7 +235,7 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         timing = find_timing(self.roles, self.graph, home, place)
-        unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place)
+        unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place, timing)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
         storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)

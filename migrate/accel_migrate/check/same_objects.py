@@ -9,6 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.program import File, Function
 
+_MOVES = ("to", "cuda", "cpu")
 Found = Iterator[tuple[File, ast.AST, str]]
 
 
@@ -30,6 +31,7 @@ def _found(evidence: Evidence) -> Found:
                     yield file, node, f"`{ast.unparse(node)[:60]}` would keep {kept} as it is before prepare()"
         yield from _wrapped(side, file, call, names)
         yield from _rebound(side, file, call, names)
+        yield from _built_again(side, file, call, names)
 
 
 def _wrapped(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
@@ -98,6 +100,67 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
             node,
             f"`{ast.unparse(node)[:60]}` would put {target} on the device that saved it, not on this process's",
         )
+
+
+def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+    """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
+    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
+    for node in file.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        target = ast.unparse(node.targets[0])
+        itself = any(ast.unparse(part) == target for part in ast.walk(node.value))
+        if target not in names & called or itself or not _is_same_variable(file, node, call, target):
+            continue
+        if (
+            _runs_after(side, file, node, file, call, frozenset())
+            and not _is_placed(side, file, node, target)
+            and not _prepared_again(side, file, node, target)
+        ):
+            yield (
+                file,
+                node,
+                f"`{ast.unparse(node)[:60]}` would make another {target}, which nothing moves to the device",
+            )
+
+
+def _is_same_variable(file: File, node: ast.Assign, call: ast.Call, target: str) -> bool:
+    """Whether a target is the name that was prepared, not one of another function or class."""
+    if "." in target:
+        return file.scope(node).function.parent is file.scope(call).function.parent
+    return file.binder(target, file.scope(node)) is file.binder(target, file.scope(call))
+
+
+def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Call, seen: frozenset[Function]) -> bool:
+    """Whether a node runs after a call of prepare, and not on the way to it."""
+    scope, around = file.scope(node).function, home.scope(call).function
+    if scope is around:
+        graph = side.graph(scope)
+        first, second = step_of(home, call, graph), step_of(file, node, graph)
+        return first is not None and second is not None and first is not second and graph.dominates(first, second)
+    function = scope.node
+    if not isinstance(function, Function) or function in seen:
+        return getattr(around.node, "name", "") == "__init__"  # outside of the object: it is made by then
+    sites = [site for site in side.above(function) if site.call is not node]
+    return any(_runs_after(side, site.file, site.call, home, call, seen | {function}) for site in sites)
+
+
+def _is_placed(side: Side, file: File, node: ast.Assign, target: str) -> bool:
+    """Whether a new value is moved where it is made, or later in the same function."""
+    for part in ast.walk(node.value):
+        moved = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _MOVES
+        if moved or (isinstance(part, ast.keyword) and part.arg in ("device", "map_location")):
+            return True
+    graph = side.graph(file.scope(node).function)
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _MOVES
+        and ast.unparse(call.func.value) == target
+        and (step := step_of(file, call, graph)) is not None
+        and graph.reachable(node, step)
+        for other, call in side.calls
+        if other is file and file.scope(call).function is file.scope(node).function
+    )
 
 
 def _prepared_again(side: Side, file: File, node: ast.stmt, name: str) -> bool:

@@ -44,3 +44,28 @@ def test_a_wrapper_out_of_sight_that_steps_the_optimizer_from_before() -> None:
     assert not said("AM960", "x = 1\n", TOP + later + steps)
     rates = lines.replace("opt", "rates") + "net, adam, rates = accelerator.prepare(net, adam, rates)\nrates.step()\n"
     assert not said("AM960", "x = 1\n", TOP + rates + steps.replace("opt", "adam"))
+
+
+def test_another_model_after_prepare_that_nothing_moves() -> None:
+    after = TOP + PREPARED + "net(1)\n"
+    assert said("AM960", "x = 1\n", after + "net = Net()\nnet(2)\n")
+    assert not said("AM960", "x = 1\n", after + "net = Net().to(accelerator.device)\nnet(2)\n")
+    assert not said("AM960", "x = 1\n", after + "net = Net()\nnet.to(accelerator.device)\nnet(2)\n")
+    assert not said("AM960", "x = 1\n", TOP + "net = Net()\n" + PREPARED + "net(1)\n")
+    folds = "for fold in folds:\n    net = Net()\n    opt = SGD(net)\n    " + PREPARED + "    net(1)\n"
+    assert not said("AM960", "x = 1\n", TOP + folds)
+
+
+def test_a_method_that_builds_is_called_again() -> None:
+    solver = (
+        "class Solver:\n    def __init__(self):\n        self.accelerator = Accelerator()\n        self.build()\n"
+        "        self.net, self.opt = self.accelerator.prepare(self.net, self.opt)\n"
+        "    def build(self):\n        self.net = Net()\n        self.opt = SGD(self.net)\n"
+        "    def train(self):\n        self.net(1)\n        self.build()\n        self.net(2)\n"
+    )
+    start = "from accel_runtime import Accelerator\n"
+    assert said("AM960", "x = 1\n", start + solver + "Solver().train()\n")
+    moved = solver.replace("SGD(self.net)\n", "SGD(self.net)\n        self.net.to(self.accelerator.device)\n")
+    assert not said("AM960", "x = 1\n", start + moved + "Solver().train()\n")
+    once = solver.replace("        self.build()\n        self.net(2)\n", "")
+    assert not said("AM960", "x = 1\n", start + once + "Solver().train()\n")
