@@ -365,6 +365,8 @@ class _Reader:
             found.distribution,
             needs,
             found.gone(reach),
+            modules,
+            cast.aliases,
         )
         pieces = {piece.statement for piece in found.distribution.pieces}
         carrier = Carrier(self.graph, start.module, start.statement, pieces)

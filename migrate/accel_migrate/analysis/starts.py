@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from accel_migrate.analysis.choices import below_definition, find_choice
+from accel_migrate.analysis.choices import Choice, below_definition, find_choice
+from accel_migrate.analysis.cuda_bound import NO_CUDA, is_bound_to_cuda
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
@@ -53,9 +54,13 @@ def find_start(
     distribution: Distribution,
     needs: list[tuple[Module, ast.AST]],
     gone: frozenset[ast.AST],
+    modules: tuple[Module, ...],
+    aliases: frozenset[Variable],
 ) -> Start:
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
+    if choice == Choice() and is_bound_to_cuda(graph, creation, modules, kept, aliases):
+        choice = Choice(cpu=NO_CUDA)
     start = _placed(
         roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
         choice.stays,

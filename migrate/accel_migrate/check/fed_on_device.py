@@ -42,12 +42,15 @@ def _found(evidence: Evidence) -> Found:
     told = [keyword for _, call in side.created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
     if any(isinstance(keyword.value, ast.Constant) and keyword.value.value is True for keyword in told):
         yield from _moved_all_the_same(evidence)
-    if told:
+    by_machine = any(ast.unparse(keyword.value) == "not torch.cuda.is_available()" for keyword in told)
+    if told and not by_machine:
         return
     if _fed_itself(evidence.before):
         yield from _unmoved(side)
-    yield from _moved_for_cuda_only(side)
-    yield from _left_to_cuda(side)
+    if not by_machine:
+        yield from _moved_for_cuda_only(side)
+        yield from _typed_by_cuda(side)
+        yield from _left_to_cuda(side)
     yield from _chosen_by_the_script(evidence)
 
 
@@ -209,13 +212,46 @@ def _moved_for_cuda_only(side: Side) -> Found:
             continue
         device = call.args[0]
         if isinstance(device, ast.Attribute) and device.attr == "device" and is_accelerator(device.value):
-            test = _condition(side, file, call, about_cuda) or _guard(file, call)
-            if test is not None and _after_prepare(side, file, call, frozenset()):
+            test = _condition(side, file, call, about_cuda)
+            if test is None or not _stays_behind(side, file, call.func.value):
+                test = test or _guard(file, call)
+                test = test if _after_prepare(side, file, call, frozenset()) else None
+            if test is not None:
                 yield (
                     file,
                     call,
                     f"`{unparse(call)[:60]}` would run only under `{unparse(test)}`, and the model be on any accelerator",
                 )
+
+
+def _stays_behind(side: Side, file: File, moved: ast.expr) -> bool:
+    """Whether nothing prepares what is moved, and it is not a plain loss, which has nothing to move."""
+    name = unparse(moved)
+    if any(unparse(argument) == name for _, call in side.asked("prepare") for argument in call.args):
+        return False
+    values = [n.value for n in file.nodes if isinstance(n, ast.Assign) and unparse(n.targets[0]) == name]
+    made = [v for v in values if isinstance(v, ast.Call) and not unparse(v.func).startswith(f"{name}.")]
+    return not made or any(
+        call.args or call.keywords or not (file.qualified(call.func) or "").startswith("torch.nn.") for call in made
+    )
+
+
+def _typed_by_cuda(side: Side) -> Found:
+    """`Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`: on another accelerator they are on the CPU."""
+    flows = side.flows
+    about_cuda = flows.reached([flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA])
+    for file in side.involved:
+        for node in file.nodes:
+            above = file.parents.get(node)
+            if isinstance(node, ast.Attribute) and isinstance(above, ast.IfExp) and node.attr.endswith("Tensor"):
+                if (file.qualified(node) or "").startswith("torch.cuda.") and flows.place(
+                    file, above.test
+                ) in about_cuda:
+                    yield (
+                        file,
+                        node,
+                        f"tensors of `{unparse(above)[:60]}` would be on the CPU, and the model on any accelerator",
+                    )
 
 
 def _after_prepare(side: Side, file: File, node: ast.AST, seen: frozenset[Function]) -> bool:

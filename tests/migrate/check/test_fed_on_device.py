@@ -76,3 +76,16 @@ def test_an_iterator_that_is_no_loader() -> None:
     assert not said("AM959", {"train.py": "from makers import *\n", **files}, starred)
     made = "def make():\n    return {'a': DataLoader(held_out)}\nrounds = make()['a']\n"
     assert not said("AM959", "x = 1\n", TOP.format("") + made + looped)
+
+
+def test_what_stays_on_the_cpu_where_there_is_no_cuda() -> None:
+    top = TOP.replace("net = acc", "{}net = acc")
+    teacher = "if torch.cuda.is_available():\n    teacher.to(accelerator.device)\n"
+    assert said("AM959", "x = 1\n", top.format("", teacher))
+    assert not said("AM959", "x = 1\n", top.format("cpu=not torch.cuda.is_available()", teacher))
+    loss = "loss = torch.nn.MSELoss()\nif torch.cuda.is_available():\n    loss = loss.to(accelerator.device)\n"
+    assert not said("AM959", "x = 1\n", top.format("", loss))
+    assert said("AM959", "x = 1\n", top.format("", loss.replace("MSELoss()", "BCELoss(weight=w)")))
+    made = "cuda = torch.cuda.is_available()\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n"
+    assert said("AM959", "x = 1\n", top.format("", made))
+    assert not said("AM959", "x = 1\n", top.format("cpu=not torch.cuda.is_available()", made))
