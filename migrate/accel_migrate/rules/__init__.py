@@ -51,6 +51,7 @@ from accel_migrate.rules.unseen_helper import RULE as UNSEEN_HELPER
 from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
 from accel_migrate.rules.unused_parameters import RULE as UNUSED_PARAMETERS
 from accel_migrate.rules.unusual_loader import RULE as UNUSUAL_LOADER
+from accel_migrate.rules.weights_drawn import RULE as WEIGHTS_DRAWN
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
 
 RULES: tuple[Rule, ...] = (
@@ -102,6 +103,7 @@ RULES: tuple[Rule, ...] = (
     UNUSUAL_LOADER,
     UNUSED_PARAMETERS,
     ORDER_DRAWN,
+    WEIGHTS_DRAWN,
     LOOP_LEFT,
 )
 

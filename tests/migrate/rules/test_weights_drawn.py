@@ -1,0 +1,64 @@
+"""AM810: weights that are copied before every process has the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.verbs import noted, notes
+
+SCRIPT = """
+import copy
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{seed}
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 2)), batch_size=4)
+model = nn.Linear(4, 2).to(device)
+teacher = nn.Linear(4, 2).to(device)
+{before}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y) + nn.functional.mse_loss(model(x), teacher(x).detach())
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+LOOP = "for p, q in zip(model.parameters(), teacher.parameters()):\n    q.data.copy_(p.data)"
+COPIES = [LOOP, "teacher.load_state_dict(model.state_dict())", "teacher = copy.deepcopy(model)"]
+
+
+def script(before: str = "", seed: str = "", after: str = "pass") -> str:
+    return SCRIPT.format(before=before, seed=seed, after=after)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_tells_a_copy_of_weights_that_each_process_drew(copied: str) -> None:
+    assert "the copy is another one" in noted(script(copied), "AM810")
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_says_nothing_where_all_draw_alike(copied: str) -> None:
+    assert not [note for note in notes(script(copied, seed="torch.manual_seed(1)")) if "the copy is another" in note]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "for p in model.parameters():\n    nn.init.normal_(p)",
+        "model.load_state_dict(torch.load('model.pt'))",
+        "teacher.load_state_dict(torch.load('teacher.pt'))",
+        "settings = copy.deepcopy({'lr': 0.1})",
+    ],
+)
+def test_says_nothing_of_what_copies_no_weights(before: str) -> None:
+    assert not [note for note in notes(script(before)) if "the copy is another" in note]
+
+
+def test_says_nothing_of_a_copy_after_prepare() -> None:
+    source = script(after="best = copy.deepcopy(model)")
+    assert not [note for note in notes(source) if "the copy is another" in note]
