@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.files import runs_command, writes
+from accel_migrate.analysis.files import runs_command, writes, writes_memory
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
@@ -16,7 +16,7 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
             if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
                 continue
             place = f"{owner.source.path.name}:{inner.lineno}"
-            if writes(owner, inner):
+            if writes(owner, inner) and not writes_memory(script.graph, owner, inner):
                 return f"writes a file ({place})"
             if runs_command(owner, inner):
                 return f"runs a command ({place})"

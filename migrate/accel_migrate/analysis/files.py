@@ -91,9 +91,7 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
     """Statements that do nothing but write files; memory of this process is none."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
-        if not writes(module, call) or any(
-            is_stream(graph, module, a) for a in (*call.args, *[k.value for k in call.keywords])
-        ):
+        if not writes(module, call) or writes_memory(graph, module, call):
             continue
         written = _whole(module, call)
         if written is not None and written.statement not in seen:
@@ -199,6 +197,11 @@ def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
             if any(parent is binding.statement for parent in module.ancestors(target)):  # type: ignore[arg-type]
                 return binding.statement
     return None
+
+
+def writes_memory(graph: CallGraph, module: Module, call: ast.Call) -> bool:
+    """Whether what a call writes to is no file, but memory of this process."""
+    return any(is_stream(graph, module, each) for each in (*call.args, *[keyword.value for keyword in call.keywords]))
 
 
 def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.made_of import parts_unread
+from accel_migrate.analysis.poolers import poolers_unread
 from accel_migrate.analysis.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -26,6 +27,14 @@ def find(context: Context) -> Iterator[Change]:
                 f"nothing reads `{part.name}` of {part.owner.name} ({where}), so it gets no gradient, and on N processes "
                 "training stops at the second step; take it out, or make the Accelerator with "
                 "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]"
+            )
+            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+        for part in poolers_unread(context.script.roles, context.script.graph, built.variable):
+            where = f"line {part.line}" if part.module is module else f"{part.module.source.path.name}:{part.line}"
+            message = (
+                f"nothing reads the pooled output of `{part.name}` of {part.owner.name} ({where}), so its pooler gets no "
+                "gradient, and on N processes training stops at the second step; pass add_pooling_layer=False there, or make "
+                "the Accelerator with kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]"
             )
             yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
 
