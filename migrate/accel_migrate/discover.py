@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,17 @@ def _own_ignores(folder: Path) -> Ignores:
     file = folder / ".gitignore"
     if not file.is_file():
         return ()
-    return ((folder, GitIgnoreSpec.from_lines(file.read_text("utf-8", "replace").splitlines())),)
+    lines = file.read_text("utf-8", "replace").splitlines()
+    return ((folder, GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))),)
+
+
+def _is_pattern(line: str) -> bool:
+    """A line that no file can match, such as `[3-0]` or a lone `!`, ignores none."""
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (re.error, ValueError):
+        return False
+    return True
 
 
 def _ignores_above(root: Path) -> Ignores:

@@ -45,6 +45,13 @@ def test_respects_gitignore_files_from_the_repository_down_the_innermost_winning
     assert names(tmp_path, "project") == ["project/keep/gen_a.py", "project/train.py"]
 
 
+@pytest.mark.parametrize("line", ["data[3-0].py", "!", "\\"])
+def test_a_line_of_a_gitignore_file_that_is_no_pattern_ignores_nothing(tmp_path: Path, line: str) -> None:
+    make(tmp_path, ".git/HEAD", "a.py", "b.py")
+    (tmp_path / ".gitignore").write_text(f"{line}\nb.py\n")
+    assert names(tmp_path, ".") == ["a.py"]
+
+
 def test_ignores_gitignore_files_above_a_folder_that_is_in_no_repository(tmp_path: Path) -> None:
     make(tmp_path, "project/train.py")
     (tmp_path / ".gitignore").write_text("*.py\n")
