@@ -17,6 +17,7 @@ from accel_runtime.checkpoint.layouts import Layouts
 from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
 from accel_runtime.data.chance import global_states, restore_global
+from accel_runtime.data.doubts import doubt_of
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
 from accel_runtime.data.passage import Position
@@ -119,6 +120,8 @@ class RunState:
                 "owner state_dict and load_state_dict, or a generator in the main process instead",
                 stacklevel=8,
             )
+        if (doubt := doubt_of(loader.passage)) is not None:
+            warnings.warn(doubt, stacklevel=8)
         return position
 
     def layouts(self) -> Layouts:

@@ -52,6 +52,8 @@ class Iteration:
     worked: bool = False  # whether an earlier batch of this loader was worked on
     usual: int = 0  # how often, where that was the same for all; -1 where not
     passed_over: bool = False  # whether an earlier batch was not worked on
+    trained: int = 0  # earlier batches of this pass that were worked on
+    ahead: int = 0  # batches of this pass that were not, before the first that was; -1 when one came later
     head: int | None = None  # a digest of the first batch of the pass
     loader: ref[Any] | None = None  # the prepared one
 
@@ -65,6 +67,7 @@ class Iterations:
     work: int = 0  # backward passes and optimizer steps so far: who has seen none since a batch has not used it
     due: bool = False  # whether gradients wait for a step
     trains: bool = False  # whether there is an optimizer
+    fed: bool = False  # whether any of that came while a batch was in hand
     drawn: Tensor | None = None  # torch's generator, when the latest batch was handed out
     counter: Tensor | None = None  # a buffer that a forward pass in training changes
     counted: int = 0  # its version, at that moment

@@ -155,8 +155,8 @@ class PreparedLoader(Proxy):
     def resume(self, position: Position, resuming: Resuming) -> None:
         """Makes the next pass one that another run began, or the one that would have followed."""
         passage = self.passage
-        passage.passes, passage.steps, passage.current = position.passes, position.steps, None
-        passage.epoch = position.passes
+        passage.passes, passage.steps, passage.trains = position.passes, position.steps, position.trains
+        passage.epoch, passage.current, passage.cut = position.passes, None, None
         passage.resumption, passage.resuming = None, resuming
         self.whole.workers.seed = position.workers_seed
         if not position.under_way:
@@ -176,7 +176,8 @@ class PreparedLoader(Proxy):
         pairs, source = resumption.pairs(source, self.skipped, goes_on)
         here, start = resumption.here(), resumption.position.start
         before, done = (here.before, here.done) if goes_on else (0, 0)
-        begun = Pass(resumption.iteration, start.made, start.values, source.track, 0, before, done)
+        trained = resumption.position.trains
+        begun = Pass(resumption.iteration, start.made, start.values, source.track, 0, before, done, trained)
         return self._batches(pairs, begun, Replay(resumption, goes_on, iterations))
 
     def _batches(self, pairs: Pairs, begun: Pass, replay: Replay | None = None) -> Iterator[Batch]:
@@ -207,9 +208,12 @@ class PreparedLoader(Proxy):
                 yield batch
                 if (work := iterations.work - iteration.work) == 0:
                     iteration.passed_over = True
-                elif work != iteration.usual:
+                    iteration.ahead = -1 if iteration.trained else iteration.ahead + 1
+                    continue
+                if work != iteration.usual:
                     iteration.usual = -1 if iteration.worked else work
-                iteration.worked = iteration.worked or work > 0
+                iteration.worked = iterations.fed = True
+                iteration.trained += 1
             ended = True
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.

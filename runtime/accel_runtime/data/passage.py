@@ -56,6 +56,7 @@ class Position:
     head: int | None = None
     now: dict[str, Any] | None = None
     workers_seed: int | None = None  # of workers that outlive a pass
+    passes_over: bool = False  # whether the script leaves batches of this pass without a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Pass:
     skipped: int = 0
     before: int = 0
     done: int = 0
+    trained: bool = False  # by the run that began it
 
     @property
     def start(self) -> Start:
@@ -81,7 +83,8 @@ class Pass:
 
 
 class Passage:
-    """The passes over one loader. One that was left in its first batch, unused, was a look at the data: not counted."""
+    """The passes over one loader. One that was left in its first batch, unused, was a look at the data: not counted. Of a
+    loader that is trained on, passes without a step are not either: its data was evaluated."""
 
     def __init__(self, loader: Loader, iterations: Iterations) -> None:
         self.loader = loader
@@ -90,7 +93,10 @@ class Passage:
         self.passes = 0
         self.epoch = 0  # as scripts count: passes, unless they set it
         self.steps = 0  # batches handed out in passes that have ended
-        self.last = Iteration(None)  # the latest of them
+        self.trains = False  # whether these were trained on
+        self.left: int | None = None  # after how many batches the latest of them was left, before its end
+        self.cut: int | None = None  # the same, unless the one before was left there too: then it is a habit
+        self.last = Iteration(None)  # the latest pass
         self.current: Pass | None = None
         self.resumption: Resumption | None = None
         self.resuming: Resuming | None = None  # of the latest `load_state`
@@ -129,12 +135,22 @@ class Passage:
         left, self.current = self.current, None
         worked = bool(iteration.index) and self.iterations.work != iteration.work
         if ended or worked or iteration.index > 1:
-            self.passes += 1
-            self.epoch += 1
-            self.steps += left.done + left.rounds
-            self.last = iteration
+            trained = worked or iteration.trained > 0 or left.trained
             iteration.worked = iteration.worked or worked
+            self.last = iteration
+            self.epoch += 1
+            self.iterations.fed = self.iterations.fed or trained
+            self._count(left, trained, ended or (iteration.is_last and worked))
         iteration.batch = None
+
+    def _count(self, left: Pass, trained: bool, whole: bool) -> None:
+        if trained and not self.trains:
+            self.trains, self.passes, self.steps = True, 0, 0
+        if trained or not self.trains:
+            self.passes += 1
+            self.steps += left.done + left.rounds
+            length = left.iteration.index if trained and not whole else None
+            self.cut, self.left = None if length == self.left else length, length
 
     def position(self) -> Position:
         iterations = self.iterations
@@ -142,17 +158,21 @@ class Passage:
             return self.resumption.here()
         current = self.current
         if current is None or current.iteration not in iterations.stack or not current.iteration.index:
-            return Position(self.passes, self.steps, Start(moment_of(self.loader), self.watch.values()))
+            return self._before_next_pass()
         iteration = current.iteration
+        if self.is_evaluation(iteration):
+            return self._before_next_pass()
+        trains = iteration.worked or iterations.work != iteration.work
         unused = self._is_unused(iteration)
         rounds, keys = current.rounds - unused, iteration.recent
         held = Held(iteration.batch, iteration.share) if unused and is_plain(iteration.batch) else None
         if unused and held is None:
             keys = keys[:-1]
         in_step = self.loader.num_workers == 0 and not isinstance(self.loader.dataset, IterableDataset)
+        begins = trains and not self.trains
         return Position(
-            self.passes,
-            self.steps,
+            0 if begins else self.passes,
+            0 if begins else self.steps,
             current.start,
             under_way=True,
             before=current.before,
@@ -160,14 +180,26 @@ class Passage:
             rounds=rounds,
             ended=iteration.is_last and not unused,
             total=iteration.total,
-            trains=iteration.worked or iterations.work != iteration.work,
+            trains=trains,
             usual=iteration.usual,
             held=held,
             seen=Seen(len(keys), digest_of(keys)),
             head=iteration.head,
             # Where nothing is read ahead: the order's generators are where the batches are, those of the data too.
             now=own_states(self.loader) if in_step and (held is not None or not unused) else None,
+            passes_over=iteration.ahead != 0,
         )
+
+    def _before_next_pass(self) -> Position:
+        start = Start(moment_of(self.loader), self.watch.values())
+        return Position(self.passes, self.steps, start, trains=self.trains)
+
+    def is_evaluation(self, iteration: Iteration) -> bool:
+        """Whether it goes on without a step inside a loop that trains: nobody takes it up in the middle."""
+        iterations = self.iterations
+        outer = iterations.stack[: iterations.stack.index(iteration)]
+        idle = iteration.ahead == iteration.index - 1 > 0 and iterations.work == iteration.work
+        return idle and any(one.worked or one.work != iterations.work for one in outer)
 
     def _is_unused(self, iteration: Iteration) -> bool:
         """Whether the batch in hand was not worked on; one that is half through cannot be saved."""

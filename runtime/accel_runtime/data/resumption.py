@@ -171,7 +171,7 @@ class Replay:
         if first is None:
             return
         yield first
-        if self.untouched and self.here.trains:
+        if self.untouched and self.here.trains and not self.here.passes_over:
             _warn(
                 f"load_state went on after batch {self.until} of the epoch, and the script passes over the next one: "
                 "batches that it skips by hand are never seen. Skip with skip_first_batches, which counts from the "
