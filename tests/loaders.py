@@ -208,6 +208,64 @@ class OfModule(Order):
         return MODULE_CHANCE.sample(range(SAMPLES), SAMPLES)
 
 
+class OfClass(Order):
+    """Holds its generator for all samplers of its kind."""
+
+    chance = random.Random()
+
+    def __init__(self) -> None:
+        self.chance.seed(1)
+
+    def rows(self) -> list[int]:
+        return self.chance.sample(range(SAMPLES), SAMPLES)
+
+
+class InSlot(Order):
+    __slots__ = ("__chance",)
+
+    def __init__(self) -> None:
+        self.__chance = random.Random(1)
+
+    def rows(self) -> list[int]:
+        return self.__chance.sample(range(SAMPLES), SAMPLES)
+
+
+class AsDefault(Order):
+    def __init__(self) -> None:
+        self.rows.__defaults__[0].seed(1)
+
+    def rows(self, chance: random.Random = random.Random()) -> list[int]:  # noqa: B008
+        return chance.sample(range(SAMPLES), SAMPLES)
+
+
+class OfHelper(Order):
+    """Calls a function that draws from a generator of the module, in a comprehension."""
+
+    def __init__(self) -> None:
+        CHANCES["order"].seed(1)
+
+    def rows(self) -> list[int]:
+        return drawn_rows()
+
+
+CHANCES = {"order": random.Random()}
+
+
+def drawn_rows() -> list[int]:
+    return [row for _, row in sorted((CHANCES["order"].random(), row) for row in range(SAMPLES))]
+
+
+class Array(Order):
+    """Changes an array of NumPy from epoch to epoch."""
+
+    def __init__(self) -> None:
+        self.order = numpy.arange(SAMPLES)
+
+    def rows(self) -> list[int]:
+        self.order = numpy.roll(self.order, 5)
+        return self.order.tolist()
+
+
 class Live(Order):
     """Holds on to an iterator."""
 
@@ -361,6 +419,11 @@ LOADERS: dict[str, Callable[[], DataLoader]] = {
     "stream, workers": lambda: DataLoader(ShuffledStream(), BATCH, num_workers=2),
     "generator in a closure": over(Hidden),
     "generator of the module": over(OfModule),
+    "generator of the class": over(OfClass),
+    "generator in a slot": over(InSlot),
+    "generator as a default": over(AsDefault),
+    "generator of a helper": over(OfHelper),
+    "array of NumPy": over(Array),
     "stream, generator in a closure": lambda: DataLoader(HiddenStream(), BATCH),
     # What cannot be drawn again: refused, and never in silence.
     "live iterator": over(Live),

@@ -5,26 +5,20 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
+from accel_runtime.data.generators import SCALARS, generators_in, reached, set_state, state_of
 from accel_runtime.data.iteration import Loader
 from accel_runtime.errors import CheckpointError
 
-DEPTH = 6  # of objects in objects
-MANY = 5000  # objects that are looked at
-CROWD = 64  # containers with more items than this hold data
-SCALARS = (bool, int, float, str, type(None))
-CONTAINERS = (list, tuple, set, dict, torch.Tensor)
-LEFT_ALONE = (torch.Tensor, torch.nn.Module, type, ModuleType, bytes)
+CONTAINERS = (list, tuple, set, dict, torch.Tensor, numpy.ndarray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +39,13 @@ def moment_of(loader: Loader) -> Moment:
 
 def global_states() -> dict[str, Any]:
     """The generators that everything in this process draws from unless it has one of its own."""
-    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
-    if "numpy" in sys.modules:
-        states["numpy"] = sys.modules["numpy"].random.get_state()
-    return states
+    return {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state()}
 
 
 def restore_global(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
+    set_state(torch.default_generator, states["torch"])
     random.setstate(states["python"])
-    if "numpy" in sys.modules and "numpy" in states:
-        sys.modules["numpy"].random.set_state(states["numpy"])
+    set_state(numpy.random.mtrand._rand, states["numpy"])
 
 
 def own_states(loader: Loader) -> dict[str, Any]:
@@ -83,99 +73,6 @@ def roots_of(loader: Loader) -> dict[str, Any]:
     }
 
 
-def generators_in(roots: dict[str, Any]) -> dict[str, Any]:
-    """Each generator once, by the path of attributes that leads to it."""
-    return {path: thing for path, thing in _reached(roots) if _is_generator(thing)}
-
-
-def state_of(generator: Any) -> Any:
-    if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if hasattr(generator, "get_state"):  # numpy's RandomState
-        return generator.get_state()
-    return copy.deepcopy(getattr(generator, "bit_generator", generator).state)
-
-
-def set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "set_state"):
-        generator.set_state(state)
-    else:
-        getattr(generator, "bit_generator", generator).state = state
-
-
-def _is_generator(thing: Any) -> bool:
-    if isinstance(thing, torch.Generator):
-        return thing is not torch.default_generator
-    if isinstance(thing, random.Random):
-        return not isinstance(thing, random.SystemRandom)
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not type(thing).__module__.startswith("numpy.random"):
-        return False
-    kinds = (numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator)
-    return isinstance(thing, kinds) and thing is not numpy.random.mtrand._rand
-
-
-def _reached(roots: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every object that can be reached through attributes and small containers, once."""
-    seen: set[int] = set()
-    waiting = [(path, thing, 0) for path, thing in roots.items()]
-    while waiting:
-        path, thing, depth = waiting.pop(0)
-        if id(thing) in seen or isinstance(thing, (*SCALARS, *LEFT_ALONE)):
-            continue
-        seen.add(id(thing))
-        if len(seen) > MANY:
-            return
-        yield path, thing
-        if depth < DEPTH and not _is_generator(thing):
-            waiting += [(f"{path}.{name}", inner, depth + 1) for name, inner in _parts(thing)]
-
-
-def _parts(thing: Any) -> list[tuple[str, Any]]:
-    if isinstance(thing, (list, tuple)):
-        return [(str(index), inner) for index, inner in enumerate(thing)] if len(thing) <= CROWD else []
-    if isinstance(thing, dict):
-        return [(str(key), inner) for key, inner in thing.items()] if len(thing) <= CROWD else []
-    if isinstance(thing, FunctionType):
-        return [*_enclosed(thing), *_global_chance(thing)]
-    if isinstance(thing, MethodType):
-        return [("__self__", thing.__self__), ("__func__", thing.__func__)]
-    if isinstance(thing, partial):
-        return [("func", thing.func), ("args", thing.args), ("keywords", thing.keywords)]
-    return [*getattr(thing, "__dict__", {}).items(), *_used_by_class(type(thing))]
-
-
-def _enclosed(function: FunctionType) -> list[tuple[str, Any]]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-    return [(name, cell.cell_contents) for name, cell in cells if cell != _EMPTY]
-
-
-def _used_by_class(kind: type) -> list[tuple[str, Any]]:
-    """What the methods of a class that the script wrote draw from beside the object: generators of its module."""
-    functions = [
-        function
-        for base in kind.__mro__
-        if base.__module__.partition(".")[0] not in ("builtins", "torch", "typing", "collections", "accel_runtime")
-        for function in vars(base).values()
-        if isinstance(function, FunctionType)
-    ]
-    return [found for function in functions for found in (*_enclosed(function), *_global_chance(function))]
-
-
-def _global_chance(function: FunctionType) -> list[tuple[str, Any]]:
-    named = ((name, function.__globals__.get(name)) for name in function.__code__.co_names)
-    return [(name, thing) for name, thing in named if _is_generator(thing)]
-
-
-_EMPTY = CellType()
-
-
 @dataclass(frozen=True, slots=True)
 class Values:
     """What samplers and data keep beside generators: their own `state_dict`, and attributes that have changed."""
@@ -197,7 +94,7 @@ class Values:
                     "make the loader as when it was saved"
                 )
             # A data set may load what it finds at a path, and whoever wrote the checkpoint must not choose the place.
-            if _names_a_file(value) and value != own:
+            if (_names_a_file(value) or _names_a_file(own)) and value != own:
                 raise CheckpointError(
                     f"the checkpoint has another path for {path} than this run; make the loader as when it was saved"
                 )
@@ -242,7 +139,7 @@ class Watch:
 
 def _samplers(loader: Loader) -> Iterator[tuple[str, Any]]:
     roots = {"batch_sampler": loader.batch_sampler, "sampler": loader.sampler}
-    for path, thing in _reached(roots):
+    for path, thing in reached(roots):
         # The data that a sampler is about is no part of it.
         if hasattr(thing, "__iter__") and hasattr(thing, "__dict__") and not isinstance(thing, Dataset):
             yield path, thing
@@ -283,6 +180,8 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, (*value.keys(), *value.values())))
+    if isinstance(value, numpy.ndarray):
+        return value.dtype.kind in "biuf"
     return isinstance(value, (*SCALARS, torch.Tensor))
 
 
@@ -298,4 +197,4 @@ def _names_a_file(value: Any) -> bool:
         return any(map(_names_a_file, (*value.keys(), *value.values())))
     if isinstance(value, (list, tuple, set, frozenset)):
         return any(map(_names_a_file, value))
-    return isinstance(value, (str, bytes)) and any(mark in str(value) for mark in ("/", "\\", ".."))
+    return isinstance(value, (str, bytes)) and any(mark in str(value) for mark in ("/", "\\", "."))

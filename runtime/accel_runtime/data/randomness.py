@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.chance import generators_in, global_states, restore_global, set_state, state_of
+from accel_runtime.data.chance import global_states, restore_global
+from accel_runtime.data.generators import generators_in, set_state, state_of
 from accel_runtime.data.seedable import SeedableRandomSampler
 
 Item = TypeVar("Item")

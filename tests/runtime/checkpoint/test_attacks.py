@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import resource
@@ -12,11 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
+import torch
 from accel_runtime import FullyShardedDataParallelPlugin
 from accel_runtime.checkpoint.manifest import read_manifest, write_manifest
 from accel_runtime.checkpoint.tensors import Digested, digest_of
 from accel_runtime.data.chance import Values
+from accel_runtime.data.generators import set_state, state_of
 from accel_runtime.errors import CheckpointError
 from torch.utils.data import DataLoader, Dataset
 
@@ -180,6 +184,48 @@ def test_an_odd_rank_file_changes_nothing(attacked) -> None:
     refused(run, folder, "ValidationError")
 
 
+def test_a_generator_is_not_sent_out_of_its_numbers(attacked) -> None:
+    run, folder = attacked
+    path = folder / "rank_0.json"
+    original = path.read_bytes()
+
+    def numpy_state(node):
+        return dict(dict(node["dict"])["random"]["dict"])["numpy"]["tuple"]
+
+    for place in (-1, 625, 10**9, -(10**9), 1.5):
+        edit(path, lambda node: numpy_state(node).__setitem__(2, place))  # noqa: B023
+        refused(run, folder, "the state of a generator that no generator has")
+        path.write_bytes(original)
+
+
+@pytest.mark.parametrize("kind", [numpy.random.MT19937, numpy.random.Philox])
+def test_nor_one_of_the_script(kind) -> None:
+    generator = numpy.random.Generator(kind(1))
+    generator.random(3)
+    state = state_of(generator)
+    set_state(generator, state)
+    for place in (-1, 10**6):
+        broken = copy.deepcopy(state)
+        (broken["state"] if "pos" in broken["state"] else broken)[
+            "pos" if "pos" in state["state"] else "buffer_pos"
+        ] = place
+        with pytest.raises(CheckpointError, match="no generator has"):
+            set_state(generator, broken)
+
+
+def test_nor_one_of_torch() -> None:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(700):
+        set_state(generator, state_of(generator))
+        torch.rand(1, generator=generator)
+    for left, place in ((624, 624), (1, 1), (0, 625)):
+        state = state_of(generator)
+        state[8:12] = torch.tensor([left], dtype=torch.int32).view(torch.uint8)
+        state[16:24] = torch.tensor([place]).view(torch.uint8)
+        with pytest.raises(CheckpointError, match="no generator has"):
+            set_state(generator, state)
+
+
 def test_keys_that_collide_do_not_take_hours(attacked) -> None:
     run, folder = attacked
     modulus = sys.hash_info.modulus
@@ -192,7 +238,7 @@ class Images(Dataset):
     """Loads whatever is at its root."""
 
     def __init__(self) -> None:
-        self.root, self.phase = "/data/images", "warmup"
+        self.root, self.phase, self.index = "/data/images", "warmup", None
 
     def __len__(self) -> int:
         return 4
@@ -202,10 +248,12 @@ def test_a_data_set_is_not_sent_elsewhere() -> None:
     loader = DataLoader(Images())
     Values({}, {"dataset.root": "/data/images", "dataset.phase": "late"}).restore(loader)
     assert loader.dataset.phase == "late"
-    for place in ("/planted", "..", "planted\\images"):
+    for place in ("/planted", "..", "planted\\images", "planted"):
         with pytest.raises(CheckpointError, match=r"has another path for dataset\.root than this run"):
             Values({}, {"dataset.root": place}).restore(loader)
-    assert loader.dataset.root == "/data/images"
+    with pytest.raises(CheckpointError, match=r"has another path for dataset\.index than this run"):
+        Values({}, {"dataset.index": "planted.pkl"}).restore(loader)
+    assert loader.dataset.root == "/data/images" and loader.dataset.index is None
 
 
 WHOLE = ("custom_0.json", "custom_0.safetensors", "manifest.json", "model.safetensors", "optimizer.json",

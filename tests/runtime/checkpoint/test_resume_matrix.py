@@ -43,6 +43,16 @@ def test_a_resumed_run_is_exact_or_refused(name: str, tmp_path: Path) -> None:
         assert outcomes == dict.fromkeys(outcomes, "exact")
 
 
+# What is kept elsewhere than in an attribute of the sampler's own.
+ELSEWHERE = [name for name in LOADERS if name.startswith(("generator", "array", "counts", "sampler with"))]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_epochs_that_follow_a_checkpoint_between_two_are_exact(name: str, tmp_path: Path) -> None:
+    control = train(made(name), tmp_path)
+    assert outcome(made(name), tmp_path / "cut", control, (1, -1), "bottom", "epoch") == "exact"
+
+
 def pair() -> list[DataLoader]:
     return [DataLoader(Table(), 2, shuffle=True), DataLoader(Table(), 2, shuffle=True)]
 
