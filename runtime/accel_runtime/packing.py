@@ -54,7 +54,7 @@ def padded(tensor: Tensor, length: int, dim: int = 0, value: float = 0, first: b
 def _as_bytes(flat: Tensor) -> Tensor:
     """What has a stride is copied; is_contiguous() would call it contiguous where there is one element, or none."""
     whole = flat if flat.stride(0) == 1 else flat.clone(memory_format=torch.contiguous_format)
-    return whole.view(torch.uint8)
+    return whole.resolve_conj().view(torch.uint8)
 
 
 def _described(path: str, tensor: Tensor, rows: int | None) -> str:

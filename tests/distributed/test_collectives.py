@@ -146,8 +146,12 @@ def test_views_with_strides_are_gathered_as_copies_are():
             "one": table[:1, 1],
             "none": table[:0, 1],
             "probability": torch.softmax(table, 1)[:, 1],
+            "conjugate": torch.complex(table, -table).conj(),
+            "negative": torch.complex(table, -table).conj().imag,
         }
-        copies = {name: view.clone(memory_format=torch.contiguous_format) for name, view in views.items()}
+        copies = {
+            name: torch.tensor(view.tolist(), dtype=view.dtype).reshape(view.shape) for name, view in views.items()
+        }
         seen, plain = accelerator.gather(views), accelerator.gather(copies)
         column = accelerator.gather_for_metrics(table[:, 0])
         return all(torch.equal(seen[name], plain[name]) for name in views), column.tolist()

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from accel_runtime.checkpoint.manifest import NAME, read_manifest
 from accel_runtime.checkpoint.owners import REMOVED, REPLACED, WRITING, hidden_beside, hidden_in
@@ -108,6 +108,9 @@ def location_of(target: Path) -> Path:
 def put_in_place(staging: Path, target: Path) -> Path:
     """Gives a complete checkpoint its name. A kill in between leaves the old one where `settle` finds it."""
     _check_clashes(staging, target)
+    with suppress(FileNotFoundError):
+        # What only some may read stays so.
+        shutil.copymode(target, staging)
     sync_folder(staging)
     asides: list[Path] = []
     while not _renamed(staging, target):
@@ -143,9 +146,16 @@ def discard(aside: Path, home: Path) -> None:
         for above in Path(name).parents[:-1]:
             with suppress(OSError):  # it holds more
                 (aside / above).rmdir()
-    _carry(aside, home)
-    if not _files(aside):
+    # Where another process has just moved the new one, too, aside, the next `settle` goes on.
+    with suppress(FileNotFoundError):
+        _carry(aside, home)
+    if not (left := _files(aside)):
         shutil.rmtree(aside, ignore_errors=True)
+    elif (home / min(left)).exists():
+        warnings.warn(
+            f"{home / min(left)} was made while a checkpoint was saved there; the one that was there before is in {aside}",
+            stacklevel=2,
+        )
 
 
 def prune(parent: Path, limit: int) -> None:
@@ -184,13 +194,14 @@ def _renamed(staging: Path, target: Path) -> bool:
 
 
 def _check_clashes(staging: Path, target: Path) -> None:
-    """Refuses to write over a file that no checkpoint has written."""
+    """Refuses to write over a file that no checkpoint has written, or where a folder of another kind is."""
     if not target.exists():
         return
     foreign = _files(target) - {*_listed(target), NAME}
     if (target / NAME).exists() and not _listed(target):
         foreign.add(NAME)
-    if clashes := foreign & _files(staging):
+    written = _files(staging)
+    if clashes := (foreign & _with_folders(written)) | (written & _with_folders(foreign)):
         raise CheckpointError(
             f"{target / min(clashes)} was not written by a checkpoint that can be read, and is left as it is; save to "
             "another folder, or remove it"
@@ -212,6 +223,11 @@ def _files(folder: Path) -> set[str]:
         for above, folders, files in os.walk(folder)
         for name in (*files, *(one for one in folders if Path(above, one).is_symlink()))
     }
+
+
+def _with_folders(files: set[str]) -> set[str]:
+    """The files, and the folders that they are in."""
+    return files | {above.as_posix() for name in files for above in PurePosixPath(name).parents[:-1]}
 
 
 def _carry(aside: Path, home: Path) -> None:

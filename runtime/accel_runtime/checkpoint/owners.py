@@ -20,6 +20,8 @@ HIDDEN = re.compile(
     rf"\.(?P<purpose>{WRITING}|{REPLACED}|{REMOVED})",
     re.DOTALL,
 )
+PROCESSES = Path("/proc")
+UNKNOWN = 0  # the start of a process that is there, and of which no more is to be known
 DAY = 86_400.0  # seconds after which the folder of a process that cannot be asked is taken for abandoned
 
 
@@ -38,7 +40,7 @@ class Hidden:
     def abandoned(self) -> bool:
         """Whether its process has ended. On another machine or in another container that shows only after a day."""
         if self.host == _host():
-            return _start_of(self.pid) != self.start
+            return _start_of(self.pid) not in (self.start, UNKNOWN)
         try:
             newest = max(path.lstat().st_mtime for path in (self.path, *self.path.iterdir()))
         except OSError:
@@ -49,7 +51,7 @@ class Hidden:
 def hidden_beside(target: Path, purpose: str) -> Path:
     """A fresh hidden name of this process next to the folder, on the same disk."""
     pid = os.getpid()
-    owner = f"{_host()}-{pid}-{_start_of(pid) or 0}-{secrets.token_hex(4)}"
+    owner = f"{_host()}-{pid}-{_start_of(pid) or UNKNOWN}-{secrets.token_hex(4)}"
     return target.with_name(f".{target.name}.{owner}.{purpose}")
 
 
@@ -76,20 +78,19 @@ def _host() -> str:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process began, in the ticks of its machine; 0 where that is not to be known, None when it has ended."""
+    """When a process began, in the ticks of its machine; None when it has ended."""
     try:
         # After the name, which may hold anything: its state first, and the start as the twentieth.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        state, *fields = (PROCESSES / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if state in "ZX" else int(fields[18])
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-    except OSError:
+    except ProcessLookupError:
         return None
+    except OSError:
+        pass  # not Linux, or a system that hides the processes of other users
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except OSError:
         pass
-    return 0
+    return UNKNOWN

@@ -29,8 +29,16 @@ def handlers_postponed() -> Iterator[None]:
     finally:
         for number in own:
             signal.signal(number, handlers[number])
-        for noted in came:
-            signal.raise_signal(noted)
+        _deliver(came)
+
+
+def _deliver(came: list[int]) -> None:
+    """To each its handler, also when that of another raises."""
+    if came:
+        try:
+            signal.raise_signal(came[0])
+        finally:
+            _deliver(came[1:])
 
 
 _interrupts = signal.default_int_handler

@@ -162,7 +162,7 @@ def _pieces(path: Path, tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    flat = tensor.detach().to("cpu").resolve_conj().contiguous().reshape(-1)
     # An empty tensor has no bytes to look at. Any: NumPy's types do not say that arrays are buffers.
     content: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
     return memoryview(content)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from accel_runtime import Accelerator
 from accel_runtime.checkpoint import writing
+from accel_runtime.checkpoint.signals import handlers_postponed
 from accel_runtime.errors import CheckpointError
 from torch import nn
 
@@ -157,6 +158,24 @@ def interrupted(write):
         return write(*arguments)
 
     return written
+
+
+def test_signals_that_waited_reach_their_handlers_though_one_of_these_raises() -> None:
+    heard: list[int] = []
+
+    def raises(*_: object) -> None:
+        raise TimeoutError
+
+    before = [signal.signal(signal.SIGUSR1, raises), signal.signal(signal.SIGUSR2, lambda *_: heard.append(1))]
+    try:
+        with pytest.raises(TimeoutError), handlers_postponed():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert not heard
+    finally:
+        for number, handler in zip((signal.SIGUSR1, signal.SIGUSR2), before):
+            signal.signal(number, handler)
+    assert heard == [1]
 
 
 def test_handlers_that_save_on_two_processes_wait_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from accel_runtime import Accelerator, ProjectConfiguration
-from accel_runtime.checkpoint import owners
+from accel_runtime.checkpoint import folders, owners
 from accel_runtime.errors import CheckpointError
 from torch import nn
 
@@ -68,6 +68,54 @@ def test_a_file_of_the_user_with_the_name_of_ours_is_not_overwritten(tmp_path: P
     assert names(tmp_path) == {"theirs"} and names(target) == {"model.safetensors"}
 
 
+def test_nor_is_a_folder_of_the_user_with_such_a_name(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    target = tmp_path / "last"
+    (target / "rank_0.json").mkdir(parents=True)
+    (target / "rank_0.json" / "mine").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"last/rank_0.json.* was not written by a checkpoint"):
+        accelerator.save_state(target)
+    assert names(tmp_path) == {"last"} and (target / "rank_0.json" / "mine").read_text() == "mine"
+
+    accelerator.register_save_state_pre_hook(lambda *given: written(Path(given[2]) / "extra" / "added"))
+    written(tmp_path / "other" / "extra")
+    with pytest.raises(CheckpointError, match=r"other/extra was not written by a checkpoint"):
+        accelerator.save_state(tmp_path / "other")
+    assert names(tmp_path) == {"last", "other"} and (tmp_path / "other" / "extra").read_text() == "mine"
+
+
+def written(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+
+
+def test_a_folder_that_others_may_not_enter_stays_so(tmp_path: Path) -> None:
+    accelerator, _ = run(tmp_path)
+    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o2775)
+    for name, mode in (("private", 0o700), ("shared", 0o2775)):
+        for _ in range(2):
+            accelerator.save_state(tmp_path / name)
+        assert (tmp_path / name).stat().st_mode & 0o7777 == mode
+
+
+def test_a_file_that_is_made_meanwhile_is_named(tmp_path: Path, monkeypatch) -> None:
+    accelerator, _ = run(tmp_path)
+    target = tmp_path / "last"
+    written(target / "log.txt")
+
+    def discarded(aside: Path, home: Path) -> None:
+        (home / "log.txt").write_text("new")
+        monkeypatch.undo()
+        folders.discard(aside, home)
+
+    monkeypatch.setattr(folders, "discard", discarded)
+    with pytest.warns(UserWarning, match=r"last/log.txt was made while a checkpoint was saved there"):
+        accelerator.save_state(target)
+    assert [path.read_text() for path in sorted(tmp_path.rglob("log.txt"))] == ["mine", "new"]
+
+
 def test_the_working_folder_is_refused_and_untouched(tmp_path: Path, monkeypatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -122,6 +170,16 @@ def test_latest_of_named_folders_goes_by_when_they_were_saved(tmp_path: Path) ->
     assert str(accelerator.load_state("latest").folder) == newest
 
 
+def test_a_process_that_the_system_hides_is_not_taken_for_ended(monkeypatch) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(owners, "PROCESSES", Path("/nowhere"))
+    try:
+        assert owners._start_of(other.pid) == owners.UNKNOWN
+    finally:
+        other.communicate()
+    assert owners._start_of(other.pid) is None
+
+
 def test_two_accelerators_and_two_threads_save_side_by_side(tmp_path: Path) -> None:
     runs = [run(tmp_path)[0] for _ in range(3)]
     first = [Path(one.save_state(wait=False)) for one in runs]
@@ -168,7 +226,7 @@ def test_two_programs_save_side_by_side(named: bool, tmp_path: Path) -> None:
     print(f"{2 * SAVES} saves of two programs, {'one name' if named else 'numbered'}: 0 damaged, 0 lost")
 
 
-def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path, monkeypatch) -> None:
     accelerator, _ = run(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
@@ -177,6 +235,10 @@ def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not
     stranger = Path(str(mine).replace(owners._host(), "0" * 8))
     for folder in (mine, dead, stranger):
         folder.mkdir()
+    accelerator.save_state(tmp_path / "y")
+    assert names(tmp_path) == {"y", mine.name, stranger.name}
+    # Some systems hide the processes of other users: this one is there, and no more is known.
+    monkeypatch.setattr(owners, "_start_of", lambda pid: owners.UNKNOWN if pid == os.getpid() else None)
     accelerator.save_state(tmp_path / "y")
     assert names(tmp_path) == {"y", mine.name, stranger.name}
     os.utime(stranger, (1.0, 1.0))  # of another machine, and old

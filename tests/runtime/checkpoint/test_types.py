@@ -38,6 +38,19 @@ VALUES = [
 ]
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_views_come_back_as_the_numbers_that_they_show(wait: bool, tmp_path: Path) -> None:
+    table = torch.complex(torch.arange(6.0), torch.ones(6)).view(2, 3)
+    views = [table.conj(), table.conj().imag, table.t(), table[:, 1], table.real.expand(2, 2, 3), table[:0]]
+    accelerator = Accelerator(cpu=True)
+    holder = Holder(views)
+    accelerator.register_for_checkpointing(holder)
+    accelerator.save_state(tmp_path / "x", wait=wait)
+    holder.value = None
+    accelerator.load_state(tmp_path / "x")
+    assert [one.tolist() for one in holder.value] == [one.tolist() for one in views]
+
+
 def test_containers_come_back_as_they_were(tmp_path: Path) -> None:
     accelerator = Accelerator(cpu=True)
     holder = Holder(None)
