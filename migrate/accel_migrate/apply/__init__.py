@@ -1,7 +1,7 @@
 """Puts edits into a file: expressions are spliced inside their statement, statements are moved in the libcst tree.
 
-The spliced text is parsed once. Code that no edit names is never written anew: its nodes stay the parser's own, comments
-and white space included.
+The spliced text is parsed once, without what need not be read. Code that no edit names is never written anew: its nodes
+stay the parser's own, comments and white space included.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Iterable
 import libcst as cst
 
 from accel_migrate.apply.blocks import Blocks
+from accel_migrate.apply.skeleton import UNUSUAL, Skeleton
 from accel_migrate.apply.sorting import Sorted
 from accel_migrate.errors import SourceError
 from accel_migrate.plan import Edit
 from accel_migrate.source import Source
-
-# Characters that libcst may not keep; without them its round trip is exact and need not be tried.
-_UNUSUAL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x85\u2028\u2029]|\r(?!\n)")
 
 # libcst loses empty lines before a last line of blanks; nothing is ever edited there.
 _BLANK_TAIL = re.compile(r"(?<=\n)[ \t\r\n]*[ \t][ \t\r\n]*\Z")
@@ -27,14 +25,14 @@ _BLANK_TAIL = re.compile(r"(?<=\n)[ \t\r\n]*[ \t][ \t\r\n]*\Z")
 def apply(source: Source, edits: Iterable[Edit]) -> str:
     """The text of the file with all edits made."""
     try:
-        found = Sorted(source, edits)
-        text = found.text()
+        skeleton = Skeleton(source, Sorted(source, edits))
+        text = skeleton.text
         end = _BLANK_TAIL.search(text)
         tail = end.group() if end is not None else ""
         module = cst.parse_module(text.removesuffix(tail))
-        if _UNUSUAL.search(text) and module.code + tail != text:
+        if UNUSUAL.search(text) and module.code + tail != text:
             raise SourceError("holds characters that cannot be kept byte for byte (a form feed or a lone CR)")
-        return Blocks(source, module, found).result() + tail
+        return skeleton.restored(Blocks(module, skeleton).result()) + tail
     except cst.ParserSyntaxError as error:
         raise SourceError(f"is not Python that libcst can parse: {error.message}", error.raw_line) from error
     except RecursionError as error:

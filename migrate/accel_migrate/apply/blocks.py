@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import libcst as cst
 
@@ -18,22 +19,23 @@ from accel_migrate.apply.lines import (
     with_leading,
     without_last_comment,
 )
-from accel_migrate.apply.sorting import Sorted, guard_of
+from accel_migrate.apply.skeleton import Skeleton
+from accel_migrate.apply.sorting import guard_of
 from accel_migrate.effects import only_reads
 from accel_migrate.plan import Insert
-from accel_migrate.source import Source
 
 _Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-_Suite = TypeVar("_Suite", bound=cst.BaseSuite)
+_IN_NEED_OF_PARSING = re.compile(r"^\s|[\n\r:;#@]|^$")
 
 
 class Blocks:
     """Rebuilds the blocks that edits touch, in a tree that has the same statements as the file."""
 
-    def __init__(self, source: Source, module: cst.Module, edits: Sorted) -> None:
-        self.source = source
+    def __init__(self, module: cst.Module, skeleton: Skeleton) -> None:
+        self.source = skeleton.source
         self.module = module
-        self.edits = edits
+        self.edits = edits = skeleton.edits
+        self.skeleton = skeleton
         self._written = self._parsed_at_once(edits.written())
 
     def result(self) -> str:
@@ -48,7 +50,7 @@ class Blocks:
         carried: list[cst.EmptyLine] | None = None  # what a removed statement leaves to the next one
         position = 0
         for node in nodes:
-            count = len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
+            count = self.skeleton.count(node)
             mine = statements[position : position + count]
             position += count
             if not any(statement in self.edits.touched for statement in mine):
@@ -310,14 +312,20 @@ class Blocks:
     # ---- text
 
     def _parsed(self, texts: Iterable[str]) -> list[cst.BaseStatement]:
-        return [self._written[text] if text in self._written else self._parse(text) for text in texts]
+        return [self._line_of(text) or self._written.get(text) or self._parse(text) for text in texts]
+
+    def _line_of(self, text: str) -> cst.BaseStatement | None:
+        """A simple statement in one line, which need not be taken apart to be printed as it is."""
+        if _IN_NEED_OF_PARSING.search(text):
+            return None
+        return cst.SimpleStatementLine([cst.Expr(cst.Name(self.skeleton.name(text)))])
 
     def _parse(self, text: str) -> cst.BaseStatement:
         return cst.parse_statement(self._in_its_style(text), config=self.module.config_for_parsing)
 
     def _parsed_at_once(self, texts: list[str]) -> dict[str, cst.BaseStatement]:
         """One run of the parser for all new statements; whatever is not one statement is left to a run of its own."""
-        known = list(dict.fromkeys(texts))
+        known = list(dict.fromkeys(filter(_IN_NEED_OF_PARSING.search, texts)))
         newline = self.module.default_newline
         joined = "".join(self._in_its_style(text) + newline for text in known)
         body = cst.parse_module(joined, config=self.module.config_for_parsing).body

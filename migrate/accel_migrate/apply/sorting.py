@@ -34,9 +34,9 @@ class Sorted:
             else:
                 self._sort(edit)
 
-    def text(self) -> str:
-        """The file with its replacements made: statement by statement it is the same file."""
-        text, pieces, position = self.source.text, [], 0
+    def replacements(self) -> list[Replace]:
+        """What stays inside of statements, one replacement for each: statement by statement it is the same file."""
+        found = []
         for statement in sorted(self._replaced, key=self.source.start):
             if self._goes(statement):
                 continue
@@ -44,9 +44,8 @@ class Sorted:
             if hasattr(statement, "body"):
                 code = header(code)
             new = edited(code, start, self._replaced[statement], statement.col_offset)
-            pieces += [text[position:start], new]
-            position = start + len(code)
-        return "".join([*pieces, text[position:]])
+            found.append(Replace(start, start + len(code), new))
+        return found
 
     def written(self) -> list[str]:
         """The text of each new statement."""
@@ -113,11 +112,15 @@ def guard_of(test: str) -> str:
 
 def inner_statements(statement: ast.stmt) -> list[ast.stmt]:
     """The statements of all blocks of a compound statement, in reading order; none for a simple one."""
-    if not hasattr(statement, "body") and not isinstance(statement, ast.Match):
+    return [child for block in blocks(statement) for child in block]
+
+
+def blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of a compound statement, in reading order; none for a simple one."""
+    if isinstance(statement, ast.Match):
+        return [case.body for case in statement.cases]
+    if not hasattr(statement, "body"):
         return []
-    return [
-        child
-        for name in ("body", "handlers", "orelse", "finalbody", "cases")
-        for part in getattr(statement, name, ())
-        for child in (part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part])
-    ]
+    handlers = [handler.body for handler in getattr(statement, "handlers", ())]
+    found = [statement.body, *handlers, getattr(statement, "orelse", []), getattr(statement, "finalbody", [])]
+    return [block for block in found if block]
