@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
 from accel_migrate.source import Source
 
 CODE = "AM104"
+_BOUND = re.compile(r"\s*(\w+)\s*=")
 
 
 def leftovers(before: Version, after: Version) -> Iterator[Change]:
@@ -64,6 +66,9 @@ def _pruned_edit(edit: Edit, read: set[str]) -> Edit:
 
 
 def _binds_for_nobody(text: str, read: set[str]) -> bool:
+    bound = _BOUND.match(text)
+    if bound is None or bound.group(1) in read:
+        return False
     statement = ast.parse(text).body[0]
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False

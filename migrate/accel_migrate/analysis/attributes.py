@@ -37,7 +37,7 @@ def own_attributes(
     """Each question to a prepared model that its wrapper answers otherwise, where the model is prepared already."""
     registered: set[ast.AST] = {method.call.func for method in methods}
     for module in modules:
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.Attribute, ast.Call):
             if node in registered or not _is_asked(module, node):
                 continue
             assert isinstance(node, ast.Attribute | ast.Call)

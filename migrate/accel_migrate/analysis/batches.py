@@ -93,7 +93,7 @@ class Batches:
     def _looped(self, module: Module, iterated: ast.expr, path: tuple[int, ...], depth: int) -> set[Variable] | None:
         loader = iterated_loader(self.roles, module, iterated)
         if loader is not None:
-            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(iterated))
+            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(iterated, ast.Name))
             if counted and path[:1] == (0,):
                 return None  # the counter
             variable = module.variable(loader)
@@ -146,7 +146,7 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding
     here = module.statement(node)
     found: list[Binding] = []
     position: ast.AST = here
-    inclusive_for = isinstance(here, ast.For) and node not in module.walk(here.iter)
+    inclusive_for = isinstance(here, ast.For) and not module.holds(here.iter, node)
     for parent in (here, *module.ancestors(here)):
         if (
             isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef)

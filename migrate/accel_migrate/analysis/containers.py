@@ -113,7 +113,7 @@ def _added(module: Module, variable: Variable) -> Iterator[ast.expr]:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS and call.args:
             if module.variable(call.func.value) == variable:
                 yield call.args[-1]
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Assign):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             if module.variable(node.targets[0].value) == variable:
                 yield node.value

@@ -47,7 +47,7 @@ def _bound(graph: CallGraph, module: Module, variable: Variable) -> list[Place]:
             found.append((module, binding.value))
         elif binding.kind == "parameter":
             found += handed_for(graph, variable)
-    for node in module.walk(module.tree):  # `state["model"] = model`
+    for node in module.walk(module.tree, ast.Assign):  # `state["model"] = model`
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             if module.variable(node.targets[0].value) == variable:
                 found.append((module, node.value))

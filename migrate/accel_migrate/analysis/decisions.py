@@ -64,7 +64,7 @@ class _Finder:
 
     def find(self, modules: tuple[Module, ...]) -> Iterator[Decision]:
         for module in modules:
-            for node in module.walk(module.tree):
+            for node in module.walk(module.tree, ast.If, ast.While, ast.Call):
                 if isinstance(node, ast.If | ast.While) and self._decides(module, node):
                     yield from self._at(module, node, node.test)
                 elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):

@@ -169,7 +169,10 @@ class EarlyUses:
             return True
         for function in self._reached(module, statement):
             owner = next(m for m in self.roles.project.modules if function in m.functions)
-            if any(self._is_needed(owner, node) for node in self._mentions(owner, owner.walk(function), model)):
+            if any(
+                self._is_needed(owner, node)
+                for node in self._mentions(owner, owner.walk(function, ast.Name, ast.Attribute), model)
+            ):
                 return True
         return False
 

@@ -143,7 +143,7 @@ def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:
 
 def _reads(roles: Roles, graph: CallGraph, module: Module, given: Variable) -> Iterator[ast.expr]:
     last = given.name.rpartition(".")[2]
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Name, ast.Attribute):
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         if name == last and isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             variable = module.variable(node)

@@ -201,7 +201,7 @@ class Locality:
         """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""
         if module not in self._fed:
             found: dict[Variable, list[tuple[ast.expr, ast.expr]]] = {}
-            for node in module.walk(module.tree):
+            for node in module.walk(module.tree, ast.Expr, ast.Assign, ast.AugAssign):
                 owner, given = _fed_by(module, node)
                 variable = module.variable(owner) if owner is not None else None
                 if variable is not None and owner is not None:

@@ -80,7 +80,7 @@ class CallGraph:
             return self._reached[node]
         found: set[Function] = set()
         pending: list[Function] = []
-        for child in module.walk(node):
+        for child in module.walk(node, ast.Call):
             if isinstance(child, ast.Call):
                 target = roles.target(module, child)
                 if target is not None and not isinstance(target.node, ast.ClassDef):
@@ -140,11 +140,11 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
     calls = {backward.call for backward in backwards}
     found = []
     for module in roles.project.modules:
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.For, ast.AsyncFor):
             if isinstance(node, ast.For | ast.AsyncFor):
                 loaders = iterated_loaders(roles, module, node.iter)
                 if loaders:
-                    trains = any(child in calls for child in module.walk(node)) or bool(
+                    trains = any(child in calls for child in module.walk(node, ast.Call)) or bool(
                         graph.reached_from(node, roles, module) & training
                     )
                     found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
@@ -209,7 +209,8 @@ def is_read_in_training(
     functions = {b.function for b in backwards if b.function is not None}
     calls = {b.call for b in backwards}
     return any(
-        any(child in calls for child in module.walk(loop)) or graph.reached_from(loop, roles, module) & functions
+        any(child in calls for child in module.walk(loop, ast.Call))
+        or graph.reached_from(loop, roles, module) & functions
         for loop in module.ancestors(node)
         if isinstance(loop, ast.For | ast.While)
     )
@@ -217,7 +218,7 @@ def is_read_in_training(
 
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
     """Each variable that a piece of code mentions, with the widest expression that names it."""
-    for child in module.walk(node):
+    for child in module.walk(node, ast.Name, ast.Attribute):
         if isinstance(child, ast.Name | ast.Attribute):
             variable = module.variable(child)
             if variable is not None:

@@ -139,7 +139,7 @@ class LossPath:
                 if module.variable(call.func.value) == variable:
                     for argument in call.args:
                         self._visit(module, argument, depth + 1)
-        for node in module.walk(variable.scope.node):
+        for node in module.walk(variable.scope.node, ast.Assign):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 if module.variable(node.targets[0].value) == variable:
                     self._visit(module, node.value, depth + 1)

@@ -55,13 +55,19 @@ def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]
 def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
     """Layers with weights that no code of the project ever reads: they can get no gradient."""
     modules = roles.project.modules
-    if any(_freezes(node) for module in modules for node in module.walk(module.tree)):
+    if any(_freezes(node) for module in modules for node in module.walk(module.tree, ast.Attribute)):
         return
     read = {
-        n.attr for m in modules for n in m.walk(m.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+        n.attr
+        for m in modules
+        for n in m.walk(m.tree, ast.Attribute)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
     }
     named = {
-        n.value for m in modules for n in m.walk(m.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        n.value
+        for m in modules
+        for n in m.walk(m.tree, ast.Constant)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
     }
     for owner in made_of(roles, graph, model):
         if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):

@@ -25,7 +25,7 @@ def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt)
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
     parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
-    yield from ((owner, node) for owner, part in parts for node in owner.walk(part))
+    yield from ((owner, node) for owner, part in parts for node in owner.walk(part, ast.Call, ast.Assign))
 
 
 def named_gpus(module: Module, node: ast.AST) -> ast.expr | None:

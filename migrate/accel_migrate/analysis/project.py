@@ -30,6 +30,7 @@ class Project:
         self._by_path = {Path(module.source.path): module for module in self.modules}
         self._names = {path.stem for path in self._by_path} | {path.parent.name for path in self._by_path}
         self._imported: dict[tuple[Path, str], Module | None] = {}
+        self._definitions: dict[ast.AST, Definition | None] = {}
         spell_out(self)
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
@@ -63,6 +64,11 @@ class Project:
 
     def definition(self, module: Module, node: ast.AST) -> Definition | None:
         """The function or class of the project that an expression names; None if it is not certain."""
+        if node not in self._definitions:
+            self._definitions[node] = self._find_definition(module, node)
+        return self._definitions[node]
+
+    def _find_definition(self, module: Module, node: ast.AST) -> Definition | None:
         if isinstance(node, ast.Name):
             variable = module.resolve(node.id, module.scope(node))
             return self._definition_of(module, variable) if variable else None

@@ -115,7 +115,7 @@ class RankFlow:
     def only_main(self, module: Module, node: ast.AST) -> bool:
         """Whether a condition on the rank decides who comes by, and can not let all processes by: `any or rank == 0` can."""
         guard = self.guard(module, node)
-        if isinstance(guard, ast.If) and node not in module.walk(guard.test):
+        if isinstance(guard, ast.If) and not module.holds(guard.test, node):
             return not (_is_either(guard.test) and self.picks_main(module, guard.test))
         if guard is not None:
             return True
@@ -261,7 +261,7 @@ class RankFlow:
                     self.numbers.add(parameter)
 
     def _returned(self, module: Module, function: Function) -> None:
-        for node in module.walk(function):
+        for node in module.walk(function, ast.Return):
             if not isinstance(node, ast.Return) or node.value is None or module.scope(node).function is not function:
                 continue
             parts = node.value.elts if isinstance(node.value, ast.Tuple) else []
@@ -360,7 +360,7 @@ def _bindings(module: Module) -> Iterable[tuple[Module, ast.expr, Binding]]:
 
 def _tests_in(module: Module) -> Iterable[ast.expr]:
     """Every expression whose outcome may keep a process from what stands beside or below it."""
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.If, ast.While, ast.IfExp, ast.BoolOp):
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             yield node.test
         elif isinstance(node, ast.BoolOp):

@@ -97,7 +97,7 @@ class Ranks:
                 if call.args or call.keywords:
                     raise NoHome("processes are split into groups", call.lineno, module)
                 yield self._read(module, call, attribute)
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.Attribute, ast.Name):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in self.options:
                 if module.variable(node) is not None:
                     yield self._read(module, node, "local_process_index")
@@ -132,7 +132,7 @@ class Ranks:
         """Conditions whose bodies only the main process enters."""
         return {
             node
-            for node in module.walk(module.tree)
+            for node in module.walk(module.tree, ast.If, ast.IfExp)
             if isinstance(node, ast.If | ast.IfExp)
             and any(self._is_main(module, part) for part in _conjuncts(node.test))
         }
@@ -153,7 +153,7 @@ class Ranks:
 
 def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
     """`os.environ["RANK"]`, `os.environ.get("RANK", ...)`, `os.getenv("RANK")` with the name that is read."""
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Subscript, ast.Call):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             if module.qualified(node.value) == "os.environ" and isinstance(node.slice, ast.Constant):
                 yield node, str(node.slice.value)
@@ -163,7 +163,7 @@ def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _presence_tests(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Compare):
         if isinstance(node, ast.Compare) and _is_presence(module, node):
             yield node, isinstance(node.ops[0], ast.In)
 

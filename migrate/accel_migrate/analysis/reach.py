@@ -126,7 +126,9 @@ def is_idle(roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bo
     if function is None or graph.all_sites.get(function) or module.functions[function].parent is not module.root:
         return False
     return not any(
-        _names(roles, other, node, function) for other in roles.project.modules for node in other.walk(other.tree)
+        _names(roles, other, node, function)
+        for other in roles.project.modules
+        for node in other.walk(other.tree, ast.Name, ast.Attribute)
     )
 
 
@@ -201,7 +203,7 @@ def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: 
 def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
     called = {call.func for _, call in sites}
     for other in roles.project.modules:
-        for node in other.walk(other.tree):
+        for node in other.walk(other.tree, ast.Name):
             if (
                 isinstance(node, ast.Name)
                 and node.id == function.name

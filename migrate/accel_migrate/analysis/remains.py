@@ -166,5 +166,5 @@ def _is_read(variable: Variable | None, gone: frozenset[ast.AST]) -> bool:
         and isinstance(node.ctx, ast.Load)
         and node not in gone
         and module.variable(node) == variable
-        for node in module.walk(module.tree)
+        for node in module.walk(module.tree, ast.Name)
     )

@@ -50,7 +50,7 @@ def divided_by_length(roles: Roles, graph: CallGraph, loader: Variable) -> tuple
     """Where something is divided by the number of batches of a loader, under whatever name a function has it."""
     own = set(chain(roles, graph, loader))
     for module in roles.project.modules:
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.BinOp, ast.AugAssign):
             divisor = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else None
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
                 divisor = node.value
@@ -72,10 +72,10 @@ def is_length(node: ast.AST) -> bool:
 def check_joined(module: Module, loop: ast.For | ast.AsyncFor, collected: ast.expr) -> None:
     """Raise NotExact unless a list of batches is only ever joined into one: how many it holds is not the same."""
     variable = module.variable(collected)
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Name, ast.Attribute):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        if module.variable(node) != variable or (isinstance(node, ast.Name) and node in module.walk(loop)):
+        if module.variable(node) != variable or (isinstance(node, ast.Name) and module.holds(loop, node)):
             continue
         parent = module.parents[node]
         if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend", "clear"):

@@ -129,11 +129,12 @@ class Roles:
         self._settled = False
         for module in project.modules:
             self._collect(module)
-        self._settle()
+        converged = self._settle()
         # Now it is known of what class the objects are that functions are handed, and so what their methods are.
         self._settled = True
-        self._targets = {call: target for call, target in self._targets.items() if target is not None}
-        self._settle()
+        if not converged or self._knows_more_targets():
+            self._targets = {call: target for call, target in self._targets.items() if target is not None}
+            self._settle()
 
     # ---- questions
 
@@ -159,7 +160,7 @@ class Roles:
         for node, scope in module.functions.items():
             scopes.append(scope)
             self._returns[node] = []
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.Return):
             if isinstance(node, ast.Return) and node.value is not None:
                 function = module.scope(node).function
                 if function in self._returns:
@@ -174,7 +175,18 @@ class Roles:
                 if binding.value is not None:
                     self._work.append((module, variable, binding))
 
-    def _settle(self) -> None:
+    def _knows_more_targets(self) -> bool:
+        """Whether a call is known by now to run a function of the project, and was not."""
+        if not any(value.owner is not None for value in self.known.values()):
+            return False
+        return any(
+            self._targets.get(call) is None and self._find_target(module, call) is not None
+            for module in self.project.modules
+            for call in module.calls
+        )
+
+    def _settle(self) -> bool:
+        """Whether all is known that can be."""
         for module in self.project.modules:
             self._mark_uses(module)
         for _ in range(8):
@@ -189,7 +201,8 @@ class Roles:
                 for call in module.calls:
                     changed |= self._pass_arguments(module, call)
             if not changed:
-                return
+                return True
+        return False
 
     def _learn(self, variable: Variable, value: Value) -> bool:
         if value == UNKNOWN:
@@ -252,7 +265,7 @@ class Roles:
                 self._learn(variable, Value(Role.OPTIMIZER))
             elif "step" in methods and re.search(r"sched", variable.name, re.I):
                 self._learn(variable, Value(Role.SCHEDULER))
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.For):
             if isinstance(node, ast.For):
                 variable = module.variable(self._looped_over(module, node.iter))
                 if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):

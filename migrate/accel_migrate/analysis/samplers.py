@@ -119,7 +119,7 @@ def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> I
 def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[Piece], list[Shared]]:
     pieces: list[Piece] = []
     shared: list[Shared] = []
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Name, ast.Attribute):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
         if module.variable(node) != variable:

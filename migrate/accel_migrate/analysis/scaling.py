@@ -89,7 +89,7 @@ class _Uses:
                             module,
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.Name, ast.Attribute):
             if isinstance(node, ast.Name | ast.Attribute) and self.roles.of(module.variable(node)) & Role.SCALER:
                 if isinstance(node.ctx, ast.Store):
                     self._definition(module, node)

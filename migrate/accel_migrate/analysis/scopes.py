@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -95,6 +96,8 @@ class Module:
         self.calls: list[ast.Call] = []
         self._nodes: list[ast.AST] = [self.tree]  # in reading order, so that a subtree is a slice
         self._spans: dict[ast.AST, tuple[int, int]] = {}
+        self._places: dict[type, list[int]] = {}  # in the list of nodes
+        self._of_kinds: dict[tuple[type, ...], tuple[list[int], list[ast.AST]]] = {}
         self._variables: dict[ast.AST, Variable | None] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(self.tree, None, self)
@@ -104,6 +107,8 @@ class Module:
         for statement in self.tree.body:
             self._visit(statement, self.tree, self.root, statement)
         self._spans[self.tree] = (0, len(self._nodes))
+        for place, node in enumerate(self._nodes):
+            self._places.setdefault(type(node), []).append(place)
         for scope, attribute, binding in self._pending_attributes:
             variable = self.variable(attribute, scope)
             if variable is not None:
@@ -111,10 +116,21 @@ class Module:
 
     # ---- questions
 
-    def walk(self, node: ast.AST) -> list[ast.AST]:
-        """A node and all below it; many times cheaper than `ast.walk`, because the walk was made once."""
+    def walk(self, node: ast.AST, *kinds: type[ast.AST]) -> list[ast.AST]:
+        """A node and all below it, or those of some kinds; cheaper than `ast.walk`, because the walk was made once."""
         start, end = self._spans[node]
-        return self._nodes[start:end]
+        if not kinds:
+            return self._nodes[start:end]
+        if kinds not in self._of_kinds:
+            places = sorted(place for kind in kinds for place in self._places.get(kind, ()))
+            self._of_kinds[kinds] = places, [self._nodes[place] for place in places]
+        places, nodes = self._of_kinds[kinds]
+        return nodes[bisect_left(places, start) : bisect_left(places, end)]
+
+    def holds(self, around: ast.AST, node: ast.AST) -> bool:
+        """Whether a node is another, or is below it."""
+        start, end = self._spans[around]
+        return start <= self._spans[node][0] < end
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
@@ -213,6 +229,7 @@ class Module:
 
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope, statement: ast.stmt) -> None:
         self.parents[node] = parent
+        self.scope_of[node] = scope
         first = len(self._nodes)
         self._nodes.append(node)
         kind = type(node)
@@ -248,19 +265,14 @@ class Module:
             self._arguments(node.args, node, inner, outer, node)
             for child in node.body:
                 self._visit(child, node, inner, child)
-            for body in node.body:
-                self.scope_of[body] = inner
         elif isinstance(node, ast.Lambda):
             self._arguments(node.args, node, inner, outer, statement)
             self._visit(node.body, node, inner, statement)
-            self.scope_of[node.body] = inner
         elif isinstance(node, ast.ClassDef):
             for outside in (*node.decorator_list, *node.bases, *node.keywords):
                 self._visit(outside, node, outer, statement)
             for child in node.body:
                 self._visit(child, node, inner, child)
-            for body in node.body:
-                self.scope_of[body] = inner
         else:
             generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
             for index, generator in enumerate(generators):
@@ -268,20 +280,15 @@ class Module:
                 first = len(self._nodes)
                 self._nodes.append(generator)
                 self._visit(generator.iter, generator, outer if index == 0 else inner, statement)
-                if index:
-                    self.scope_of[generator.iter] = inner
                 self._bind(generator.target, generator.iter, inner, statement, (), "comprehension")
                 self._visit(generator.target, generator, inner, statement)
-                self.scope_of[generator.target] = inner
                 for condition in generator.ifs:
                     self._visit(condition, generator, inner, statement)
-                    self.scope_of[condition] = inner
                 self._spans[generator] = (first, len(self._nodes))
             for part in ("elt", "key", "value"):
                 made = getattr(node, part, None)
                 if made is not None:
                     self._visit(made, node, inner, statement)
-                    self.scope_of[made] = inner
 
     def _arguments(
         self, arguments: ast.arguments, parent: ast.AST, inner: Scope, outer: Scope, statement: ast.stmt

@@ -329,7 +329,7 @@ class _Reader:
         inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
         for move in found.dropped:
             inside.update(part for argument in move.call.args for part in walk(argument))
-        for node in module.walk(module.tree):
+        for node in module.walk(module.tree, ast.Name):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in inside:
                 if module.variable(node) == device.variable:
                     yield node

@@ -178,7 +178,7 @@ class _Staging:
 
     def _hands_on(self, module: Module, statement: ast.stmt, functions: set[Function | None]) -> bool:
         """`optimizer.step(closure)`: whoever is handed a function that trains may call it."""
-        for node in module.walk(statement):
+        for node in module.walk(statement, ast.Name):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 target = self.roles.project.definition(module, node)
                 if target is not None and target.node in functions:
@@ -201,7 +201,7 @@ class _Staging:
         return variable is None or any(
             module.variable(node) == variable
             and is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
-            for node in module.walk(module.tree)
+            for node in module.walk(module.tree, ast.Name, ast.Attribute)
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
         )
 

@@ -361,7 +361,7 @@ def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: 
         and node not in gone
         and node not in passed
         and module.variable(node) == variable
-        for node in module.walk(module.tree)
+        for node in module.walk(module.tree, ast.Name)
     )
 
 

@@ -59,7 +59,7 @@ class Members:
     ) -> ast.expr | None:
         if depth > _DEPTH:
             return None
-        for node in module.walk(within):
+        for node in module.walk(within, ast.Name):
             if (
                 not isinstance(node, ast.Name)
                 or not isinstance(node.ctx, ast.Load)
@@ -84,7 +84,7 @@ class Members:
         """`batch[k] = batch[k].to(device)` for each key, or for the one that is read."""
         parent = module.parents[read]
         key = unparse(parent.slice) if isinstance(parent, ast.Subscript) and parent.value is read else None
-        for node in module.walk(within):
+        for node in module.walk(within, ast.Assign):
             if not isinstance(node, ast.Assign) or not self._moves(module, node.value):
                 continue
             for target in node.targets:

@@ -15,7 +15,7 @@ CODE = "AM702"
 
 def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Variable]) -> Iterator[Piece]:
     """Each `model.module` of a prepared model; before `prepare` it is the model itself."""
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Attribute):
         if not isinstance(node, ast.Attribute) or node.attr != "module" or module.variable(node.value) not in aliases:
             continue
         if isinstance(node.ctx, ast.Store) or _asked_first(module, node):

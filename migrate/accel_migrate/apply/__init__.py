@@ -24,16 +24,23 @@ _BLANK_TAIL = re.compile(r"(?<=\n)[ \t\r\n]*[ \t][ \t\r\n]*\Z")
 
 def apply(source: Source, edits: Iterable[Edit]) -> str:
     """The text of the file with all edits made."""
+    found = Sorted(source, edits)
     try:
-        skeleton = Skeleton(source, Sorted(source, edits))
-        text = skeleton.text
-        end = _BLANK_TAIL.search(text)
-        tail = end.group() if end is not None else ""
-        module = cst.parse_module(text.removesuffix(tail))
-        if UNUSUAL.search(text) and module.code + tail != text:
-            raise SourceError("holds characters that cannot be kept byte for byte (a form feed or a lone CR)")
-        return skeleton.restored(Blocks(module, skeleton).result()) + tail
+        try:
+            return _applied(Skeleton(source, found))
+        except cst.ParserSyntaxError:
+            return _applied(Skeleton(source, found, whole=True))  # to name a line of the file
     except cst.ParserSyntaxError as error:
         raise SourceError(f"is not Python that libcst can parse: {error.message}", error.raw_line) from error
     except RecursionError as error:
         raise SourceError("is nested too deeply to rewrite") from error
+
+
+def _applied(skeleton: Skeleton) -> str:
+    text = skeleton.text
+    end = _BLANK_TAIL.search(text)
+    tail = end.group() if end is not None else ""
+    module = cst.parse_module(text.removesuffix(tail))
+    if UNUSUAL.search(text) and module.code + tail != text:
+        raise SourceError("holds characters that cannot be kept byte for byte (a form feed or a lone CR)")
+    return skeleton.restored(Blocks(module, skeleton).result()) + tail

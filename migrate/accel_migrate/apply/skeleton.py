@@ -30,12 +30,13 @@ _REST_OF_LINE = re.compile(r"[^\n]*")
 class Skeleton:
     """The edited file, with a name in place of each run of statements that libcst need not read."""
 
-    def __init__(self, source: Source, edits: Sorted) -> None:
+    def __init__(self, source: Source, edits: Sorted, *, whole: bool = False) -> None:
         self.source = source
         self.edits = edits
         spliced = Spliced(source.text, edits.replacements())
         self._runs: list[Sequence[ast.stmt]] = []
-        if not UNUSUAL.search(spliced.text) and spliced.text.count("\r\n") in (0, spliced.text.count("\n")):
+        mixed = spliced.text.count("\r\n") not in (0, spliced.text.count("\n"))
+        if not (whole or mixed or UNUSUAL.search(spliced.text)):
             first = next((s for s in source.tree.body if self._is_indented(s)), None)
             self._indented_from = source.start(first) if first is not None else len(source.text)
             self._block(source.tree.body)

@@ -133,7 +133,7 @@ def _by_import(side: Side, file: File, call: ast.Call) -> Found:
     if file.scope(call).function.node is not file.tree or _under_main_guard(file, call):
         return
     for each in side.files:
-        for node in each.nodes:
+        for node in each.of_kinds(ast.Call):
             if isinstance(node, ast.Call) and _spawns(each, node) and (each is file or _imports(side, each, file)):
                 yield (
                     file,

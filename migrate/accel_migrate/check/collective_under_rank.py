@@ -60,7 +60,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
             )
     yield from _bare_states(side, guards)
     for file in side.files:
-        for node in file.nodes:
+        for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
                 guard = guards.of(file, node)
                 if guard is not None:
@@ -121,6 +121,8 @@ class Guards:
 
     def of(self, file: File, node: ast.AST) -> ast.expr | None:
         """The test on the rank that decides whether a node runs."""
+        if not self._ranked:
+            return None
         scope = file.scope(node).function
         graph = self._side.graph(scope)
         at = node
@@ -150,13 +152,18 @@ class Guards:
         """Every place that a rank gets to, by value or because it is set under a condition on one."""
         flows = self._side.flows
         seeds = {
-            flows.place(f, n) for f in self._side.files for n in f.nodes if isinstance(n, ast.expr) and _is_rank(f, n)
+            flows.place(f, n)
+            for f in self._side.files
+            for n in f.of_kinds(ast.Attribute, ast.Call, ast.Subscript)
+            if isinstance(n, ast.expr) and _is_rank(f, n)
         }
+        if not seeds:
+            return set()
         self._ranked = flows.reached(seeds)
         flags = [
             (file, node)
             for file in self._side.files
-            for node in file.nodes
+            for node in file.of_kinds(ast.Assign)
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         ]
         self._functions = {}

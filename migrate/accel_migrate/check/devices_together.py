@@ -117,7 +117,7 @@ class Devices:
         self._owners: set[str] = set()  # of attributes that are called device
         self._assigned: dict[tuple[Scope | None, str], list[tuple[File, ast.expr]]] = {}
         for file in side.files:
-            for node in file.nodes:
+            for node in file.of_kinds(ast.Assign, ast.AnnAssign, ast.NamedExpr):
                 if isinstance(node, ast.Assign):
                     for target in node.targets:
                         self._assign(file, target, node.value)

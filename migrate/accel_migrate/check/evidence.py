@@ -47,7 +47,7 @@ class Side:
 
     @cached_property
     def calls(self) -> list[tuple[File, ast.Call]]:
-        return [(file, node) for file in self.files for node in file.nodes if isinstance(node, ast.Call)]
+        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call) if isinstance(node, ast.Call)]
 
     @cached_property
     def created(self) -> list[tuple[File, ast.Call]]:
@@ -89,7 +89,12 @@ class Side:
     @cached_property
     def looped_over(self) -> set[Made]:
         """The prepared objects that loops go over."""
-        loops = [(f, n.iter) for f in self.files for n in f.nodes if isinstance(n, ast.For | ast.AsyncFor)]
+        loops = [
+            (f, n.iter)
+            for f in self.files
+            for n in f.of_kinds(ast.For, ast.AsyncFor)
+            if isinstance(n, ast.For | ast.AsyncFor)
+        ]
         return {made for file, node in loops for made in self.flows.made(file, node, "prepared")}
 
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:

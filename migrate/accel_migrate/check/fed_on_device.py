@@ -85,8 +85,8 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
         return  # each process had a GPU of its own
     paths = {file.path for file in evidence.after.involved}
     for file in side.files:
-        for node in file.nodes if file.path in paths else ():
-            if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in ast.walk(node.test)):
+        for node in file.of_kinds(ast.If) if file.path in paths else ():
+            if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in walk(node.test)):
                 continue
             if (
                 isinstance(node, ast.If)
@@ -171,7 +171,7 @@ def _is_plain(side: Side, file: File, name: ast.Name) -> bool:
 def _values(file: File, scope: Scope, name: str) -> list[tuple[ast.expr, bool]]:
     """What a name gets in its scope: what it is assigned, or (with True) what it is drawn from by a loop."""
     found: list[tuple[ast.expr, bool]] = []
-    for node in file.nodes:
+    for node in file.of_kinds(ast.For, ast.comprehension, ast.Assign):
         if isinstance(node, ast.For | ast.comprehension) and name in _names(node.target):
             if file.binder(name, file.scope(node.target)) is scope:
                 found.append((node.iter, True))

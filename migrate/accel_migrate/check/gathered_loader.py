@@ -32,7 +32,7 @@ def _found(evidence: Evidence) -> Found:
             )
         yield from _twice(side, file, call)
     for file in side.files:
-        for node in file.nodes:
+        for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.is_prepared(file, node.iter) and _counts_a_share(side, file, node):
                 yield (
                     file,

@@ -45,7 +45,7 @@ class _Order:
     def early_uses(self) -> Found:
         if self.step is None:
             return
-        for node in self.file.nodes:
+        for node in self.file.of_kinds(ast.Call, ast.For):
             if not isinstance(node, ast.Call | ast.For) or self.file.scope(node).function is not self.scope:
                 continue
             step = step_of(self.file, node, self.graph)

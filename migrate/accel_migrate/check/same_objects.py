@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
 _MOVES = ("to", "cuda", "cpu")
@@ -21,14 +22,16 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """Objects that hold a model or optimizer from before `prepare`, and names that get another one after it."""
     side = evidence.after
-    used = {node.attr for file in side.files for node in file.nodes if isinstance(node, ast.Attribute)}
+    used = {
+        node.attr for file in side.files for node in file.of_kinds(ast.Attribute) if isinstance(node, ast.Attribute)
+    }
     for file, call in side.asked("prepare"):
-        names = {ast.unparse(argument) for argument in call.args}
+        names = {unparse(argument) for argument in call.args}
         for other, node in side.calls:
             if other is file and file.scope(node).function is file.scope(call).function:
                 kept = _kept(side, node, names, used)
                 if kept and _comes_before(side, file, node, call):
-                    yield file, node, f"`{ast.unparse(node)[:60]}` would keep {kept} as it is before prepare()"
+                    yield file, node, f"`{unparse(node)[:60]}` would keep {kept} as it is before prepare()"
         yield from _wrapped(side, file, call, names)
         yield from _rebound(side, file, call, names)
         yield from _built_again(side, file, call, names)
@@ -36,16 +39,16 @@ def _found(evidence: Evidence) -> Found:
 
 def _wrapped(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     """`optimizer = Scheduled(adam)`, of a class out of sight, which `prepare` cannot know: it goes on stepping the old one."""
-    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
+    called = {unparse(other.func) for f, other in side.calls if f is file}
     for node in file.nodes:
         made = node.value if isinstance(node, ast.Assign) else None
         if not isinstance(made, ast.Call) or side.flows.callees.get(made) or not _comes_before(side, file, made, call):
             continue
         assert isinstance(node, ast.Assign)
-        target = ast.unparse(node.targets[0])
-        given = [text for argument in made.args if (text := ast.unparse(argument)) in names and text != target]
+        target = unparse(node.targets[0])
+        given = [text for argument in made.args if (text := unparse(argument)) in names and text != target]
         if target in names and given and {f"{target}.zero_grad", f"{target}.step"} <= called:
-            yield file, made, f"`{ast.unparse(made)[:60]}` would keep {given[0]} as it is before prepare()"
+            yield file, made, f"`{unparse(made)[:60]}` would keep {given[0]} as it is before prepare()"
 
 
 def _kept(side: Side, node: ast.Call, names: set[str], used: set[str]) -> str:
@@ -57,14 +60,14 @@ def _kept(side: Side, node: ast.Call, names: set[str], used: set[str]) -> str:
         parameters = parameter_names(function)[1:]
         for index, (name, argument) in enumerate(given):
             parameter = name or (parameters[index] if index < len(parameters) else None)
-            if ast.unparse(argument) in names and parameter is not None and _stores(function, parameter) in used:
-                return ast.unparse(argument)
+            if unparse(argument) in names and parameter is not None and _stores(function, parameter) in used:
+                return unparse(argument)
     return ""
 
 
 def _stores(function: Function, parameter: str) -> str | None:
     """The attribute that a method sets to its parameter."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == parameter:
             if isinstance(node.targets[0], ast.Attribute):
                 return node.targets[0].attr
@@ -84,21 +87,21 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     scope = file.scope(call).function
     graph = side.graph(scope)
     prepared = step_of(file, call, graph)
-    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
-    for node in file.nodes:
+    called = {unparse(other.func) for f, other in side.calls if f is file}
+    for node in file.of_kinds(ast.Assign):
         if not isinstance(node, ast.Assign) or node is prepared or file.scope(node).function is not scope:
             continue
-        target = ast.unparse(node.targets[0])
+        target = unparse(node.targets[0])
         if target not in names or target not in called or not isinstance(node.value, ast.Call) or prepared is None:
             continue
         read = (file.qualified(node.value.func) or "") == "torch.load"
-        placed = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in ast.walk(node.value))
+        placed = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in walk(node.value))
         if not read or placed or not graph.reachable(prepared, node) or _prepared_again(side, file, node, target):
             continue
         yield (
             file,
             node,
-            f"`{ast.unparse(node)[:60]}` would put {target} on the device that saved it, not on this process's",
+            f"`{unparse(node)[:60]}` would put {target} on the device that saved it, not on this process's",
         )
 
 
@@ -167,7 +170,7 @@ def _prepared_again(side: Side, file: File, node: ast.stmt, name: str) -> bool:
     graph = side.graph(file.scope(node))
     for other, call in side.asked("prepare"):
         step = step_of(file, call, graph) if other is file else None
-        if step is not None and any(ast.unparse(a) == name for a in call.args) and graph.dominates(node, step):
+        if step is not None and any(unparse(a) == name for a in call.args) and graph.dominates(node, step):
             return True
     return False
 

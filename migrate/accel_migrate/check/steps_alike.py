@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -21,7 +22,7 @@ def _found(evidence: Evidence) -> Found:
     """Backward passes whose number depends on a process's own batch, and schedules in loops that end by a count."""
     side = evidence.after
     for file in side.files:
-        for node in file.nodes:
+        for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
                 yield from _by_the_batch(file, node)
                 yield from _by_a_count(side, file, node)
@@ -29,28 +30,28 @@ def _found(evidence: Evidence) -> Found:
 
 def _by_the_batch(file: File, loop: ast.For) -> Found:
     """A loop over parts of the batch, with a backward pass for each."""
-    own = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} - _counters(loop)
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and own & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}:
-            own |= {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    own = {n.id for n in walk(loop.target) if isinstance(n, ast.Name)} - _counters(loop)
+    for node in walk(loop):
+        if isinstance(node, ast.Assign) and own & {n.id for n in walk(node.value) if isinstance(n, ast.Name)}:
+            own |= {n.id for t in node.targets for n in walk(t) if isinstance(n, ast.Name)}
         if (
             isinstance(node, ast.For | ast.While)
             and node is not loop
-            and any(_is_backward(each) for each in ast.walk(node))
+            and any(_is_backward(each) for each in walk(node))
         ):
             decided = node.iter if isinstance(node, ast.For) else node.test
-            if own & {n.id for n in ast.walk(decided) if isinstance(n, ast.Name)}:
+            if own & {n.id for n in walk(decided) if isinstance(n, ast.Name)}:
                 yield (
                     file,
                     node,
-                    f"how often `{ast.unparse(decided)[:50]}` trains depends on the batch, and so on the process",
+                    f"how often `{unparse(decided)[:50]}` trains depends on the batch, and so on the process",
                 )
 
 
 def _counters(loop: ast.For) -> set[str]:
     """The number that `enumerate` gives is the same on every process."""
     counted = isinstance(loop.iter, ast.Call) and any(
-        "enumerate" in ast.unparse(n) for n in (loop.iter.func, *loop.iter.args)
+        "enumerate" in unparse(n) for n in (loop.iter.func, *loop.iter.args)
     )
     if counted and isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
         return {loop.target.elts[0].id}
@@ -68,13 +69,13 @@ def _is_backward(node: ast.AST) -> bool:
 
 def _by_a_count(side: Side, file: File, loop: ast.For) -> Found:
     """A prepared schedule moves on once for each process; a loop that breaks at a count would take it too far."""
-    stops = [n for n in ast.walk(loop) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
+    stops = [n for n in walk(loop) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
     if not any(isinstance(inner, ast.Break) for stop in stops for inner in stop.body):
         return
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
             if _is_schedule(side, file, node.func.value):
-                text = ast.unparse(node.func.value)
+                text = unparse(node.func.value)
                 yield (
                     file,
                     node,
@@ -86,13 +87,13 @@ def _is_schedule(side: Side, file: File, node: ast.expr) -> bool:
     """Whether a prepared object was built over an optimizer that is prepared with it."""
     for made in side.flows.made(file, node, "prepared"):
         assert isinstance(made.node, ast.Call)
-        text = ast.unparse(made.node.args[made.index]) if made.index < len(made.node.args) else ""
-        others = {ast.unparse(argument) for argument in made.node.args} - {text}
+        text = unparse(made.node.args[made.index]) if made.index < len(made.node.args) else ""
+        others = {unparse(argument) for argument in made.node.args} - {text}
         for each in side.files:
-            for assigned in each.nodes:
-                if isinstance(assigned, ast.Assign) and ast.unparse(assigned.targets[0]) == text:
+            for assigned in each.of_kinds(ast.Assign):
+                if isinstance(assigned, ast.Assign) and unparse(assigned.targets[0]) == text:
                     value = assigned.value
-                    if isinstance(value, ast.Call) and value.args and ast.unparse(value.args[0]) in others:
+                    if isinstance(value, ast.Call) and value.args and unparse(value.args[0]) in others:
                         return True
     return False
 

@@ -30,6 +30,7 @@ class Graph:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._graph = build(scope)
+        self._leading: dict[ast.AST, set[int]] = {}  # the points from which a run can come to a statement
 
     @property
     def points(self) -> Points:
@@ -53,8 +54,12 @@ class Graph:
 
     def reachable(self, first: ast.AST, second: ast.AST) -> bool:
         """Whether a run can come to `second` after it went through `first`; of one statement: whether it runs again."""
-        targets = set(self._graph.of[second])
-        return not targets.isdisjoint(self._after(self._graph.of[first]))
+        if second not in self._leading:
+            after = self._graph.of[second]
+            self._leading[second] = _flooded(
+                self._edges_back, [p for each in after for p in self._edges_back[each]], set()
+            )
+        return not self._leading[second].isdisjoint(self._graph.of[first])
 
     def in_loop(self, statement: ast.AST) -> bool:
         """Whether a statement can run more than once in one run of its scope."""
@@ -74,20 +79,18 @@ class Graph:
                     waiting.append(origin)
         return tuple(found)
 
-    def _after(self, points: list[int]) -> set[int]:
-        seen: set[int] = set()
-        waiting = [after for point in points for after in self._every_edge[point]]
-        while waiting:
-            point = waiting.pop()
-            if point not in seen:
-                seen.add(point)
-                waiting += self._every_edge[point]
-        return seen
-
     @cached_property
     def _every_edge(self) -> list[list[int]]:
         graph = self._graph
         return [after + failed if failed else after for after, failed in zip(graph.successors, graph.raising)]
+
+    @cached_property
+    def _edges_back(self) -> list[list[int]]:
+        before: list[list[int]] = [[] for _ in self._graph.points]
+        for origin, after in enumerate(self._every_edge):
+            for point in after:
+                before[point].append(origin)
+        return before
 
     @cached_property
     def _forward(self) -> Order:

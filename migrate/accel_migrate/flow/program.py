@@ -60,11 +60,18 @@ class File:
         self.imports: dict[str, str] = {}
         self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
+        self._of_kinds: dict[tuple[type, ...], list[ast.AST]] = {}
         self.root = Scope(tree, None, self)
         self.scopes[tree] = self.root
         self._home: dict[ast.AST, Scope] = {tree: self.root}
         for statement in tree.body:
             self._visit(statement, tree, self.root)
+
+    def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
+        """The nodes of some kinds."""
+        if kinds not in self._of_kinds:
+            self._of_kinds[kinds] = [node for node in self.nodes if type(node) in kinds]
+        return self._of_kinds[kinds]
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""

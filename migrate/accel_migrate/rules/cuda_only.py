@@ -23,7 +23,7 @@ _CALLS = {
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     yield from _named_gpus(context)
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Call, ast.Attribute):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
             what = f"{unparse(node.func)}() needs a CUDA card"
         elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
@@ -43,7 +43,7 @@ def find(context: Context) -> Iterator[Change]:
 def _named_gpus(context: Context) -> Iterator[Change]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same on every process."""
     module, training = context.module, context.training
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.Assign, ast.Call):
         value = named_gpus(module, node)
         if value is not None and not training.flow.depends(module, value):
             message = (

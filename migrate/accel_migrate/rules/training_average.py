@@ -28,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
     by_phase = [loop for loop in training.loops if is_chosen(roles, loop)]
     phases = {loop.function for loop in by_phase}
     counts = counts_in(context.script, training)
-    for node in module.walk(module.tree) if training.local.loops else ():
+    for node in module.walk(module.tree, ast.BinOp, ast.AugAssign) if training.local.loops else ():
         divided = _division(node)
         if divided is None or not training.timing.after_prepare(module, node):
             continue
@@ -100,7 +100,7 @@ def _by_phase(context: Context, figures: list[Running]) -> Iterator[Change]:
     """`running_loss / dataset_sizes[phase]`: right in the phases that evaluate, and too small in the one that trains."""
     training, module = context.training, context.module
     told: set[str] = set()
-    for node in module.walk(module.tree):
+    for node in module.walk(module.tree, ast.BinOp, ast.AugAssign):
         divided = _division(node)
         for figure in figures if divided is not None else ():
             assert divided is not None
