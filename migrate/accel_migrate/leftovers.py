@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from accel_migrate.effects import only_reads
-from accel_migrate.flow.definitions import Names, Scope, Variable, exported
+from accel_migrate.flow.definitions import Names, Scope, exported
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
 from accel_migrate.source import Source
@@ -22,11 +22,11 @@ def leftovers(before: Version, after: Version) -> Iterator[Change]:
     old, new = before.names, after.names
     if new.binds_unknown:
         return  # whoever binds by a name in a string may read by one
-    still = {(variable.scope.path, variable.name) for variable in _read(new)}
-    handed_on = exported(after.tree)
-    lost = {(v.scope.path, v.name) for v in _read(old)} - still
+    still = {(variable.scope.path, variable.name) for variable in new.reads_of}
+    lost = {(variable.scope.path, variable.name) for variable in old.reads_of} - still
     if not lost:
         return
+    handed_on = exported(after.tree)
     binders = dict(_binders(before))
     for path, name in sorted(lost):
         scope = _only(old, path)
@@ -73,13 +73,6 @@ def _binds_for_nobody(text: str, read: set[str]) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
     return len(statement.targets) == 1 and statement.targets[0].id not in read and only_reads(statement.value)
-
-
-def _read(names: Names) -> Iterator[Variable]:
-    for read in (*names.reads, *names.mentions):
-        variable = names.resolve(read.name, read.scope)
-        if variable is not None:
-            yield variable
 
 
 def _only(names: Names, path: str) -> Scope | None:

@@ -82,6 +82,8 @@ class Source:
     def offset(self, line: int, utf8_column: int) -> int:
         """Where `ast` means by a line and a column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
+        if self.text.isascii():
+            return start + utf8_column
         row = self.text[start : start + utf8_column]
         if row.isascii():
             return start + utf8_column

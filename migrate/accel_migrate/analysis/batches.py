@@ -174,9 +174,7 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding
                 return found + own
             # set further down, read in the next round
             found += [
-                b
-                for b in bindings
-                if b not in found and _inside(module, b.statement, parent) and b.statement is not here
+                b for b in bindings if b not in found and module.holds(parent, b.statement) and b.statement is not here
             ]
         elif isinstance(parent, ast.With | ast.AsyncWith):
             own = [b for b in bindings if b.statement is parent]
@@ -196,18 +194,9 @@ def _scan(
         if direct:
             found += direct
             return True
-        nested = [b for b in bindings if b.statement is not statement and _inside(module, b.statement, statement)]
+        nested = [b for b in bindings if b.statement is not statement and module.holds(statement, b.statement)]
         nested += [b for b in bindings if b.statement is statement and b.kind not in ("assign", "import", "definition")]
         found += [b for b in nested if b not in found and b.kind != "parameter"]
-    return False
-
-
-def _inside(module: Module, statement: ast.AST, outer: ast.AST) -> bool:
-    node: ast.AST | None = statement
-    while node is not None:
-        if node is outer:
-            return True
-        node = module.parents.get(node)
     return False
 
 

@@ -135,7 +135,7 @@ class Locality:
         try:
             return any(
                 isinstance(node, ast.Return) and node.value is not None and self.is_local(module, node.value)
-                for node in module.walk(function)
+                for node in module.walk(function, ast.Return)
             )
         finally:
             self._given.pop()

@@ -130,7 +130,7 @@ class Module:
     def holds(self, around: ast.AST, node: ast.AST) -> bool:
         """Whether a node is another, or is below it."""
         start, end = self._spans[around]
-        return start <= self._spans[node][0] < end
+        return node in self._spans and start <= self._spans[node][0] < end
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""

@@ -38,7 +38,7 @@ class Start:
     def covers(self, node: ast.AST) -> bool:
         """Whether a node of the same scope runs only once the Accelerator is made."""
         made = self.block.index(self.statement) + self.at_prepare
-        return any(_holds(self.module, statement, node) for statement in self.block[made:])
+        return any(self.module.holds(statement, node) for statement in self.block[made:])
 
 
 def find_start(
@@ -135,7 +135,7 @@ def _placed(
         needed = [m for m in kept if m.module is module and _holds_any(module, block, m.call)]
         for move in needed:
             for statement in block:
-                if _holds(module, statement, move.call):
+                if module.holds(statement, move.call):
                     return Start(module, statement, block, cpu, False)
     return Start(module, anchor, block, cpu, True)
 
@@ -214,7 +214,7 @@ def _first_piece(
     for position, statement in enumerate(block):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        if any(p.module is module and (p.node is statement or _holds(module, statement, p.node)) for p in asked):
+        if any(p.module is module and module.holds(statement, p.node) for p in asked):
             return position
         if graph.reached_from(statement, roles, module) & inside:
             return position
@@ -294,7 +294,7 @@ def _needs(
     if users and graph.reached_from(statement, roles, module) & users:
         return True
     return any(
-        node in module.parents and module.scope(node) is creation and _holds(module, statement, node) for node in early
+        node in module.parents and module.scope(node) is creation and module.holds(statement, node) for node in early
     )
 
 
@@ -400,9 +400,5 @@ def _parses_arguments(statement: ast.stmt) -> bool:
     ) and not isinstance(statement, ast.FunctionDef | ast.ClassDef)
 
 
-def _holds(module: Module, statement: ast.stmt, node: ast.AST) -> bool:
-    return node is statement or any(parent is statement for parent in module.ancestors(node))
-
-
 def _holds_any(module: Module, block: list[ast.stmt], node: ast.AST) -> bool:
-    return any(_holds(module, statement, node) for statement in block)
+    return any(module.holds(statement, node) for statement in block)

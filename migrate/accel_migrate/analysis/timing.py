@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 
 from accel_migrate.analysis.homes import Place
 from accel_migrate.analysis.loops import CallGraph
@@ -31,7 +32,7 @@ class Timing:
             return function in self.late or self._below(function)
         return function in self.late
 
-    @property
+    @cached_property
     def _method(self) -> Function | None:
         """The function that holds `prepare`."""
         return self.place.module.scope(self.place.after).function

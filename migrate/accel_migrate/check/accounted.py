@@ -115,8 +115,10 @@ class _Plan:
         source = self.file.before.source
         found: ast.AST | None = None
         block: list[ast.stmt] = source.tree.body
+        line = source.line_of(edit.start)
         while block:
-            inner = next((s for s in block if _start(source, s) <= edit.start and edit.end <= source.end(s)), None)
+            below = (s for s in block if s.end_lineno is not None and s.end_lineno >= line)
+            inner = next((s for s in below if _start(source, s) <= edit.start and edit.end <= source.end(s)), None)
             if inner is None:
                 return found
             found = inner
@@ -139,6 +141,8 @@ class _Plan:
             pieces += [source.text[position : edit.start], edit.text]
             position = max(position, edit.end)
         text = "".join([*pieces, source.text[position:end]])
+        if not isinstance(statement, ast.Match) and not hasattr(statement, "body"):
+            return compact(text)
         margin = " " * statement.col_offset
         whole = f"{margin}{text}" if not margin else f"if 1:\n{margin}{text}"
         try:

@@ -49,12 +49,9 @@ def _unread(project: Project, file: Pair) -> Iterator[Violation]:
 
 def _read(program: Version) -> Iterator[Variable]:
     """Variables that somebody reads; what is only counted up is read by nobody."""
-    names = program.names
-    for read in (*names.reads, *names.mentions):
-        if not _counts_up(read):
-            variable = names.resolve(read.name, read.scope)
-            if variable is not None:
-                yield variable
+    for variable, reads in program.names.reads_of.items():
+        if not all(_counts_up(read) for read in reads):
+            yield variable
 
 
 def _counts_up(read: Read) -> bool:

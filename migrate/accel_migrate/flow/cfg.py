@@ -30,7 +30,6 @@ class Graph:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._graph = build(scope)
-        self._leading: dict[ast.AST, set[int]] = {}  # the points from which a run can come to a statement
 
     @property
     def points(self) -> Points:
@@ -54,12 +53,10 @@ class Graph:
 
     def reachable(self, first: ast.AST, second: ast.AST) -> bool:
         """Whether a run can come to `second` after it went through `first`; of one statement: whether it runs again."""
-        if second not in self._leading:
-            after = self._graph.of[second]
-            self._leading[second] = _flooded(
-                self._edges_back, [p for each in after for p in self._edges_back[each]], set()
-            )
-        return not self._leading[second].isdisjoint(self._graph.of[first])
+        after = 0
+        for point in self._graph.of[first]:
+            after |= self._after[point]
+        return any(after >> point & 1 for point in self._graph.of[second])
 
     def in_loop(self, statement: ast.AST) -> bool:
         """Whether a statement can run more than once in one run of its scope."""
@@ -85,12 +82,21 @@ class Graph:
         return [after + failed if failed else after for after, failed in zip(graph.successors, graph.raising)]
 
     @cached_property
-    def _edges_back(self) -> list[list[int]]:
-        before: list[list[int]] = [[] for _ in self._graph.points]
-        for origin, after in enumerate(self._every_edge):
-            for point in after:
-                before[point].append(origin)
-        return before
+    def _after(self) -> list[int]:
+        """For each point all that a run can come to after it, as bits: most questions are about every statement."""
+        edges = self._every_edge
+        found = [0] * len(edges)
+        changed = True
+        while changed:
+            changed = False
+            for point in range(len(edges) - 1, -1, -1):
+                bits = 0
+                for after in edges[point]:
+                    bits |= found[after] | 1 << after
+                if bits != found[point]:
+                    found[point] = bits
+                    changed = True
+        return found
 
     @cached_property
     def _forward(self) -> Order:

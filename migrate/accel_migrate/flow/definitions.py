@@ -101,6 +101,7 @@ class Names:
         self._at: dict[ast.AST, Events] = {}
         self._then: dict[ast.AST, Events] = {}
         self._graphs: dict[ast.AST, Graph] = {}
+        self._resolved: dict[tuple[str, Scope], Variable | None] = {}
         self._block(tree.body, self.root)
 
     # ---- questions
@@ -115,6 +116,11 @@ class Names:
 
     def resolve(self, name: str, scope: Scope) -> Variable | None:
         """The variable that a name means; None for a builtin and for what nothing here binds."""
+        if (name, scope) not in self._resolved:
+            self._resolved[name, scope] = self._resolve(name, scope)
+        return self._resolved[name, scope]
+
+    def _resolve(self, name: str, scope: Scope) -> Variable | None:
         seen: Scope | None = scope
         while seen is not None:
             declared = seen.declared.get(name)

@@ -38,11 +38,13 @@ def _not_analysed(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     found: dict[str, ast.Call] = {}
     for call in module.calls:
-        if not training.timing.after_prepare(module, call) or training.flow.only_main(module, call):
-            continue
         given = [*call.args, *[keyword.value for keyword in call.keywords]]
         gets = any(training.holds(module.variable(a)) for a in given if isinstance(a, ast.Name | ast.Attribute))
         acts = isinstance(module.parents[call], ast.Expr)
+        if not (gets or acts) or not training.timing.after_prepare(module, call):
+            continue
+        if training.flow.only_main(module, call):
+            continue
         name = _unseen(context, module, call.func) if gets or acts else None
         name = name or (_made_unseen(context, call) if acts else None)
         if name is not None:
@@ -61,6 +63,8 @@ def _not_changed(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     found: dict[str, tuple[ast.Call, str]] = {}
     for call in module.calls:
+        if context.script.roles.target(module, call) is None:
+            continue
         function = module.scope(call).function
         runs = function is None or context.script.graph.all_sites.get(function) or module.scope(call).owner_class
         if runs and not training.flow.only_main(module, call) and unparse(call.func) not in found:
