@@ -21,7 +21,7 @@ def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.st
 
 
 def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> Iterator[tuple[Module, ast.AST]]:
-    """The nodes of a statement, and of the functions that it calls."""
+    """The calls and assignments of a statement, and of the functions that it calls."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
     parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
