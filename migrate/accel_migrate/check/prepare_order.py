@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
@@ -155,11 +155,34 @@ class _Order:
                     if first is None or not self.graph.reachable(first, self.step) or self._rebuilt(argument, first):
                         continue
                     yield self.file, self.call, f"{unparse(argument)} would be prepared a second time"
-        loop = self._loop_around(self.file, self.step)
+        loop = self._loop_around(self.file, self.step, self.graph)
         if loop is not None:
             for text in self.texts:
                 if not self._bound_in(loop, text):
                     yield self.file, self.call, f"{text} would be prepared again in each round of a loop"
+        for text in sorted(self._brought(self.scope.node, self.texts.keys(), set())):
+            yield self.file, self.call, f"{text} would be prepared again in each round of a loop that calls for it"
+
+    def _brought(self, function: ast.AST, texts: Iterable[str], seen: set[ast.AST]) -> set[str]:
+        """Of what a function takes as parameters, that which a loop around its calls hands in again and again."""
+        if not isinstance(function, Function) or function in seen:
+            return set()
+        seen.add(function)
+        parameters = parameter_names(function)
+        found: set[str] = set()
+        for text in (text for text in texts if text in parameters):
+            for site in self.side.above(function):
+                argument = argument_of(function, site.call, text)
+                if argument is None:
+                    continue
+                graph = self.side.graph(site.file.scope(site.call).function)
+                step = step_of(site.file, site.call, graph)
+                loop = self._loop_around(site.file, step, graph) if step is not None else None
+                again = loop is not None and not self._bound_in(loop, unparse(argument))
+                outer = site.file.scope(site.call).function.node
+                if again or (loop is None and self._brought(outer, [unparse(argument)], seen)):
+                    found.add(text)
+        return found
 
     def _rebuilt(self, argument: ast.expr, first: ast.stmt) -> bool:
         """Whether a name gets a new value between two calls that prepare it."""
@@ -175,11 +198,11 @@ class _Order:
                     return True
         return False
 
-    def _loop_around(self, file: File, step: ast.stmt) -> ast.stmt | None:
+    def _loop_around(self, file: File, step: ast.stmt, graph: Graph) -> ast.stmt | None:
         for above in file.ancestors(step):
             if isinstance(above, Function):
                 return None
-            if isinstance(above, _LOOPS) and self.graph.in_loop(step):
+            if isinstance(above, _LOOPS) and graph.in_loop(step):
                 return above
         return None
 

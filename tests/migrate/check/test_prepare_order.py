@@ -56,3 +56,16 @@ def test_prepare_in_a_loop_that_does_not_build_what_it_prepares() -> None:
         "for fold in folds:\n    net = Net()\n    net = accelerator.prepare(net)\n    accelerator.backward(net(fold))\n"
     )
     assert not said("AM953", "x = 1\n", "from accel_runtime import Accelerator\naccelerator = Accelerator()\n" + built)
+
+
+def test_prepare_in_a_function_that_a_loop_calls_for_what_it_did_not_build() -> None:
+    epoch = (
+        "def epoch(net, opt, data):\n    bar = Bar(data)\n    net, opt, bar = accelerator.prepare(net, opt, bar)\n"
+        "    for x in bar:\n        accelerator.backward(net(x))\n        opt.step()\n"
+    )
+    assert said("AM953", "x = 1\n", TOP + epoch + "for number in range(3):\n    epoch(net, opt, data)\n")
+    through = "def fit(model, opt):\n    epoch(model, opt, data)\nwhile True:\n    fit(net, opt)\n"
+    assert said("AM953", "x = 1\n", TOP + epoch + through)
+    assert not said("AM953", "x = 1\n", TOP + epoch + "epoch(net, opt, data)\n")
+    folds = "for fold in folds:\n    net = Net()\n    opt = SGD(net.parameters())\n    epoch(net, opt, data)\n"
+    assert not said("AM953", "x = 1\n", TOP + epoch + folds)
