@@ -52,7 +52,7 @@ from accel_migrate.analysis.starts import (
     printing,
     put_off,
 )
-from accel_migrate.analysis.storage import Storage, find_storage
+from accel_migrate.analysis.storage import Storage, find_storage, handed_on
 from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
 from accel_migrate.analysis.wrapped_loads import check_other_wrappers
@@ -231,14 +231,16 @@ class _Reader:
         precision = find_precision(self.roles, self.group.backwards, list(cast.loops))
         used_in = [place.module, *[b.module for b in self.group.backwards], *[loop.module for loop in cast.loops]]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *cast.distribution.modules()]))
-        distribution = with_unwrapping(cast.distribution, modules, home, place, cast.aliases)
+        timing = find_timing(self.roles, self.graph, home, place)
+        held = handed_on(self.roles, self.graph, timing, cast.aliases)
+        everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
+        distribution = with_unwrapping(cast.distribution, everywhere, home, place, held)
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
-        timing = find_timing(self.roles, self.graph, home, place)
         unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place, timing)
         if self.keep_device:
             dropped, kept = [], [*dropped, *kept]
-        storage = find_storage(self.roles, self.graph, self.flow, timing, cast.aliases)
+        storage = find_storage(self.roles, self.graph, self.flow, timing, held)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [loop for loop in cast.loops if is_share(cast, loop) and not is_chosen(self.roles, loop)]
         evaluating = [call for e in cast.evaluations if isinstance(e, Whole) for call in e.calls]

@@ -63,10 +63,8 @@ class Storage:
         return load.late and bool(self.saves)
 
 
-def find_storage(
-    roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, aliases: frozenset[Variable]
-) -> Storage:
-    held = _handed_on(roles, graph, timing, aliases)
+def find_storage(roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, held: frozenset[Variable]) -> Storage:
+    """`held` are the variables that hold a prepared object."""
     everywhere = roles.project.modules
     saves = tuple(save for module in everywhere for save in saves_in(graph, timing, module))
     models = same_models(roles, graph, held)
@@ -90,7 +88,7 @@ def _before_guards(taken: StateTaken, saves: tuple[Save, ...]) -> StateTaken:
     return taken
 
 
-def _handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> frozenset[Variable]:
+def handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset[Variable]) -> frozenset[Variable]:
     """The variables that get a prepared object as an argument, in whatever is called after prepare."""
     held = set(aliases)
     grown = True

@@ -26,6 +26,7 @@ from accel_migrate.check.read_after_written import CONDITION as READ_AFTER_WRITT
 from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
 from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
+from accel_migrate.check.wrapper_read import CONDITION as WRAPPER_READ
 from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
@@ -48,6 +49,7 @@ CONDITIONS: tuple[Condition, ...] = (
     READ_AFTER_WRITTEN,
     STORED_WHOLE,
     DEVICE_CHOSEN,
+    WRAPPER_READ,
 )
 
 

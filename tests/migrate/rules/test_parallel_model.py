@@ -29,6 +29,20 @@ def test_module_after_prepare_is_unwrapped():
     assert "accelerator.unwrap_model(model).report()" in migrated(script(body="model.module.report()"))
 
 
+def test_module_of_a_parameter_is_unwrapped_where_the_function_only_saves():
+    text = migrated(script(body="keep(model, True)") + KEEP)
+    assert "def keep(net, several, accelerator):" in text
+    assert "net = accelerator.unwrap_model(net)" in text
+
+
+KEEP = """
+    def keep(net, several):
+        if several:
+            net = net.module
+        torch.save(net.state_dict(), "net.pt")
+"""
+
+
 def test_module_before_prepare_is_the_model():
     text = migrated(
         script().replace("        optimizer = torch", "        model.module.freeze()\n        optimizer = torch")

@@ -1,0 +1,64 @@
+"""AM965: nothing takes the model out of a wrapper that one process does not have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import File, Function
+
+_TELL = ("'module'", "DataParallel", "num_processes", "DDP")
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node in _found(project.evidence):
+        message = f"`{unparse(node)[:60]}` would fail on one process, where prepare() returns the model itself"
+        yield Violation("AM965", file.path, node.lineno, message)
+
+
+def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+    side = evidence.after
+    for file in side.files:
+        for node in file.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+                if _is_prepared_model(side, file, node.value) and not _is_asked(file, node):
+                    yield file, node
+
+
+def _is_prepared_model(side: Side, file: File, node: ast.expr) -> bool:
+    """Whether it may be what `prepare` gave for something that is not a loader."""
+    for made in side.flows.made(file, node, "prepared"):
+        call = made.node
+        assert isinstance(call, ast.Call)
+        if made.index < len(call.args):
+            owner = next(f for f, c in side.asked("prepare") if c is call)
+            if not side.flows.made(owner, call.args[made.index], "loader"):
+                return True
+    return False
+
+
+def _is_asked(file: File, node: ast.AST) -> bool:
+    """Whether a condition around it, or an `except`, tells whether there is a wrapper."""
+    for above in file.ancestors(node):
+        if isinstance(above, ast.If | ast.IfExp | ast.While) and any(word in unparse(above.test) for word in _TELL):
+            return True
+        if isinstance(above, ast.Try) and any("AttributeError" in unparse(h.type or h) for h in above.handlers):
+            return True
+        if isinstance(above, Function):
+            return False
+    return False
+
+
+CONDITION = Condition(
+    code="AM965",
+    name="wrapper_read",
+    summary="a model would be taken out of a wrapper that one process does not have",
+    why="DataParallel and DistributedDataParallel of the script are gone: on one process `prepare` returns the model itself, "
+    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place.",
+    example_before="model = accelerator.prepare(model)\nif several:\n    bare = model.module",
+    example_after="model = accelerator.prepare(model)\nif several:\n    bare = accelerator.unwrap_model(model)",
+    find=find,
+)

@@ -1,0 +1,40 @@
+"""AM965: `.module` is there on several processes only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.check.reading import said
+
+TOP = (
+    "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(Net(), SGD())\n"
+)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "keep(net.module)\n",
+        "if several:\n    keep(net.module)\n",
+        "def save(it):\n    keep(it.module.state_dict())\nsave(net)\n",
+        "class Saver:\n    def __init__(self, it):\n        self.it = it\n"
+        "    def save(self):\n        keep(self.it.module)\nSaver(net).save()\n",
+    ],
+)
+def test_a_wrapper_that_one_process_does_not_have(read: str) -> None:
+    assert said("AM965", "x = 1\n", TOP + read)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "keep(accelerator.unwrap_model(net))\n",
+        "if hasattr(net, 'module'):\n    keep(net.module)\n",
+        "keep(net.module if isinstance(net, DataParallel) else net)\n",
+        "if accelerator.num_processes > 1:\n    keep(net.module)\n",
+        "try:\n    keep(net.module)\nexcept AttributeError:\n    keep(net)\n",
+        "keep(other.module)\n",
+    ],
+)
+def test_a_wrapper_that_is_asked_for_first(read: str) -> None:
+    assert not said("AM965", "x = 1\n", TOP + read)
