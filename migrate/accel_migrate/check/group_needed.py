@@ -1,0 +1,134 @@
+"""AM966: nothing that needs a process group runs on one process, where no group is started any more."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Function
+
+_DISTRIBUTED = "torch.distributed."
+_STARTS = "torch.distributed.init_process_group"
+_HARMLESS = frozenset(
+    (
+        "is_available",
+        "is_initialized",
+        "is_nccl_available",
+        "is_gloo_available",
+        "is_mpi_available",
+        "init_process_group",
+    )
+)
+_TELLS = re.compile(r"is_initialized|world|num_processes|distrib|dist|ddp|parallel|gpu|rank|size|multi", re.IGNORECASE)
+_DEEPEST = 6
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM966", file.path, getattr(node, "lineno", 1), message)
+
+
+def _gone(evidence: Evidence) -> list[tuple[File, ast.Call]]:
+    """The calls that started a group, of the files from which one disappeared."""
+    there = {file.path: _starts(file) for file in evidence.after.involved}
+    starts = [(file, call) for file in evidence.before.files for call in _starts(file)]
+    return [
+        (file, call)
+        for file, call in starts
+        if file.path in there and len(there[file.path]) < sum(other is file for other, _ in starts)
+    ]
+
+
+def _starts(file: File) -> list[ast.Call]:
+    return [node for node in file.nodes if isinstance(node, ast.Call) and file.qualified(node.func) == _STARTS]
+
+
+def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
+    side, gone = evidence.after, _gone(evidence)
+    if not gone:
+        return
+    for file, call in side.calls:
+        if file in side.involved and _needs_group(file, call) and _runs_alone(side, file, call, frozenset()):
+            yield file, call, f"`{unparse(call)[:60]}` would fail on one process, where no process group is started"
+    if any(_runs_alone(evidence.before, file, call, frozenset()) for file, call in gone):
+        yield from _chosen(side)
+
+
+def _needs_group(file: File, call: ast.Call) -> bool:
+    """A collective, a question about the group, or a DistributedSampler that asks the group for rank and size."""
+    dotted = file.qualified(call.func) or ""
+    name = dotted.rpartition(".")[2]
+    if name == "DistributedSampler":
+        told = {keyword.arg for keyword in call.keywords}
+        return dotted.startswith("torch.") and not {"num_replicas", "rank"} <= told and len(call.args) < 3
+    direct = dotted.startswith(_DISTRIBUTED) and dotted.count(".") == 2
+    return direct and name[:1].islower() and name not in _HARMLESS
+
+
+def _runs_alone(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
+    """Whether nothing around a node, here or in what calls it, asks whether there are several processes."""
+    if _asks(file, node):
+        return False
+    function = file.scope(node).function.node
+    if not isinstance(function, Function):
+        return True
+    if function in seen or len(seen) > _DEEPEST:
+        return False
+    if getattr(function, "decorator_list", ()):
+        return False
+    return any(_runs_alone(side, site.file, site.call, seen | {function}) for site in side.above(function))
+
+
+def _asks(file: File, node: ast.AST) -> bool:
+    """A condition on processes around a node, or one above it in the function that returns."""
+    for above in file.ancestors(node):
+        if isinstance(above, ast.If | ast.IfExp | ast.While) and _TELLS.search(unparse(above.test)):
+            return True
+        if isinstance(above, ast.BoolOp) and any(_TELLS.search(unparse(part)) for part in above.values[:-1]):
+            return True
+        if isinstance(above, ast.Try):
+            return True
+        if isinstance(above, Function):
+            leaving = (part for part in walk(above) if isinstance(part, ast.If) and part.lineno < node.lineno)  # type: ignore[attr-defined]
+            return any(
+                isinstance(part.body[-1], ast.Return | ast.Raise) and _TELLS.search(unparse(part.test))
+                for part in leaving
+            )
+    return False
+
+
+def _chosen(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
+    """What the project builds only where the group is started: the original did so on one process as well."""
+    for file in side.involved:
+        for node in file.nodes:
+            if not isinstance(node, ast.If) or not node.orelse or not _is_started(file, node.test):
+                continue
+            for call in (part for statement in node.body for part in walk(statement)):
+                if isinstance(call, ast.Call) and any(
+                    made.kind == "class" for made in side.flows.made(file, call.func)
+                ):
+                    yield (
+                        file,
+                        call,
+                        f"`{unparse(call)[:60]}` would not run on one process, where no process group is started",
+                    )
+
+
+def _is_started(file: File, test: ast.expr) -> bool:
+    return isinstance(test, ast.Call) and file.qualified(test.func) == "torch.distributed.is_initialized"
+
+
+CONDITION = Condition(
+    code="AM966",
+    name="group_needed",
+    summary="what needs a process group would run on one process without one",
+    why="`init_process_group` is gone, and the Accelerator starts a group on several processes only. Collectives, "
+    "questions about the group and DistributedSamplers that stay must ask first whether there are several processes.",
+    example_before="accelerator = Accelerator()\nsampler = DistributedSampler(rows)",
+    example_after="accelerator = Accelerator()\nsampler = DistributedSampler(rows) if accelerator.num_processes > 1 else None",
+    find=find,
+)
