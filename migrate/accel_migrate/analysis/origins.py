@@ -185,15 +185,26 @@ def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
         if not handed:
             return not used_as_tensor and not _is_used_as_tensor(module, variable)
         return any(is_options(roles, v, depth + 1) for v in handed)
-    return any(b.value is not None and _parses(module, b.value) for b in bindings)
+    return any(b.value is not None and _parses(roles, module, b.value, depth) for b in bindings)
 
 
 _OPTIONS = re.compile(r"(parse|args|config|option|setting|hydra|namespace|munch|easydict|yaml|json|load|dict)", re.I)
 
 
-def _parses(module: Module, value: ast.expr) -> bool:
+def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
+    """Whether a call gives options: a parser's, by its name, or a function of the project that returns some."""
     if not isinstance(value, ast.Call):
         return False
+    target = roles.target(module, value)
+    if target is not None and not isinstance(target.node, ast.ClassDef) and depth <= _DEPTH:
+        returned = [
+            n.value for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value is not None
+        ]
+        if any(
+            _parses(roles, target.module, each, depth + 1) or is_options(roles, target.module.variable(each), depth + 1)
+            for each in returned
+        ):
+            return True
     dotted = module.qualified(value.func) or unparse(value.func)
     return not dotted.startswith("torch.") and bool(_OPTIONS.search(dotted))
 

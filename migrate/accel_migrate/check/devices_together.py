@@ -170,10 +170,12 @@ class Devices:
                 return {each for value in node.values for each in self._devices(file, value, depth + 1)}
             case ast.Call(args=[first, *_]) if (file.qualified(node.func) or "") == "torch.device":
                 return self._devices(file, first, depth + 1) or {unparse(node)}
+            case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant())) | ast.JoinedStr() | ast.BinOp():
+                return {unparse(node)}
+            case ast.Call(func=ast.Name(id="str"), args=[inner]):
+                return self._devices(file, inner, depth + 1)
             case ast.Call():
                 return self._returned(file, node, depth)
-            case ast.JoinedStr():
-                return {unparse(node)}
             case ast.Name():
                 return self._of(file, file.binder(node.id, file.scope(node)), node.id, node, depth)
             case ast.Attribute():

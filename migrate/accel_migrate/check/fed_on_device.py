@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
@@ -69,13 +70,11 @@ def _not_loaders(side: Side) -> Found:
 def _moved_all_the_same(evidence: Evidence) -> Found:
     """An Accelerator that keeps to the CPU, though the script moved things to a GPU somewhere."""
     paths = {file.path for file in evidence.after.involved}
-    for file, call in evidence.before.calls:
-        if file.path in paths and isinstance(call.func, ast.Attribute) and not file.qualified(call.func):
-            named = [a for a in call.args[:1] if isinstance(a, ast.Constant) and "cuda" in str(a.value)]
-            if call.func.attr == "cuda" or (call.func.attr == "to" and named):
-                made = evidence.after.created[0]
-                yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` goes to a GPU"
-                return
+    for file, call, _, found in Devices(evidence.before).moves():
+        if file.path in paths and found - {"cpu"}:
+            made = evidence.after.created[0]
+            yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` may go to a GPU"
+            return
 
 
 def _chosen_by_the_script(evidence: Evidence) -> Found:

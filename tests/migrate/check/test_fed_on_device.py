@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 TOP = (
@@ -89,3 +91,10 @@ def test_what_stays_on_the_cpu_where_there_is_no_cuda() -> None:
     made = "cuda = torch.cuda.is_available()\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n"
     assert said("AM959", "x = 1\n", top.format("", made))
     assert not said("AM959", "x = 1\n", top.format("cpu=not torch.cuda.is_available()", made))
+
+
+@pytest.mark.parametrize("device", ["'cuda:{}'.format(n)", "'cuda:' + n", "f'cuda:{n}'", "str('cuda')"])
+def test_an_accelerator_on_the_cpu_beside_a_device_with_a_number(device: str) -> None:
+    after = "from accel_runtime import Accelerator\naccelerator = Accelerator(cpu=True)\n"
+    (message,) = said("AM959", f"x = y.to({device})\n", f"{after}x = y.to({device})\n")
+    assert "keep to the CPU" in message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 SCRIPT = """
     import torch
@@ -69,3 +69,25 @@ def test_a_script_that_speaks_of_devices_chooses_itself(inside: str):
 def test_a_look_into_the_loader_is_no_start_of_the_training():
     early = "loader = torch.utils.data.DataLoader(data(), batch_size=4)\n    look = iter(loader)\n    show(next(look))"
     assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in migrated(script(loader=early))
+
+
+def test_a_device_that_a_function_puts_among_the_options_is_a_device():
+    unchanged("""
+    import argparse, torch
+    from torch import nn
+
+    def wishes():
+        known = argparse.ArgumentParser().parse_args()
+        known.device = "cuda:{}".format(known.gpu) if known.gpu >= 0 else "cpu"
+        return known
+
+    chosen = wishes()
+    features = torch.randn(8, 2).to(chosen.device)
+    net = nn.Linear(2, 1).to(chosen.device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(3):
+        loss = net(features).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """)
