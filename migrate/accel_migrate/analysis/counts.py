@@ -61,7 +61,8 @@ class Counts:
             return self._length(module, node.args[0], depth)  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else ""
-            if name in _PASSES and node.args:
+            computes = (module.qualified(node.func) or "").partition(".")[0] in ("math", "numpy")  # `np.log(2)`
+            if (name in _PASSES or computes) and node.args:
                 return self._either(self.counted(module, part, depth + 1) for part in node.args)
             sized = isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "sum", "item")
             return Counted.SHARE if sized or self.local.is_local(module, node) else Counted.UNKNOWN

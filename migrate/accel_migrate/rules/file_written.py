@@ -106,8 +106,9 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
     if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
         if not context.script.graph.all_sites.get(function):
             return False
-    if function is not None and any(downloads(module, n) for n in module.walk(function) if isinstance(n, ast.Call)):
-        return False  # another rule speaks of the download as a whole
+    if function is not None and not training.timing.after_prepare(module, statement):
+        if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):
+            return False  # another rule speaks of the download as a whole
     if _saves_model(context, statement) or training.flow.only_main(module, statement):
         return False
     return not any(

@@ -195,3 +195,11 @@ def test_notes_a_folder_that_each_process_names_for_itself():
     assert "each process names this folder for itself" in noted(source, "AM505")
     source = training(functions="import time\n", ready="os.makedirs('runs', exist_ok=True)\nstart = time.time()")
     assert "AM505" not in codes(source)
+
+
+def test_guards_a_file_in_a_function_that_downloads_as_well():
+    lines = training(after='np.save("y.npy", y)').splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("device"))
+    body = ['raw = Digits("d", download=True)', *lines[start:]]
+    source = "\n".join([*lines[:start], "def main():", *[f"    {line}" for line in body], "main()", ""])
+    becomes(source, 'if accelerator.is_main_process:\nnp.save("y.npy", y)')

@@ -78,3 +78,15 @@ def test_says_nothing_of_a_figure_that_every_process_computes_whole():
     source = training(functions=scaled, loss="scaled(model(x), y)", after=held_out)
     assert {"AM402"} <= codes(source)
     assert not {"AM605"} & codes(source)
+
+
+def test_a_number_of_mathematics_counts_no_samples():
+    ready = "bits = []\n"
+    source = training(
+        ready=ready, inside="told = loss.item()\ntold /= np.log(2)\nbits.append(told)", after="print(np.mean(bits))"
+    )
+    assert "AM605" not in codes(source)
+    source = training(
+        inside="total += loss.item()", after="print(total / np.sqrt(rounds()))", functions="from rules import rounds\n"
+    )
+    assert "AM605" in codes(source)
