@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
@@ -40,6 +40,17 @@ _VARIABLES = (
 )
 
 
+_FILES = (
+    "os.path.exists",
+    "os.path.isfile",
+    "os.path.isdir",
+    "os.path.lexists",
+    "os.listdir",
+    "os.access",
+    "glob.glob",
+)
+
+
 def find(project: Project) -> Iterator[Violation]:
     for file, node, message in _found(project.evidence):
         yield Violation("AM954", file.path, getattr(node, "lineno", 1), message)
@@ -49,6 +60,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
     """Calls of the result that only some processes would come to, with what stands in the way."""
     side = evidence.after
     guards = Guards(side)
+    yield from _waits_for_files(side)
     for file, call in side.calls:
         what = _meeting(side, file, call)
         guard = guards.of(file, call) if what else None
@@ -69,6 +81,20 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
                         node,
                         f"the loop over the prepared {unparse(node.iter)} depends on the rank, by `{unparse(guard)}`",
                     )
+
+
+def _waits_for_files(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
+    """Waiting under a question for a file: one process may ask before another writes it, and would not wait."""
+    waits = list(side.asked("wait_for_everyone"))
+    guards = Guards(side, _asks_for_file) if waits else None
+    for file, call in waits:
+        guard = guards.of(file, call) if guards is not None else None
+        if guard is not None:
+            yield (
+                file,
+                call,
+                f"waiting for all depends on `{unparse(guard)}`, which one process may ask before another writes",
+            )
 
 
 def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, str]]:
@@ -102,10 +128,11 @@ def _meeting(side: Side, file: File, call: ast.Call) -> str:
 
 
 class Guards:
-    """Which statements run on some processes only, because a test on the way to them depends on the rank."""
+    """Which statements run on some processes only, because a test on the way to them depends on the rank, or the like."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, differs: Callable[[File, ast.expr], bool] | None = None) -> None:
         self._side = side
+        self._differs = differs or _is_rank
         self._ranked = self._places()
         self._functions: dict[Function, ast.expr] = {}
         pending = [(f, c) for f, c in side.calls if side.flows.callees.get(c)]
@@ -155,7 +182,7 @@ class Guards:
             flows.place(f, n)
             for f in self._side.files
             for n in f.of_kinds(ast.Attribute, ast.Call, ast.Subscript)
-            if isinstance(n, ast.expr) and _is_rank(f, n)
+            if isinstance(n, ast.expr) and self._differs(f, n)
         }
         if not seeds:
             return set()
@@ -178,6 +205,14 @@ class Guards:
                 return self._ranked
             seeds |= found
             self._ranked = flows.reached(seeds)
+
+
+def _asks_for_file(file: File, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    dotted = file.qualified(node.func)
+    method = node.func.attr if isinstance(node.func, ast.Attribute) and dotted is None else ""
+    return dotted in _FILES or (method in ("exists", "is_file", "is_dir") and not node.args)
 
 
 def _is_rank(file: File, node: ast.expr) -> bool:

@@ -25,11 +25,12 @@ def find(context: Context) -> Iterator[Change]:
             yield from _of_its_own(context, call, dotted)
         if not makes or any(k.arg in ("exist_ok", None) for k in call.keywords):
             continue
-        if _after_asking(context, call):
+        absent = _asked_for(context, call)
+        if absent:
             message = "another process may make it between the question and the answer"
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
         elif not training.flow.on_some(module, call) and _is_run(context, call):
-            yield from _made_by_one(context, call)
+            yield from _made_by_one(context, call, under_question=absent is not None)
 
 
 def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterator[Change]:
@@ -49,7 +50,7 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
         yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
 
 
-def _made_by_one(context: Context, call: ast.Call) -> Iterator[Change]:
+def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iterator[Change]:
     """A folder that must not be there yet: the main process makes it, and the others wait."""
     training, module = context.training, context.module
     spelled, statement = training.ready(module, call), module.statement(call)
@@ -57,7 +58,7 @@ def _made_by_one(context: Context, call: ast.Call) -> Iterator[Change]:
     tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
     if tried:
         return  # the author deals with a folder that is there
-    if spelled is None or not alone:
+    if spelled is None or not alone or under_question:
         message = (
             "every process makes this folder, and all but the first fail; pass exist_ok=True, or make it on one process"
         )
@@ -85,13 +86,35 @@ def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:
     return edits
 
 
-def _after_asking(context: Context, call: ast.Call) -> bool:
-    """Under `if not os.path.exists(folder):`, so that an existing folder is fine with the author."""
-    parent = context.module.parents[context.module.statement(call)]
-    if not isinstance(parent, ast.If) or not isinstance(parent.test, ast.UnaryOp) or parent.orelse:
-        return False
-    text = unparse(parent.test)
-    return isinstance(parent.test.op, ast.Not) and any(word in text for word in ("exists(", "isdir(", "is_dir("))
+def _asked_for(context: Context, call: ast.Call) -> bool | None:
+    """Whether the folder is made where `if not os.path.exists(folder):`, in any spelling, or where it is there.
+
+    None where nothing asks. Processes ask at different times, so that none may wait for another under the question.
+    """
+    module = context.module
+    inner: ast.AST = call
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        if isinstance(parent, ast.If) and inner is not parent.test and _asks(parent.test):
+            return (inner in parent.body) == _is_negated(parent.test)
+        inner = parent
+    return None
+
+
+def _asks(test: ast.expr) -> bool:
+    text = unparse(test)
+    return any(word in text for word in ("exists(", "isdir(", "is_dir("))
+
+
+def _is_negated(test: ast.expr) -> bool:
+    """`not exists(x)`, `exists(x) is False`, `exists(x) == 0`, alone or with other conditions."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return all(_is_negated(value) for value in test.values if _asks(value))
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.Eq):
+        other = test.comparators[0]
+        return isinstance(other, ast.Constant) and not other.value and _asks(test.left)
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
 RULE = Rule(

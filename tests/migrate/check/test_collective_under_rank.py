@@ -23,6 +23,8 @@ TOP = "from accel_runtime import Accelerator\nimport os, torch\naccelerator = Ac
         "if int(os.environ.get('RANK', 0)) == 0:\n    net(x)\n",
         "if torch.distributed.get_rank() == 0:\n    net(x)\n",
         "while accelerator.process_index:\n    accelerator.gather(x)\n",
+        "if os.path.exists(out) is False:\n    accelerator.wait_for_everyone()\n",
+        "there = os.path.isdir(out)\nif not there:\n    accelerator.wait_for_everyone()\n",
     ],
 )
 def test_a_meeting_that_only_some_processes_come_to(guarded: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import migrated, noted
 
 
 def test_guards_a_picture():
@@ -116,6 +116,26 @@ def test_one_process_makes_a_folder_that_must_be_new():
 
 def test_notes_a_new_folder_where_there_is_no_accelerator():
     assert "all but the first fail" in noted(training(functions="os.makedirs('run')"), "AM505")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "if os.path.exists('run') is False:\n    os.mkdir('run')",
+        "if os.path.isdir('run') == False:\n    os.mkdir('run')",
+        "if os.path.isdir('run'):\n    pass\nelse:\n    os.mkdir('run')",
+        "if total > 1 and not os.path.exists('run'):\n    os.mkdir('run')",
+    ],
+)
+def test_a_folder_that_is_asked_for_in_other_words_is_made_by_all(made: str):
+    source = training(after=made)
+    becomes(source, "os.makedirs('run', exist_ok=True)")
+    assert "wait_for_everyone" not in migrated(source)
+
+
+def test_no_process_waits_under_a_question_for_the_folder():
+    source = training(after="if os.path.exists('run'):\n    os.rename('run', 'old')\n    os.mkdir('run')")
+    assert "all but the first fail" in noted(source, "AM505")
 
 
 def test_keeps_a_folder_whose_failure_is_caught():
