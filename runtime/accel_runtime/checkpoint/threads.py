@@ -19,7 +19,8 @@ BEHIND = 1 << 28  # bytes that may wait for their digest; those of a device are 
 
 def started(work: Callable[[], None]) -> threading.Thread | None:
     """The thread that does the work, or None when the interpreter starts no more of them."""
-    thread = threading.Thread(target=work, name="checkpoint")
+    # Not what it would be by itself in a daemon thread: the program waits for it.
+    thread = threading.Thread(target=work, name="checkpoint", daemon=False)
     try:
         thread.start()
     except RuntimeError:

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from accel_runtime import Accelerator
+from accel_runtime.checkpoint.threads import started
 from torch import nn
 
 PROGRAM = """
@@ -27,6 +29,11 @@ ENDS = {
     "at exit": ("", "atexit.register(accelerator.save_state)"),
     "at exit, without waiting": ("", "atexit.register(accelerator.save_state, wait=False)"),
     "at exit, said early": ("atexit.register(lambda: accelerator.save_state(wait=False))", ""),
+    "from a daemon thread": (
+        "import threading",
+        "thread = threading.Thread(target=accelerator.save_state, kwargs={'wait': False}, daemon=True)\n"
+        "thread.start()\nthread.join()",
+    ),
     "and fails": ("", "accelerator.save_state(wait=False)\nraise SystemExit(3)"),
 }
 
@@ -57,3 +64,17 @@ print("done")
     end = ended(tmp_path, "", late)
     assert "the last checkpoint was not saved:" in end.stderr and "No space left on device" in end.stderr
     assert end.stdout == "done\n" and end.returncode == 1
+
+
+def test_a_program_waits_for_a_write_that_a_daemon_thread_began() -> None:
+    begun: list[bool] = []
+
+    def begin() -> None:
+        writer = started(lambda: None)
+        assert writer is not None
+        begun.append(writer.daemon)
+
+    thread = threading.Thread(target=begin, daemon=True)
+    thread.start()
+    thread.join()
+    assert begun == [False]
