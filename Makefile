@@ -23,6 +23,7 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_support.py
+	$(BIN)/python docs/make_differences.py
 
 bench: $(READY)
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done

@@ -35,8 +35,10 @@ LAYERS = {
     """,
     "accel_runtime": """
         __main__
+        commands
         cli
-        __init__ utils
+        __init__
+        utils
         big_modeling data_loader hooks launchers memory_utils
         large
         notebook

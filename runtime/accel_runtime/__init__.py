@@ -10,6 +10,7 @@ from accel_runtime.not_here import absent
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
     from accel_runtime.accumulation import GradientAccumulationPlugin as GradientAccumulationPlugin
+    from accel_runtime.availability import is_rich_available as is_rich_available
     from accel_runtime.big_modeling import cpu_offload as cpu_offload
     from accel_runtime.big_modeling import cpu_offload_with_hook as cpu_offload_with_hook
     from accel_runtime.big_modeling import disk_offload as disk_offload
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from accel_runtime.data.skipping import skip_first_batches as skip_first_batches
     from accel_runtime.handlers import AORecipeKwargs as AORecipeKwargs
     from accel_runtime.handlers import AutocastKwargs as AutocastKwargs
+    from accel_runtime.handlers import DDPCommunicationHookType as DDPCommunicationHookType
     from accel_runtime.handlers import DistributedDataParallelKwargs as DistributedDataParallelKwargs
     from accel_runtime.handlers import GradScalerKwargs as GradScalerKwargs
     from accel_runtime.handlers import InitProcessGroupKwargs as InitProcessGroupKwargs
@@ -38,12 +40,14 @@ if TYPE_CHECKING:
     from accel_runtime.state import PartialState as PartialState
     from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin as DeepSpeedPlugin
     from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
+    from accel_runtime.utils.random import synchronize_rng_states as synchronize_rng_states
 
 # Imported at first use, so that the command line answers without torch.
 _PLACES = {
     "AORecipeKwargs": "handlers",
     "Accelerator": "accelerator",
     "AutocastKwargs": "handlers",
+    "DDPCommunicationHookType": "handlers",
     "DataLoaderConfiguration": "configuration",
     "DeepSpeedPlugin": "strategies.deepspeed_plugin",
     "DistributedDataParallelKwargs": "handlers",
@@ -69,7 +73,9 @@ _PLACES = {
     "load_checkpoint_and_dispatch": "big_modeling",
     "load_checkpoint_in_model": "large.loading",
     "notebook_launcher": "notebook",
+    "is_rich_available": "availability",
     "set_seed": "seeding",
+    "synchronize_rng_states": "utils.random",
     "skip_first_batches": "data.skipping",
 }
 

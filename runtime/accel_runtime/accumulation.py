@@ -95,6 +95,15 @@ class Accumulation:
         return None if current is None or current.loader is None else current.loader()
 
     @property
+    def dataloader_references(self) -> list[Any]:
+        """All prepared loaders being iterated, the innermost last; before them None, as Accelerate has it."""
+        return [None, *(one.loader() for one in self.iterations.stack if one.loader is not None)]
+
+    @property
+    def initialized(self) -> bool:
+        return True
+
+    @property
     def remainder(self) -> int:
         """The samples of the loader's last, short round; 0 where it is full, -1 where that is not known."""
         loader = self.active_dataloader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -116,7 +116,7 @@ class Prepared:
         plugin = self.choices.dynamo
         if plugin is None or plugin.backend is None:
             return model
-        settings: dict[str, Any] = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
+        settings = {name: value for name, value in plugin.to_dict().items() if name != "use_regional_compilation"}
         return self._session.strategy.compiled(model, settings)
 
     def _fit_model(self, model: Module, moves: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
+from accel_runtime.not_here import refused_argument
 
 
 @dataclass(slots=True)
@@ -68,3 +69,10 @@ class TorchDynamoPlugin(KwargsHandler):
     dynamic: bool | None = None
     options: dict[str, object] | None = None
     disable: bool = False
+    use_regional_compilation: bool | None = None
+
+    def __post_init__(self) -> None:
+        if text := refused_argument(
+            "TorchDynamoPlugin", {"use_regional_compilation": self.use_regional_compilation or None}
+        ):
+            raise ConfigError(text)

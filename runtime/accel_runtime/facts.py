@@ -11,6 +11,7 @@ from accel_runtime.accumulation import Accumulation
 from accel_runtime.bundle import Prepared
 from accel_runtime.configuration import DataLoaderConfiguration, ProjectConfiguration, TorchDynamoPlugin
 from accel_runtime.errors import UsageError
+from accel_runtime.not_here import instead_of_member
 from accel_runtime.resolve import Session
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 
@@ -28,6 +29,10 @@ class Facts:
     def state(self) -> Any:
         """Scripts ask `accelerator.state` for the processes and the precision; both are known here."""
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only by what is not there.
+        raise AttributeError(instead_of_member(type(self).__name__, name))
 
     @property
     def is_fsdp2(self) -> bool:
@@ -143,6 +148,10 @@ class Facts:
     @property
     def use_seedable_sampler(self) -> bool:
         return self.dataloader_config.use_seedable_sampler
+
+    @property
+    def use_stateful_dataloader(self) -> bool:
+        return self.dataloader_config.use_stateful_dataloader
 
     @property
     def non_blocking(self) -> bool:

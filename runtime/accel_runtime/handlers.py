@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
+from accel_runtime.not_here import refused_argument
 from accel_runtime.profiling import ProfileKwargs
 
 CommunicationHook = Literal["no", "fp16", "bf16", "power_sgd", "batched_power_sgd"]
@@ -76,6 +77,11 @@ class AORecipeKwargs(KwargsHandler):
 
     config: Any = None
     module_filter_func: Callable[[Any, str], bool] | None = None
+    pad_inner_dim: Any = None
+    enable_fsdp_float8_all_gather: Any = None
+
+    def __post_init__(self) -> None:
+        _refuse(self)
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,13 @@ class TERecipeKwargs(KwargsHandler):
     fp8_format: Literal["HYBRID", "E4M3"] = "HYBRID"
     amax_history_len: int = 1024
     amax_compute_algo: Literal["max", "most_recent"] = "most_recent"
+    use_autocast_during_eval: Any = None
+    interval: Any = None
+    override_linear_precision: Any = None
+    use_mxfp8_block_scaling: Any = None
+
+    def __post_init__(self) -> None:
+        _refuse(self)
 
 
 @dataclass(frozen=True)
@@ -129,6 +142,11 @@ def check_handlers(handlers: Iterable[object]) -> tuple[Handler, ...]:
             raise ConfigError(f"kwargs_handlers got two of {type(handler).__name__}; keep one")
         checked.append(handler)
     return tuple(checked)
+
+
+def _refuse(settings: KwargsHandler) -> None:
+    if text := refused_argument(type(settings).__name__, settings.to_dict()):
+        raise ConfigError(text)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

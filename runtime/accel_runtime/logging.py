@@ -62,3 +62,7 @@ def get_logger(name: str, log_level: str | None = None) -> ProcessLogger:
         logger.setLevel(log_level.upper())
         logger.root.setLevel(log_level.upper())
     return ProcessLogger(logger, world_from(os.environ))
+
+
+# The name by which scripts for Accelerate annotate it.
+MultiProcessAdapter = ProcessLogger

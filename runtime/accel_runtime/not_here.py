@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 WITHIN_LAYERS = (
@@ -27,9 +27,83 @@ QUANTISED = "load the model quantised by transformers or bitsandbytes; prepare()
 REGIONS = "pass dynamo_plugin=TorchDynamoPlugin(...), or call torch.compile on the blocks before prepare()"
 TRACKER = "a tracker for it is a class of your own: subclass GeneralTracker and pass it in log_with"
 
+PIPELINES = "pipeline parallelism is not here; use torch.distributed.pipelining, or dispatch_model with a device_map"
+STATES = "call save_state and load_state of the Accelerator: a checkpoint is there whole or not at all"
+NOT_NEEDED = "it is a detail of Accelerate that nothing here needs; leave it out"
+PRECISION_INSIDE = "accelerator.autocast() is the region of the run's precision, and prepare() scales losses by itself"
+
+# Modules that hold nothing, with what stands for all of their names.
+MODULES = {
+    **dict.fromkeys(("commands", "commands.launch", "commands.test", "commands.env", "commands.merge"), OWN_LAUNCHER),
+    **dict.fromkeys(
+        ("commands.config", "commands.config.config_args"),
+        "accel_runtime.config_file reads a config file, Accelerate's too; accel config --show prints what it means",
+    ),
+    "commands.estimate": "calculate_maximum_sizes of accel_runtime.utils tells a model's size, built under init_empty_weights",
+    "commands.to_fsdp2": "files for FSDP1 are read as they are, and run on FSDP2",
+    "commands.tpu": "a TPU pod is not set up from here; start the script on each of its machines",
+    "checkpointing": STATES,
+    "inference": PIPELINES,
+    "parallelism_config": WITHIN_LAYERS,
+    **dict.fromkeys(
+        ("test_utils", "test_utils.testing"),
+        "helpers of Accelerate's own tests are not here; ask torch.accelerator for the device, and subprocess for a command",
+    ),
+    "utils.ao": FP8_INSIDE,
+    "utils.bnb": QUANTISED,
+    "utils.fsdp_utils": FSDP_INSIDE,
+    "utils.launch": OWN_LAUNCHER,
+    "utils.megatron_lm": BETWEEN_LAYERS,
+    "utils.transformer_engine": FP8_INSIDE,
+}
+
 # By the name that is imported.
 NAMES = {
-    "prepare_pippy": "pipeline parallelism is not here; use torch.distributed.pipelining, or dispatch_model with a device_map",
+    "prepare_pippy": PIPELINES,
+    **dict.fromkeys(("get_grad_scaler", "get_mixed_precision_context_manager"), PRECISION_INSIDE),
+    **dict.fromkeys(
+        (
+            "BETA_CP_AVAILABLE_PYTORCH_VERSION",
+            "BETA_SP_AVAILABLE_DEEPSPEED_VERSION",
+            "BETA_TP_AVAILABLE_PYTORCH_VERSION",
+            "BETA_TP_AVAILABLE_TRANSFORMERS_VERSION",
+            "DEEPSPEED_MULTINODE_LAUNCHERS",
+            "DTENSOR_PYTORCH_VERSION",
+            "ELASTIC_LOG_LINE_PREFIX_TEMPLATE_PYTORCH_VERSION",
+            "FSDP_BACKWARD_PREFETCH",
+            "FSDP_MODEL_NAME",
+            "MODEL_CONFIGS_TO_MEGATRON_PARSERS",
+            "SAGEMAKER_PARALLEL_EC2_INSTANCES",
+            "SAGEMAKER_PYTHON_VERSION",
+            "SAGEMAKER_PYTORCH_VERSION",
+            "SAGEMAKER_TRANSFORMERS_VERSION",
+            "STR_OPERATION_TO_FUNC",
+            "SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING",
+            "ConvertOutputsToFp32",
+            "TENSOR_INT_TO_DTYPE",
+            "TENSOR_TYPE_TO_INT",
+            "TORCH_SAFE_GLOBALS",
+            "USE_TORCH_XLA",
+            "chained_operation",
+            "fallback_allocate",
+            "gather_tensor_shape",
+            "get_driver_version",
+            "get_module_size_with_ties",
+            "is_torch_xpu_tensor",
+            "move_to_device",
+            "parse_bert_config",
+            "parse_glm4_moe_config",
+            "parse_gpt2_config",
+            "parse_llama_config",
+            "parse_t5_config",
+            "patch_optimizer_step",
+            "rich",
+            "test_launch",
+            "verify_operation",
+        ),
+        NOT_NEEDED,
+    ),
+    **dict.fromkeys(("has_repeated_blocks", "is_repeated_blocks"), REGIONS),
     **dict.fromkeys(
         (
             "AbstractTrainStep",
@@ -127,7 +201,10 @@ NAMES = {
         ("AimTracker", "ClearMLTracker", "CometMLTracker", "DVCLiveTracker", "SwanLabTracker", "TrackioTracker"),
         TRACKER,
     ),
+    "_get_proper_dtype": "getattr(torch, name) is the type of this name",
+    "filter_trackers": "log_with refuses a tracker that is not installed, by its name",
     "check_cuda_p2p_ib_support": "leave it out: NCCL finds out by itself which way GPUs can speak to each other",
+    "override_numa_affinity": "start the processes under numactl, or with torchrun --numa-binding",
     "set_numa_affinity": "start the processes under numactl, or with torchrun --numa-binding",
     "install_xla": "pip install torch_xla, in the version of the installed torch",
     "ThreadLocalSharedDict": "ask PartialState: it holds what one process knows",
@@ -136,15 +213,79 @@ NAMES = {
 }
 
 
+# Attributes of an Accelerator and of the states.
+MEMBERS = {
+    **dict.fromkeys(
+        (
+            "context_parallel_rank",
+            "data_parallel_rank",
+            "data_parallel_shard_rank",
+            "deepspeed_ulysses_dl_adapter",
+            "is_composable_parallelism_enabled",
+            "maybe_context_parallel",
+            "pipeline_parallel_rank",
+            "tensor_parallel_rank",
+        ),
+        WITHIN_LAYERS,
+    ),
+    "fork_launched": "ask multiprocessing.parent_process(), which is None in a process that nobody forked",
+    "fp8_backend": "ask mixed_precision; the recipe that was passed in kwargs_handlers chooses the backend",
+    "get_deepspeed_plugin": "make one Accelerator for each engine, and ask its deepspeed_plugin",
+    "select_deepspeed_plugin": "make one Accelerator for each engine, and pass it one deepspeed_plugin",
+    "is_xla_gradients_synced": NOT_NEEDED,
+    "lomo_backward": "LOMO steps inside its own backward: call optimizer.fused_backward(loss, lr) of the bare optimizer",
+    "verify_device_map": "prepare() refuses a model that is spread over devices, on several processes",
+}
+
+# Arguments by class, beside those of the Accelerator, which `arguments` has.
+ARGUMENTS = {
+    "AORecipeKwargs": dict.fromkeys(
+        ("pad_inner_dim", "enable_fsdp_float8_all_gather"), "set it in torchao's Float8LinearConfig, passed as config"
+    ),
+    "TERecipeKwargs": {
+        "use_autocast_during_eval": "evaluation runs in fp8 as training does",
+        "interval": "Transformer Engine no longer has it",
+        "override_linear_precision": "Transformer Engine no longer has it",
+        "use_mxfp8_block_scaling": "only delayed scaling is here",
+    },
+    "DeepSpeedPlugin": {
+        "transformer_moe_cls_names": "call deepspeed.utils.set_z3_leaf_modules in the script",
+        "enable_msamp": "MS-AMP is not here; use mixed_precision='fp8'",
+        "msamp_opt_level": "MS-AMP is not here; use mixed_precision='fp8'",
+    },
+    "FullyShardedDataParallelPlugin": dict.fromkeys(
+        ("state_dict_config", "optim_state_dict_config"),
+        "state_dict_type says whether checkpoints are whole or sharded",
+    ),
+    "TorchDynamoPlugin": {"use_regional_compilation": REGIONS},
+}
+
+
 def absent(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module: what to use instead of a name that Accelerate has there."""
+    whole = MODULES.get(module.partition(".")[2])
 
     def missing(name: str) -> Any:
-        if name in NAMES:
-            raise ImportError(f"{module} has no {name}: {NAMES[name]}")
+        instead = NAMES.get(name) or (None if name.startswith("_") else whole)
+        if instead is not None:
+            raise ImportError(f"{module} has no {name}: {instead}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return missing
+
+
+def refused_argument(kind: str, given: Mapping[str, Any]) -> str | None:
+    """Why an argument that was given cannot be honoured; None when all can."""
+    texts = ARGUMENTS.get(kind, {})
+    return next(
+        (f"{kind}({name}=...): {texts[name]}" for name in given if name in texts and given[name] is not None), None
+    )
+
+
+def instead_of_member(kind: str, name: str) -> str:
+    """The text of an AttributeError."""
+    said = f"{kind!r} object has no attribute {name!r}"
+    return f"{said}: {MEMBERS[name]}" if name in MEMBERS else said
 
 
 # By the beginning of a flag.

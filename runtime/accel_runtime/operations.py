@@ -17,7 +17,7 @@ from accel_runtime.data.rows import concatenated_rows
 from accel_runtime.errors import UsageError
 from accel_runtime.precision.autocast import full_precision, unwrap_forward
 from accel_runtime.resolve import current_world
-from accel_runtime.tree import Tree, batch_rows, map_leaves, place
+from accel_runtime.tree import Tree, batch_rows, leaves, map_leaves, place, replace_leaves
 from accel_runtime.world import World
 
 
@@ -75,12 +75,13 @@ def send_to_device(
 
 
 def concatenate(data: list[Tree], dim: int = 0) -> Tree:
-    """Nested batches joined row by row."""
+    """Nested batches joined row by row, or along another dimension."""
     if len(data) == 1:
         return data[0]
-    if dim != 0:
-        raise UsageError(f"concatenate joins rows, which are dimension 0, and got dim={dim}; use torch.cat")
-    return concatenated_rows(list(data))
+    if dim == 0:
+        return concatenated_rows(list(data))
+    columns = zip(*([leaf for _, leaf in leaves(one)] for one in data))
+    return replace_leaves(data[0], [torch.cat(column, dim) for column in columns])
 
 
 def is_torch_tensor(tensor: Any) -> bool:

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.nan_policy import NanPolicy
+from accel_runtime.not_here import absent
 from accel_runtime.proxy import Proxy
 
 
@@ -51,3 +52,5 @@ class PreparedOptimizer(Proxy):
 
 # The name by which scripts for Accelerate ask whether an optimizer was prepared.
 AcceleratedOptimizer = PreparedOptimizer
+
+__getattr__ = absent(__name__)

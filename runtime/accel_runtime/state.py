@@ -16,7 +16,7 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.errors import ConfigError
 from accel_runtime.handlers import InitProcessGroupKwargs
 from accel_runtime.latest import forget, latest
-from accel_runtime.not_here import absent
+from accel_runtime.not_here import absent, instead_of_member
 from accel_runtime.options import Options
 from accel_runtime.processes import DistributedType, Processes
 from accel_runtime.resolve import current_world, session_from
@@ -186,7 +186,7 @@ def _missing(kind: str, name: str, known: tuple[str, ...]) -> AttributeError:
             f"`{kind}` object has no attribute `{name}`. This happens if `{kind}._reset_state()` was called and an "
             "`Accelerator` or `PartialState` was not reinitialized."
         )
-    return AttributeError(f"{kind!r} object has no attribute {name!r}")
+    return AttributeError(instead_of_member(kind, name))
 
 
 __all__ = [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.not_here import refused_argument
 from accel_runtime.strategies.deepspeed_config import written_in
 
 Place = Literal["none", "cpu", "nvme"]
@@ -34,8 +35,13 @@ class DeepSpeedPlugin:
     zero3_save_16bit_model: bool | None = None
     zero3_init_flag: bool | None = None
     is_train_batch_min: bool = True
+    transformer_moe_cls_names: Any = None
+    enable_msamp: Any = None
+    msamp_opt_level: Any = None
 
     def __post_init__(self) -> None:
+        if text := refused_argument("DeepSpeedPlugin", vars(self)):
+            raise ConfigError(text)
         for name in ("offload_optimizer", "offload_param"):
             place, path = getattr(self, f"{name}_device"), getattr(self, f"{name}_nvme_path")
             if place not in (None, *get_args(Place)):

@@ -11,6 +11,7 @@ import torch
 from torch.nn import Module
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.not_here import refused_argument
 from accel_runtime.options import Options
 
 if TYPE_CHECKING:
@@ -51,8 +52,12 @@ class FullyShardedDataParallelPlugin:
     use_orig_params: Any = None
     sync_module_states: Any = None
     cpu_ram_efficient_loading: Any = None
+    state_dict_config: Any = None
+    optim_state_dict_config: Any = None
 
     def __post_init__(self) -> None:
+        if text := refused_argument("FullyShardedDataParallelPlugin", vars(self)):
+            raise ConfigError(text)
         if self.fsdp_version != 2:
             raise ConfigError(f"fsdp_version={self.fsdp_version}: this runtime has FSDP2 only; leave it out")
         if self.ignored_modules:

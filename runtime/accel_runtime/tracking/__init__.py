@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.errors import ConfigError, UsageError
+from accel_runtime.not_here import absent
 
 TRACKERS = {
     "jsonl": "accel_runtime.tracking.jsonl:JsonLinesTracker",
@@ -18,6 +20,10 @@ TRACKERS = {
     "tensorboard": "accel_runtime.tracking.tensorboard:TensorBoardTracker",
     "wandb": "accel_runtime.tracking.wandb:WandBTracker",
 }
+
+
+# By this name Accelerate has them; what is put here can be chosen by its name.
+LOGGER_TYPE_TO_CLASS: Any = TRACKERS
 
 
 class LoggerType(StrEnum):
@@ -73,7 +79,7 @@ class Trackers:
         single = isinstance(log_with, (str, GeneralTracker, type)) or log_with is None
         choices: list[Any] = [log_with] if single else list(log_with)  # type: ignore[arg-type]
         if "all" in choices:
-            choices = [name for name in TRACKERS if name == "jsonl" or find_spec(name)]
+            choices = get_available_trackers()
         self.choices = [_checked(choice) for choice in choices if choice is not None]
         self.active = active
         self.started: list[GeneralTracker] = []
@@ -171,11 +177,52 @@ def _checked(choice: Choice) -> Choice:
 
 
 def _built(choice: Any, run: str, directory: Path | None, settings: Mapping[str, Mapping[str, Any]]) -> GeneralTracker:
-    if isinstance(choice, str):
-        module, name = TRACKERS[choice].split(":")
-        choice = getattr(import_module(module), name)
+    choice = tracker_class(choice) if isinstance(choice, str) else choice
     if choice.requires_logging_directory:
         if directory is None:
             raise ConfigError(f"the tracker {choice.name!r} writes files; pass project_dir= to the Accelerator")
         return choice(run, directory, **settings.get(choice.name, {}))  # type: ignore[no-any-return]
     return choice(run, **settings.get(choice.name, {}))  # type: ignore[no-any-return]
+
+
+def tracker_class(name: str) -> type[GeneralTracker]:
+    """The class that this name chooses: one of ours, imported now, or one that was registered."""
+    found: Any = TRACKERS[name]
+    if isinstance(found, str):
+        module, _, kind = found.partition(":")
+        found = getattr(import_module(module), kind)
+    return found  # type: ignore[no-any-return]
+
+
+def register_tracker_class(tracker_class: type[GeneralTracker]) -> None:
+    """Makes `log_with=tracker_class.name` choose this class.
+
+    >>> register_tracker_class(MyTracker)
+    >>> accelerator = Accelerator(log_with=MyTracker.name)
+    """
+    if not (isinstance(tracker_class, type) and issubclass(tracker_class, GeneralTracker)):
+        raise ConfigError(f"register_tracker_class takes a subclass of GeneralTracker, and got {tracker_class!r}")
+    if not isinstance(getattr(tracker_class, "name", None), str):
+        raise ConfigError(f"{tracker_class.__name__} has no name, by which log_with would choose it")
+    if "requires_logging_directory" not in {name for kind in tracker_class.__mro__[:-3] for name in vars(kind)}:
+        raise ConfigError(
+            f"{tracker_class.__name__} does not say whether it needs a folder; set requires_logging_directory"
+        )
+    if tracker_class.name in TRACKERS:
+        warnings.warn(f"{tracker_class.name!r} chose another tracker until now", UserWarning, stacklevel=2)
+    LOGGER_TYPE_TO_CLASS[tracker_class.name] = tracker_class
+
+
+def on_main_process(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a tracker; trackers live on the main process only, so nothing has to be left out."""
+    return function
+
+
+def get_available_trackers() -> list[str]:
+    """Those whose packages are installed."""
+    return [name for name in TRACKERS if name == "jsonl" or not isinstance(TRACKERS[name], str) or find_spec(name)]
+
+
+def __getattr__(name: str) -> Any:
+    ours = {place.partition(":")[2]: key for key, place in TRACKERS.items() if isinstance(place, str)}
+    return tracker_class(ours[name]) if name in ours else absent(__name__)(name)

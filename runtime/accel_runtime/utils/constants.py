@@ -1,5 +1,7 @@
 """Names of files and choices that scripts for Accelerate import."""
 
+from accel_runtime.not_here import absent
+
 SCALER_NAME = "scaler.pt"
 MODEL_NAME = "pytorch_model"
 SAFE_MODEL_NAME = "model"
@@ -41,3 +43,5 @@ FSDP_PYTORCH_VERSION = "2.1.0"
 FSDP2_PYTORCH_VERSION = "2.6.0"
 
 __all__ = [name for name in dir() if name.isupper()]
+
+__getattr__ = absent(__name__)

@@ -17,6 +17,7 @@ from accel_runtime.availability import (
     is_safetensors_available,
     is_xpu_available,
 )
+from accel_runtime.not_here import absent
 
 # The question's name, without is_ and _available -> what is imported.
 PACKAGES = {
@@ -164,3 +165,5 @@ __all__ = [
 ]
 
 globals().update(_QUESTIONS)
+
+__getattr__ = absent(__name__)

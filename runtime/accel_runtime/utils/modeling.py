@@ -46,8 +46,11 @@ from accel_runtime.large.tensors import (
 )
 from accel_runtime.not_here import absent
 from accel_runtime.operations import extract_model_from_parallel
+from accel_runtime.utils.constants import WEIGHTS_INDEX_NAME
+from accel_runtime.utils.other import is_peft_model
 
 __all__ = [
+    "WEIGHTS_INDEX_NAME",
     "CustomDtype",
     "align_module_device",
     "calculate_maximum_sizes",
@@ -72,6 +75,7 @@ __all__ = [
     "has_offloaded_params",
     "id_tensor_storage",
     "infer_auto_device_map",
+    "is_peft_model",
     "load_checkpoint_in_model",
     "load_offloaded_weight",
     "load_offloaded_weights",
