@@ -43,7 +43,27 @@ def _taken_over(context: Context, module: Module, call: ast.Call) -> str | None:
     method = _CLIPPING.get(module.qualified(call.func) or "")
     if method is None or context.training.accelerator(module, call) is None:
         return None
-    return method if _clips_prepared(context, module, call) else None
+    return method if _clips_prepared(context, module, call) and not _is_early(context, module, call) else None
+
+
+def _is_early(context: Context, module: Module, call: ast.Call) -> bool:
+    """Whether every backward pass of the function comes below: gradients that are not there yet must not be unscaled."""
+    function = module.scope(call).function
+    passes = [b for b in context.training.backwards if b.module is module and module.scope(b.call).function is function]
+    return bool(passes) and all(_stands_above(module, call, backward.call) for backward in passes)
+
+
+def _stands_above(module: Module, first: ast.Call, second: ast.Call) -> bool:
+    """Whether one call stands above another in the innermost block that holds both."""
+    statement = module.statement(second)
+    around = {statement, *module.ancestors(statement)}
+    own = module.statement(first)
+    for at in (own, *module.ancestors(own)):
+        block = module.block(at) if isinstance(at, ast.stmt) else []
+        other = next((each for each in block if each in around), None)
+        if other is not None:
+            return block.index(at) < block.index(other)  # type: ignore[arg-type]
+    return False
 
 
 def _by_hand(context: Context) -> Iterator[Change]:

@@ -74,3 +74,17 @@ def test_gradients_that_are_only_emptied_or_asked_for_are_left_alone(lines):
     assert "AM302" not in codes(source)
     stays(source, "accelerator.backward(loss)")
     assert "unscale_gradients" not in migrated(source)
+
+
+def test_keeps_a_clipping_above_the_backward_pass():
+    line = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    for above in (line, f"if clipped:\n            {line}"):
+        source = training().replace("        loss.backward()", f"        {above}\n        loss.backward()")
+        stays(source, line)
+
+
+def test_takes_over_a_clipping_below_one_of_two_backward_passes():
+    line = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    passes = f"if twice:\n            (2 * loss).backward()\n        else:\n            loss.backward()\n        {line}"
+    source = training().replace("loss.backward()", passes)
+    becomes(source, "accelerator.clip_grad_norm_(model.parameters(), 1.0)")
