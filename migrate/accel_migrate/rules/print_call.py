@@ -7,11 +7,28 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.elsewhere import shows
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, replace_callee
-from accel_migrate.plan import Change, Safety
+from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM601"
+_LOOKS = {
+    "item",
+    "format",
+    "join",
+    "len",
+    "str",
+    "repr",
+    "int",
+    "float",
+    "round",
+    "min",
+    "max",
+    "time",
+    "now",
+    "timedelta",
+}
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "success"}
 
 
@@ -24,12 +41,23 @@ def find(context: Context) -> Iterator[Change]:
             yield change(CODE, call, "prints once on each machine", [edit], loop=training.index, required=False)
     once = {call for _, call in training.prints}
     many = [call for call in module.calls if shows(module, call) and call not in once and _by_all(context, call)]
-    if many:
-        message = (
-            f"every process prints this{_lines(many)}: the Accelerator is not made yet, or not in reach; print it where "
-            "accelerator.is_local_main_process is true to have it once"
-        )
-        yield change(CODE, many[0], message, loop=training.index, safety=Safety.NOTE)
+    for call in [call for call in many if _is_statement(module, call)]:
+        spelled = training.ready(module, call)
+        if spelled is not None:
+            guard = Guard(module.statement(call), f"{spelled}.is_local_main_process")
+            yield change(CODE, call, "written once on each machine", [guard], loop=training.index, required=False)
+            many.remove(call)
+    early = [call for call in many if training.ready(module, call) is None]
+    for calls, why in (
+        (early, ": the Accelerator is not made yet, or not in reach"),
+        ([c for c in many if c not in early], ""),
+    ):
+        if calls:
+            message = (
+                f"every process prints this{_lines(calls)}{why}; print it where accelerator.is_local_main_process is true to "
+                "have it once"
+            )
+            yield change(CODE, calls[0], message, loop=training.index, safety=Safety.NOTE)
     logged = [call for call in module.calls if _is_logged(context, call) and _by_all(context, call)]
     if logged:
         message = (
@@ -37,6 +65,13 @@ def find(context: Context) -> Iterator[Change]:
             "have it once"
         )
         yield change(CODE, logged[0], message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_statement(module: Module, call: ast.Call) -> bool:
+    """`sys.stdout.write("..." % loss.item())` by itself, where all that is called for the text only looks."""
+    inner = [node for node in module.walk(call) if isinstance(node, ast.Call) and node is not call]
+    names = {node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "") for node in inner}
+    return isinstance(module.parents[call], ast.Expr) and names <= _LOOKS and module.qualified(call.func) is not None
 
 
 def _is_logged(context: Context, call: ast.Call) -> bool:

@@ -48,15 +48,30 @@ def test_says_nothing_of_a_log_under_a_guard():
     assert not [n for n in notes(source) if "logs this" in n]
 
 
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        ("", 'sys.stdout.write("%f" % loss.item())'),
+        ("import pprint\n", "pprint.pp(total)"),
+    ],
+)
+def test_writes_to_the_terminal_once(functions: str, line: str):
+    source = training(functions=functions, after=line)
+    becomes(source, f"if accelerator.is_local_main_process:\n    {line}")
+    assert not [n for n in notes(source) if "prints this" in n]
+
+
 def test_notes_text_that_is_written_to_the_terminal():
-    assert "every process prints" in noted(training(inside='sys.stdout.write("x")'), "AM601")
+    message = noted(training(inside="sys.stdout.write(describe(loss))"), "AM601")
+    assert "every process prints this; print it" in message
+    early = noted(training(functions='def load(n):\n    sys.stdout.write("x")\nload(3)\n'), "AM601")
+    assert "the Accelerator is not made yet" in early
 
 
 @pytest.mark.parametrize(
     ("functions", "line"),
     [
-        ("from pprint import pprint\n", "pprint(total)"),
-        ("import pprint\n", "pprint.pp(total)"),
+        ("from pprint import pprint\n", "pprint(describe(total))"),
         ("", "print(total, file=sys.stdout)"),
         ("stream = sys.stdout if len(sys.argv) > 1 else open(os.devnull)\n", "print(total, file=stream)"),
     ],
