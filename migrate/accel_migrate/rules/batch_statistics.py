@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -61,7 +62,33 @@ def _elsewhere(context: Context) -> tuple[Module, ast.Call] | None:
             for node in part.module.walk(part.node):
                 if isinstance(node, ast.Call) and _normalises(part.module, node):
                     return part.module, node
+        for owner in _looked_up(context, built.variable) if built.role is Role.MODEL else ():
+            layer = next((call for call in owner.calls if _normalises(owner, call)), None)
+            if layer is not None:
+                return owner, layer
     return None
+
+
+def _looked_up(context: Context, model: Variable) -> Iterator[Module]:
+    """The files in one of which a model is found by its name: `archs.__dict__[args.arch]()`, `getattr(archs, args.arch)()`."""
+    roles, project = context.script.roles, context.script.project
+    for link in chain(roles, context.script.graph, model):
+        module = link.scope.module
+        values = [binding.value for binding in module.bindings(link) if binding.value is not None]
+        for node in (part for value in values for part in module.walk(value)):
+            if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+                holder: ast.expr = node.value
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "vars") and node.args:
+                holder = node.args[0]
+            else:
+                continue
+            dotted = module.qualified(holder)
+            found = project.imported_module(module, dotted) if dotted is not None else None
+            if found is not None:
+                path = found.source.path
+                package = path.parent if path.name == "__init__.py" else None
+                yield found
+                yield from (other for other in project.modules if package in other.source.path.parents)
 
 
 RULE = Rule(

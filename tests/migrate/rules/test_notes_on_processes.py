@@ -283,6 +283,16 @@ def test_tells_statistics_of_a_model_in_another_file():
     assert [("net.py:7" in note.message) for note in notes] == [True]
 
 
+@pytest.mark.parametrize("looked_up", ["net.__dict__[name]", "getattr(net, name)", "vars(net)[name]"])
+def test_tells_statistics_of_a_model_that_is_looked_up_by_its_name(looked_up: str):
+    net = "from torch import nn\n\n\ndef small():\n    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))\n"
+    script = training(functions="import net\nname = 'small'\n").replace("= nn.Linear(3, 2)", f"= {looked_up}()")
+    files = {"net.py": net, "train.py": script.lstrip("\n")}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    notes = [note for result in results for note in result.notes if note.code == "AM804"]
+    assert [("net.py:5" in note.message) for note in notes] == [True]
+
+
 SHUFFLED = """
 class Files(torch.utils.data.Dataset):
     def __init__(self):
