@@ -1,0 +1,75 @@
+"""Runs Accelerate's own tests with `accelerate` being this runtime, from a checkout of Accelerate.
+
+    python benchmarks/accelerate_tests.py CHECKOUT tests/test_data_loader.py tests/test_scheduler.py
+
+Needs pytest, parameterized, packaging and huggingface_hub beside the runtime. Only `accelerate.test_utils`, which the tests
+import, is taken from the checkout; every other `accelerate.x` is `accel_runtime.x`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUNTIME = Path(__file__).parent.parent / "runtime"
+PACKAGE = """\
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+SOURCES = Path({sources!r})
+
+
+class SameModule(importlib.abc.Loader):
+    def create_module(self, spec):
+        return importlib.import_module("accel_runtime." + spec.name.partition(".")[2])
+
+    def exec_module(self, module):
+        pass
+
+
+class Alias(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("accelerate.test_utils"):
+            place = SOURCES.joinpath(*name.split("."))
+            if place.is_dir():
+                inside = [str(place)]
+                return importlib.util.spec_from_file_location(
+                    name, place / "__init__.py", submodule_search_locations=inside
+                )
+            return importlib.util.spec_from_file_location(name, place.with_suffix(".py"))
+        if name.startswith("accelerate."):
+            found = importlib.util.find_spec("accel_runtime." + name.partition(".")[2])
+            if found is not None:
+                return ModuleSpec(name, SameModule(), is_package=found.submodule_search_locations is not None)
+        return None
+
+
+sys.meta_path.insert(0, Alias())
+sys.modules["accelerate"] = importlib.import_module("accel_runtime")
+"""
+
+
+def main(checkout: Path, tests: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "accelerate"
+        package.mkdir()
+        (package / "__init__.py").write_text(PACKAGE.replace("{sources!r}", repr(str(checkout / "src"))))
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([folder, str(RUNTIME)]),
+            "ACCELERATE_USE_CPU": "true",
+            "HF_HUB_OFFLINE": "1",
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", *tests]
+        return subprocess.run(command, cwd=checkout, env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute(), sys.argv[2:] or ["tests"]))
