@@ -157,7 +157,30 @@ def _shared(module: Module, keyword: ast.keyword, sampler: ast.Call) -> Shared:
     if isinstance(drawn, ast.Constant) and not drawn.value:
         value = None
     shuffle = next((k for k in loader.keywords if k.arg == "shuffle"), None)
+    if (
+        value is not None
+        and _is_chosen(module, keyword.value, sampler)
+        and (shuffle is None or _is_false(shuffle.value))
+    ):
+        raise NoHome(
+            "this loader is shuffled by its DistributedSampler, and on one process not at all; say `shuffle=` for both",
+            loader.lineno,
+            module,
+        )
     return Shared(module, loader, keyword, shuffle, value)
+
+
+def _is_chosen(module: Module, given: ast.expr, sampler: ast.Call) -> bool:
+    """Whether a loader has a DistributedSampler or none at all."""
+    if isinstance(module.parents[sampler], ast.IfExp):
+        return True
+    variable = module.variable(given)
+    bindings = module.bindings(variable) if variable is not None else []
+    return any(binding.value is not None and _is_none(binding.value) for binding in bindings)
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def epochs_told(

@@ -17,6 +17,7 @@ from accel_migrate.analysis.workers import SPAWN
 from accel_migrate.flow.nodes import unparse
 
 CODE = "AM706"
+_JOIN = "distributed.init_process_group"
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
 
 
@@ -125,7 +126,16 @@ def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Piece]:
     for call, statement in _card_counts(module):
         if spawned is None:
             yield Piece("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each card")
-        elif statement is spawned.counted or _only_for(module, statement, spawned):
+            continue
+        worked_out = _worked_out(module, statement, spawned)
+        if worked_out is not None:
+            text = unparse(statement.targets[0])
+            raise NoHome(
+                f"`{text}` counts GPUs before the processes are started, and this is worked out from it",
+                worked_out.lineno,
+                module,
+            )
+        if statement is spawned.counted or _only_for(module, statement, spawned):
             yield Piece(CODE, module, statement, None, "the launcher says how many processes there are")
         elif isinstance(statement.targets[0], ast.Attribute):
             text = unparse(statement.targets[0])
@@ -151,6 +161,42 @@ def _counts_processes(module: Module, statement: ast.Assign) -> bool:
         if module.qualified(call.func) in SPAWN
         for keyword in call.keywords
     )
+
+
+def _worked_out(module: Module, counted: ast.Assign, spawned: Spawned) -> ast.stmt | None:
+    """What the starting function computes from a number of GPUs, be it a rate or a size, for what stays to read."""
+    starting = module.scope(counted)
+    gone = set(module.walk(spawned.call)) | (set(module.walk(spawned.choice.test)) if spawned.choice else set())
+    gone |= {n for c in module.calls if (module.qualified(c.func) or "").endswith(_JOIN) for n in module.walk(c)}
+    gone -= {n for argument in spawned.arguments for n in module.walk(argument)}
+    for node in _reads(module, counted.targets[0], gone):
+        statement = module.statement(node)
+        if module.scope(node) is starting and isinstance(statement, ast.Assign | ast.AugAssign):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            own = set(module.walk(statement))
+            if isinstance(statement, ast.AugAssign) or next(_reads(module, target, gone | own), None):
+                return statement
+    return None
+
+
+def _reads(module: Module, target: ast.expr, gone: set[ast.AST]) -> Iterator[ast.expr]:
+    """Where a variable is read, or an attribute of its name; what is only shown is left out."""
+    variable, attribute = module.variable(target), getattr(target, "attr", None)
+    for node in module.walk(module.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in gone:
+            same = module.variable(node) == variable or (
+                attribute is not None and getattr(node, "attr", "") == attribute
+            )
+            if same and not _is_shown(module, node):
+                yield node
+
+
+def _is_shown(module: Module, node: ast.expr) -> bool:
+    """`print(count)`, `logger.info(count)`."""
+    statement = module.statement(node)
+    shown = statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+    name = shown.attr if isinstance(shown, ast.Attribute) else getattr(shown, "id", "")
+    return name in ("print", "info", "debug", "warning")
 
 
 def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:

@@ -13,6 +13,7 @@ from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.states import StateTaken
 from accel_migrate.edits import change, replace_callee, replace_node
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap
 from accel_migrate.rule import Context, Rule
 
@@ -84,10 +85,11 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     """The weights are collected in front of the guard, by all processes."""
     module = context.module
     spelled = context.training.accelerator(module, taken.call)
-    name = f"{module.source.code(taken.owner).rpartition('.')[2]}_state"
+    owner = _either(taken.owner)
+    name = f"{module.source.code(owner).rpartition('.')[2]}_state"
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
-    collected = f"{name} = {spelled}.get_state_dict({_bare(context, taken.owner)})"
+    collected = f"{name} = {spelled}.get_state_dict({_bare(context, owner)})"
     if taken.asked:
         collected = f"if {' and '.join(taken.asked)}:\n    {collected}"
     statements = [collected]
@@ -95,6 +97,16 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     if taken.lifted and taken is same[-1]:
         statements.append(f"if not {spelled}.is_main_process:\n    return")
     return [Insert(statement, tuple(statements), "before"), replace_node(module.source, taken.call, name)]
+
+
+def _either(owner: ast.expr) -> ast.expr:
+    """The model of `model.module if several else model`, whose state is the same."""
+    if isinstance(owner, ast.IfExp):
+        sides = (owner.body, owner.orelse)
+        for side, other in (sides, sides[::-1]):
+            if isinstance(other, ast.Attribute) and other.attr == "module" and unparse(other.value) == unparse(side):
+                return side
+    return owner
 
 
 def _without_guard(context: Context, lifted: Lifted) -> Edit:

@@ -95,3 +95,21 @@ def test_an_epoch_told_through_the_batches_goes_with_its_sampler():
 
 def test_accelerate_would_share_out_a_sampler_that_stays_once_more():
     assert "once more" in unchanged(out_of_sight(), Settings(target="accelerate"))
+
+
+CHOSEN = "sampler = DistributedSampler(data) if many else None"
+
+
+def chosen(loader: str) -> str:
+    return script(start="many = torch.cuda.device_count() > 1", loader=loader).replace(
+        "sampler = DistributedSampler(data)", CHOSEN
+    )
+
+
+@pytest.mark.parametrize("loader", ["", ", shuffle=False"])
+def test_a_loader_that_is_in_order_on_one_process_is_not_shuffled_there(loader: str):
+    assert "on one process not at all" in unchanged(chosen(loader))
+
+
+def test_a_loader_that_is_shuffled_either_way_is_shuffled():
+    assert "shuffle=True" in migrated(chosen(", shuffle=sampler is None"))

@@ -35,6 +35,15 @@ def test_module_of_a_parameter_is_unwrapped_where_the_function_only_saves():
     assert "net = accelerator.unwrap_model(net)" in text
 
 
+def test_a_state_of_either_model_is_collected_under_its_name():
+    kept = (
+        'if dist.get_rank() == 0:\n                torch.save((model.module if wide else model).state_dict(), "m.pt")'
+    )
+    text = migrated(script(body=kept))
+    assert "model_state = accelerator.get_state_dict(model)\n" in text
+    assert 'accelerator.save((model_state), "m.pt")' in text or 'accelerator.save(model_state, "m.pt")' in text
+
+
 KEEP = """
     def keep(net, several):
         if several:

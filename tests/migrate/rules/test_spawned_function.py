@@ -207,3 +207,18 @@ def test_leaves_a_worker_for_a_target_that_cannot_count():
 )
 def test_a_start_that_is_not_understood_leaves_the_loop(start):
     assert unchanged(SCRIPT.format(lr="lr", start=start))
+
+
+@pytest.mark.parametrize(
+    "worked_out",
+    [
+        "rate = 0.1 * world_size\n        mp.spawn(main, args=(world_size, rate), nprocs=world_size)",
+        "options.lr *= world_size\n        mp.spawn(main, args=(world_size, options.lr), nprocs=world_size)",
+    ],
+)
+def test_a_rate_that_is_worked_out_from_the_number_of_gpus_leaves_the_loop(worked_out: str):
+    assert "counts GPUs before the processes are started" in unchanged(SCRIPT.format(lr="lr", start=worked_out))
+
+
+def test_a_number_of_gpus_that_is_only_shown_stays():
+    assert "main(0.1)" in migrated(SCRIPT.format(lr="lr", start="print(world_size)\n        " + SPAWN))
