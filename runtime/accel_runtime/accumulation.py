@@ -92,12 +92,12 @@ class Accumulation:
     def active_dataloader(self) -> Any | None:
         """The prepared loader being iterated, of several the innermost."""
         current = self.iterations.current
-        return None if current is None or current.loader is None else current.loader()
+        return None if current is None else current.loader
 
     @property
     def dataloader_references(self) -> list[Any]:
         """All prepared loaders being iterated, the innermost last; before them None, as Accelerate has it."""
-        return [None, *(one.loader() for one in self.iterations.stack if one.loader is not None)]
+        return [None, *(one.loader for one in self.iterations.stack)]
 
     @property
     def initialized(self) -> bool:

@@ -50,9 +50,13 @@ class PreparedScheduler(Proxy):
         """Steps when the optimizer did."""
         if metric or named or not self.with_optimizer:
             self.scheduler.step(*metric, **named)
-        elif self.accumulation.holding or any(optimizer.step_was_skipped for optimizer in self.optimizers):
             return
-        elif self.times == 1 or not self.iterations.stack:
+        if self.accumulation.holding:
+            return
+        for optimizer in self.optimizers:  # not any(): a generator costs calls at every step
+            if optimizer.step_was_skipped:
+                return
+        if self.times == 1 or not self.iterations.stack:
             self.scheduler.step()
         else:
             for _ in range(self.times):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import ref
 
 from torch import Tensor
 from torch.nn import Module
@@ -55,7 +54,7 @@ class Iteration:
     trained: int = 0  # earlier batches of this pass that were worked on
     ahead: int = 0  # batches of this pass that were not, before the first that was; -1 when one came later
     head: int | None = None  # a digest of the first batch of the pass
-    loader: ref[Any] | None = None  # the prepared one
+    loader: Any = None  # the prepared one, while it is iterated
 
 
 @dataclass(slots=True, eq=False)

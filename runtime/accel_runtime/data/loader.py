@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import ref
 
 import torch
 from torch.utils.data import BatchSampler, IterableDataset
@@ -189,7 +188,7 @@ class PreparedLoader(Proxy):
             pairs = self.settings.feed(pairs, self.behind)
         if replay is not None:
             pairs = replay.followed(pairs, self._placed)
-        iteration.short, iteration.loader = self.source.short, ref(self)
+        iteration.short, iteration.loader = self.source.short, self
         iterations.stack.append(iteration)
         self.passage.enter(begun)
         try:
@@ -218,6 +217,7 @@ class PreparedLoader(Proxy):
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.
             iterations.stack.remove(iteration)
+            iteration.loader = None
             self.passage.leave(iteration, ended)
 
     def _placed(self, batch: Batch) -> Batch:

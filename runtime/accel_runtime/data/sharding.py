@@ -35,8 +35,8 @@ class Sharding:
             raise ConfigError("split_batches needs a batch size; this loader's batch sampler decides it batch by batch")
         if self.split and self.batch_size is not None and self.batch_size % self.size:
             raise ConfigError(
-                f"split_batches needs a batch size that is a round multiple of the {self.size} processes, and it is "
-                f"{self.batch_size}; choose another, or leave split_batches out"
+                "split_batches needs a batch size that is a round multiple of the number of processes; "
+                f"{self.batch_size} is not a multiple of {self.size}"
             )
 
     @property
