@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 WITHIN_LAYERS = (
@@ -260,12 +261,32 @@ ARGUMENTS = {
     "TorchDynamoPlugin": {"use_regional_compilation": REGIONS},
 }
 
+# What libraries import before they know whether they need it (transformers.Trainer): refused when it is called.
+AT_CALL = (
+    "DeepSpeedSchedulerWrapper",
+    "ParallelismConfig",
+    "load_fsdp_model",
+    "load_fsdp_optimizer",
+    "save_fsdp_model",
+    "save_fsdp_optimizer",
+)
+
+
+@cache
+def _refused_at_call(name: str) -> type:
+    def refuse(cls: type, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{name} is not here: {NAMES[name]}")
+
+    return type(name, (), {"__new__": refuse, "__doc__": NAMES[name]})
+
 
 def absent(module: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module: what to use instead of a name that Accelerate has there."""
     whole = MODULES.get(module.partition(".")[2])
 
     def missing(name: str) -> Any:
+        if name in AT_CALL:
+            return _refused_at_call(name)
         instead = NAMES.get(name) or (None if name.startswith("_") else whole)
         if instead is not None:
             raise ImportError(f"{module} has no {name}: {instead}")

@@ -20,7 +20,7 @@ def test_every_name_is_there(face):
 
 def test_a_name_of_the_peer_that_is_not_here_says_what_to_use():
     with pytest.raises(ImportError, match="strategy fsdp or deepspeed"):
-        from accel_runtime import ParallelismConfig  # noqa: F401
+        from accel_runtime import MegatronLMPlugin  # noqa: F401
     with pytest.raises(AttributeError, match="no attribute 'Accelerater'"):
         _ = accel_runtime.Accelerater
 
@@ -133,3 +133,15 @@ def test_small_tools_of_accelerate(tmp_path, monkeypatch):
     assert utils.is_peft_model(torch.nn.Linear(1, 1)) is False
     prepared = Accelerator(cpu=True).prepare(torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1))
     assert isinstance(prepared, AcceleratedOptimizer)
+
+
+def test_what_libraries_import_ahead_is_refused_when_it_is_called():
+    from accel_runtime import ParallelismConfig
+    from accel_runtime.parallelism_config import ParallelismConfig as same
+    from accel_runtime.utils import save_fsdp_model
+
+    assert ParallelismConfig is same and not isinstance(1, ParallelismConfig)
+    with pytest.raises(NotImplementedError, match="parallelism are not here"):
+        ParallelismConfig(tp_size=2)
+    with pytest.raises(NotImplementedError, match="save_state"):
+        save_fsdp_model(None)
