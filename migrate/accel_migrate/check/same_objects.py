@@ -27,27 +27,29 @@ def _found(evidence: Evidence) -> Found:
     }
     for file, call in side.asked("prepare"):
         names = {unparse(argument) for argument in call.args}
+        called = {unparse(other.func) for f, other in side.calls if f is file}
         for other, node in side.calls:
             if other is file and file.scope(node).function is file.scope(call).function:
                 kept = _kept(side, node, names, used)
                 if kept and _comes_before(side, file, node, call):
                     yield file, node, f"`{unparse(node)[:60]}` would keep {kept} as it is before prepare()"
-        yield from _wrapped(side, file, call, names)
-        yield from _rebound(side, file, call, names)
-        yield from _built_again(side, file, call, names)
+        yield from _wrapped(side, file, call, names, called)
+        yield from _rebound(side, file, call, names & called)
+        yield from _built_again(side, file, call, names & called)
 
 
-def _wrapped(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+def _wrapped(side: Side, file: File, call: ast.Call, names: set[str], called: set[str]) -> Found:
     """`optimizer = Scheduled(adam)`, of a class out of sight, which `prepare` cannot know: it goes on stepping the old one."""
-    called = {unparse(other.func) for f, other in side.calls if f is file}
-    for node in file.nodes:
+    for node in file.of_kinds(ast.Assign):
         made = node.value if isinstance(node, ast.Assign) else None
-        if not isinstance(made, ast.Call) or side.flows.callees.get(made) or not _comes_before(side, file, made, call):
+        if not isinstance(made, ast.Call) or side.flows.callees.get(made):
             continue
         assert isinstance(node, ast.Assign)
         target = unparse(node.targets[0])
+        if target not in names or not {f"{target}.zero_grad", f"{target}.step"} <= called:
+            continue
         given = [text for argument in made.args if (text := unparse(argument)) in names and text != target]
-        if target in names and given and {f"{target}.zero_grad", f"{target}.step"} <= called:
+        if given and _comes_before(side, file, made, call):
             yield file, made, f"`{unparse(made)[:60]}` would keep {given[0]} as it is before prepare()"
 
 
@@ -87,12 +89,11 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     scope = file.scope(call).function
     graph = side.graph(scope)
     prepared = step_of(file, call, graph)
-    called = {unparse(other.func) for f, other in side.calls if f is file}
     for node in file.of_kinds(ast.Assign):
         if not isinstance(node, ast.Assign) or node is prepared or file.scope(node).function is not scope:
             continue
         target = unparse(node.targets[0])
-        if target not in names or target not in called or not isinstance(node.value, ast.Call) or prepared is None:
+        if target not in names or not isinstance(node.value, ast.Call) or prepared is None:
             continue
         read = (file.qualified(node.value.func) or "") == "torch.load"
         placed = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in walk(node.value))
@@ -107,13 +108,13 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
 
 def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
-    called = {ast.unparse(other.func) for f, other in side.calls if f is file}
-    for node in file.nodes:
+    for node in file.of_kinds(ast.Assign):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
-        target = ast.unparse(node.targets[0])
-        itself = any(ast.unparse(part) == target for part in ast.walk(node.value))
-        if target not in names & called or itself or not _is_same_variable(file, node, call, target):
+        target = unparse(node.targets[0])
+        if target not in names or not _is_same_variable(file, node, call, target):
+            continue
+        if any(isinstance(part, ast.expr) and unparse(part) == target for part in walk(node.value)):
             continue
         if (
             _runs_after(side, file, node, file, call, frozenset())
@@ -123,7 +124,7 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
             yield (
                 file,
                 node,
-                f"`{ast.unparse(node)[:60]}` would make another {target}, which nothing moves to the device",
+                f"`{unparse(node)[:60]}` would make another {target}, which nothing moves to the device",
             )
 
 
@@ -150,7 +151,7 @@ def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Cal
 
 def _is_placed(side: Side, file: File, node: ast.Assign, target: str) -> bool:
     """Whether a new value is moved where it is made, or later in the same function."""
-    for part in ast.walk(node.value):
+    for part in walk(node.value):
         moved = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _MOVES
         if moved or (isinstance(part, ast.keyword) and part.arg in ("device", "map_location")):
             return True
@@ -158,7 +159,7 @@ def _is_placed(side: Side, file: File, node: ast.Assign, target: str) -> bool:
     return any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in _MOVES
-        and ast.unparse(call.func.value) == target
+        and unparse(call.func.value) == target
         and (step := step_of(file, call, graph)) is not None
         and graph.reachable(node, step)
         for other, call in side.calls

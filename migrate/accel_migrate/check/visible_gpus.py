@@ -16,6 +16,8 @@ _READS_IT = ("torch.cuda.is_available", "torch.cuda.set_device", "torch.cuda.cur
 def named_too_late(evidence: Evidence, file: File, call: ast.Call) -> Iterator[tuple[File, ast.AST, str]]:
     """Statements after the Accelerator that set the variable, where the original sets it before CUDA is asked."""
     side = evidence.after
+    if not any(_sets(each, node) for each in side.files for node in each.of_kinds(ast.Assign, ast.Call)):
+        return
     graph = side.graph(file.scope(call).function)
     made = step_of(file, call, graph)
     if made is None:
