@@ -50,8 +50,7 @@ def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, s
     for call in module.calls:
         if not isinstance(call.func, ast.Name | ast.Attribute):
             continue
-        name = unparse(call.func)
-        if len(call.args) >= 2 and HIDDEN.search(name) and "optim" in unparse(call.args[1]):
+        if len(call.args) >= 2 and HIDDEN.search(name := unparse(call.func)) and "optim" in unparse(call.args[1]):
             yield (
                 call,
                 (

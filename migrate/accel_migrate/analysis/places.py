@@ -179,7 +179,8 @@ def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None
 
 def _only_loads(binding: Binding) -> bool:
     """`model = torch.load(path)`: read back, not built."""
-    return isinstance(binding.value, ast.Call) and unparse(binding.value.func).endswith("torch.load")
+    function = binding.value.func if isinstance(binding.value, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr == "load" and unparse(function).endswith("torch.load")
 
 
 def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -> int:

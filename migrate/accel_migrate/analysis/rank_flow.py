@@ -397,7 +397,9 @@ def _is_for_one(function: Function) -> bool:
 
 
 def _is_none_or_minus_one(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Constant) and node.value is None) or unparse(node) == "-1"
+    if isinstance(node, ast.Constant):
+        return node.value is None
+    return isinstance(node, ast.UnaryOp) and unparse(node) == "-1"
 
 
 def _is_zero(node: ast.expr) -> bool:

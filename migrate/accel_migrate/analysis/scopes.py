@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from accel_migrate.flow.nodes import FIELDS
 from accel_migrate.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -246,13 +247,13 @@ class Module:
         if kind in _SCOPED:
             self._open(node, Scope(node, scope, self), scope, statement)
         else:
-            for name in node._fields:
+            for name in FIELDS[kind]:
                 value = getattr(node, name, None)
-                if isinstance(value, list):
+                if type(value) is list:
                     for child in value:
-                        if isinstance(child, ast.AST):
+                        if child is not None:
                             self._visit(child, node, scope, statement)
-                elif isinstance(value, ast.AST) and type(value) not in _CONTEXTS:
+                elif value is not None:
                     self._visit(value, node, scope, statement)
         self._spans[node] = (first, len(self._nodes))
 
@@ -425,4 +426,3 @@ _BINDERS: dict[type, str] = {
     getattr(ast, name.removeprefix("_bind_")): name for name in vars(Module) if name.startswith("_bind_")
 }
 _SCOPED = frozenset((*_NEW_SCOPE, *_COMPREHENSION))
-_CONTEXTS = frozenset((ast.Load, ast.Store, ast.Del))

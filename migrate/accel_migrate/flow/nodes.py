@@ -19,11 +19,14 @@ _WITH_HOLES = frozenset(("keys", "kw_defaults"))  # lists in which None stands f
 
 
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    return () if issubclass(kind, _LEAVES) else tuple(name for name in kind._fields if name not in _WITHOUT_NODES)
+    if issubclass(kind, _LEAVES):
+        return ()
+    # The name of a `type` statement is a node.
+    return tuple(name for name in kind._fields if name not in _WITHOUT_NODES or kind.__name__ == "TypeAlias")
 
 
-# The fields of each kind of node that may hold nodes.
-_FIELDS: dict[type, tuple[str, ...]] = {
+# The fields of each kind of node that may hold nodes, alone or in a list.
+FIELDS: dict[type, tuple[str, ...]] = {
     kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
@@ -31,7 +34,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node."""
     found: list[ast.AST] = []
-    for name in _FIELDS[type(node)]:
+    for name in FIELDS[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
             found += [each for each in value if each is not None] if name in _WITH_HOLES else value
@@ -44,7 +47,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all below it, level by level."""
     found = [node]
     for each in found:
-        for name in _FIELDS[type(each)]:
+        for name in FIELDS[type(each)]:
             value = getattr(each, name, None)
             if type(value) is list:
                 found += [one for one in value if one is not None] if name in _WITH_HOLES else value

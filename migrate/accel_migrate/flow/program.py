@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accel_migrate.flow.nodes import FIELDS
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = frozenset((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
 _OPENERS = _COMPREHENSIONS | {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef}
 _BINDERS = frozenset(
     (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 )
-_CONTEXTS = frozenset((ast.Load, ast.Store, ast.Del))
 
 
 @dataclass(eq=False, slots=True)
@@ -128,13 +129,13 @@ class File:
             return
         if kind in _BINDERS:
             self._bind(node, scope)
-        for name in node._fields:
+        for name in FIELDS[kind]:
             value = getattr(node, name, None)
             if type(value) is list:
                 for child in value:
-                    if isinstance(child, ast.AST):
+                    if child is not None:
                         self._visit(child, node, scope)
-            elif isinstance(value, ast.AST) and type(value) not in _CONTEXTS:
+            elif value is not None:
                 self._visit(value, node, scope)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope) -> None:
