@@ -12,7 +12,7 @@ import ast
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.nodes import children, unparse
 from accel_migrate.flow.program import File, Function, Program, Scope, parameters
 
 Place = Hashable
@@ -120,15 +120,14 @@ class Flows:
         self._pending: list[tuple[Place, Made]] = []
         self._followed = {id(call): kind for _, call, kind in seeds}
         self._methods: dict[str, list[Function]] = {}
+        self._returns: dict[Function, list[ast.expr]] = {}
         for file in program.files:
-            for node in file.nodes:
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                    self._define(file, node)
+            for node in file.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                self._define(file, node)  # type: ignore[arg-type]
         for file in program.files:
             self._imports(file)
-            for node in file.nodes:
-                if type(node) in _CONSTRAINING:
-                    self._constrain(file, node)
+            for node in file.of_kinds(*_CONSTRAINING):
+                self._constrain(file, node)
         self._solve()
 
     # ---- questions
@@ -403,12 +402,16 @@ class Flows:
         """Whether every value that a function returns is a tuple with such an item."""
         if isinstance(function, ast.Lambda):
             return isinstance(function.body, ast.Tuple) and index < len(function.body.elts)
-        file = self.function_file[function]
-        returns = [
-            node.value
-            for node in walk(function)
-            if isinstance(node, ast.Return) and node.value is not None and file.scope(node).function.node is function
-        ]
+        if function not in self._returns:
+            file = self.function_file[function]
+            self._returns[function] = [
+                node.value
+                for node in file.of_kinds(ast.Return)
+                if isinstance(node, ast.Return)
+                and node.value is not None
+                and file.scope(node).function.node is function
+            ]
+        returns = self._returns[function]
         return bool(returns) and all(isinstance(each, ast.Tuple) and index < len(each.elts) for each in returns)
 
     def _bind_arguments(self, site: Site, function: Function, given: list[ast.expr], made: Made) -> None:

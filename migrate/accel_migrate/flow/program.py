@@ -71,7 +71,8 @@ class File:
     def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
         """The nodes of some kinds."""
         if kinds not in self._of_kinds:
-            self._of_kinds[kinds] = [node for node in self.nodes if type(node) in kinds]
+            wanted = frozenset(kinds)
+            self._of_kinds[kinds] = [node for node in self.nodes if type(node) in wanted]
         return self._of_kinds[kinds]
 
     def scope(self, node: ast.AST) -> Scope:
