@@ -28,7 +28,10 @@ def _found(evidence: Evidence) -> Found:
     told = {
         unparse(n) for _, call in side.created for k in call.keywords for n in walk(k.value) if isinstance(n, ast.expr)
     }
+    scripts = {file for file, _ in side.created}
     for file, node, named, found in devices.moves():
+        if file not in scripts and _runs_as_script(file, node):
+            continue
         own = found - {"accelerator"}
         if (
             file not in side.involved
@@ -47,6 +50,15 @@ def _found(evidence: Evidence) -> Found:
     yield from _fed_from_the_cpu(side, devices)
     for file, call in side.created:
         yield from _moved_before(side, file, call)
+
+
+def _runs_as_script(file: File, node: ast.AST) -> bool:
+    """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
+    while node in file.parents:
+        node = file.parents[node]
+        if isinstance(node, ast.If) and "__name__" in unparse(node.test):
+            return True
+    return False
 
 
 def _moved_before(side: Side, file: File, call: ast.Call) -> Found:

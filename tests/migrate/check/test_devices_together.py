@@ -78,3 +78,12 @@ def test_a_model_that_goes_to_a_gpu_before_the_accelerator_chooses_one() -> None
     late = "from accel_runtime import Accelerator\n" + make + "accelerator = Accelerator()\nnet = make()\n" + MODEL
     assert said("AM956", "x = 1\n", early)
     assert not said("AM956", "x = 1\n", late)
+
+
+def test_what_runs_only_when_an_imported_file_is_the_script() -> None:
+    moved = "place = 'cuda' if torch.cuda.is_available() else 'cpu'\nprobe = torch.ones(1).to(place)\n"
+    tried = "import torch\nif __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in moved.splitlines())
+    main = "import parts\n" + TOP.format("") + MODEL
+    assert not said("AM956", {"main.py": "x = 1\n", "parts.py": tried}, {"main.py": main, "parts.py": tried})
+    always = "import torch\n" + moved
+    assert said("AM956", {"main.py": "x = 1\n", "parts.py": always}, {"main.py": main, "parts.py": always})
