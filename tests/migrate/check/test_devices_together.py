@@ -84,6 +84,6 @@ def test_what_runs_only_when_an_imported_file_is_the_script() -> None:
     moved = "place = 'cuda' if torch.cuda.is_available() else 'cpu'\nprobe = torch.ones(1).to(place)\n"
     tried = "import torch\nif __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in moved.splitlines())
     main = "import parts\n" + TOP.format("") + MODEL
-    assert not said("AM956", {"main.py": "x = 1\n", "parts.py": tried}, {"main.py": main, "parts.py": tried})
+    assert not said("AM956", {"main.py": "import parts\n", "parts.py": tried}, {"main.py": main, "parts.py": tried})
     always = "import torch\n" + moved
-    assert said("AM956", {"main.py": "x = 1\n", "parts.py": always}, {"main.py": main, "parts.py": always})
+    assert said("AM956", {"main.py": "import parts\n", "parts.py": always}, {"main.py": main, "parts.py": always})
