@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.rank_flow import RankFlow
@@ -261,8 +262,9 @@ class _Finder:
         if not isinstance(figure, ast.Name):
             return False
         variable = module.variable(figure)
-        bound = self.local.bound(module, figure) if variable is not None else []
-        return any(b.statement in self.local.losses for b in bound)
+        bound = list(reaching(module, figure, variable)) if variable is not None else []
+        made = any(isinstance(b.value, ast.Call) and _name_of(b.value) in _PYTHONS for b in bound)  # loss = loss.item()
+        return not made and any(b.statement in self.local.losses for b in bound)
 
 
 def _leaves(node: ast.AST) -> bool:

@@ -93,6 +93,11 @@ def test_a_step_that_is_left_out_is_left_out_by_all():
     )
 
 
+def test_a_loss_that_became_a_number_is_no_tensor():
+    source = training(inside="loss = loss.item()\nif loss > 9:\n    raise SystemExit")
+    becomes(source.replace("for epoch in range(2):", "while True:"), "if accelerator.reduce(torch.tensor(")
+
+
 def test_what_an_object_that_ends_training_is_told_is_averaged():
     functions = (
         "class Patience:\n    def __init__(self):\n        self.best, self.over = 9.0, False\n"
