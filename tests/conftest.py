@@ -1,0 +1,24 @@
+"""What all tests need of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_BF16_PRODUCT = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.zeros(64, 64, dtype=torch.bfloat16))"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep oneDNN from AMX where the machine announces it and does not run it, as some virtual machines do.
+
+    A bf16 product ends there with an illegal instruction, in torch alone too. Workers and scripts inherit the setting.
+    """
+    cpu = Path("/proc/cpuinfo")
+    if hasattr(config, "workerinput") or "ONEDNN_MAX_CPU_ISA" in os.environ or not cpu.exists():
+        return
+    if "amx_tile" in cpu.read_text() and subprocess.run([sys.executable, "-c", _BF16_PRODUCT]).returncode < 0:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
