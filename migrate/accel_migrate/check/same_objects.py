@@ -108,6 +108,8 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
 
 def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
+    if all(any(k.arg == "cpu" and unparse(k.value) == "True" for k in made.keywords) for _, made in side.created):
+        return  # it is made where the Accelerator keeps all: on the CPU
     for node in file.of_kinds(ast.Assign):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
