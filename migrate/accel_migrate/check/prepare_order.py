@@ -26,6 +26,7 @@ def _found(evidence: Evidence) -> Found:
     for file, call in evidence.after.asked("prepare"):
         order = _Order(evidence, file, call)
         yield from order.early_uses()
+        yield from order.unbuilt_attributes()
         yield from order.repeated()
 
 
@@ -54,6 +55,23 @@ class _Order:
             what = self._trains(node)
             if what:
                 yield self.file, node, f"{what} before `{unparse(self.call)[:80]}`"
+
+    def unbuilt_attributes(self) -> Found:
+        """`self.extra`, which this function sets under a condition and `prepare` takes without it."""
+        body = getattr(self.scope.node, "body", None)
+        if self.step is None or not isinstance(body, list):
+            return
+        holds = set()
+        inner: ast.AST = self.step
+        while inner is not self.scope.node and inner in self.file.parents:
+            outer = self.file.parents[inner]
+            if isinstance(outer, ast.If) and inner in outer.body:
+                holds.add(unparse(outer.test))
+            inner = outer
+        for text, argument in self.texts.items():
+            if isinstance(argument, ast.Attribute) and any(_binds(node, text) for node in self._building):
+                if not _surely_binds(body, text, self.step, frozenset(holds)):
+                    yield self.file, self.call, f"`{text}` may not be set yet in `{unparse(self.call)[:80]}`"
 
     def _is_prepared(self, step: ast.stmt) -> bool:
         """Whether this call, or another one that takes the same objects, comes before a step on every path."""
@@ -208,6 +226,23 @@ class _Order:
 
     def _bound_in(self, loop: ast.stmt, text: str) -> bool:
         return any(isinstance(node, ast.stmt) and node is not self.step and _binds(node, text) for node in walk(loop))
+
+
+def _surely_binds(block: list[ast.stmt], text: str, end: ast.stmt, holds: frozenset[str]) -> bool:
+    """Whether a block sets what `text` names on every path, or leaves; under `holds`, the conditions that are met."""
+    for statement in block:
+        if statement is end:
+            return False
+        if isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break) or _binds(statement, text):
+            return True
+        if isinstance(statement, ast.If):
+            arms = [statement.body] if unparse(statement.test) in holds else [statement.body, statement.orelse]
+            if all(_surely_binds(arm, text, end, holds) for arm in arms):
+                return True
+        elif isinstance(statement, ast.With | ast.AsyncWith | ast.For | ast.While | ast.Try):
+            if _surely_binds(statement.body, text, end, holds):
+                return True
+    return False
 
 
 def _binds(statement: ast.stmt, text: str) -> bool:

@@ -69,3 +69,19 @@ def test_prepare_in_a_function_that_a_loop_calls_for_what_it_did_not_build() -> 
     assert not said("AM953", "x = 1\n", TOP + epoch + "epoch(net, opt, data)\n")
     folds = "for fold in folds:\n    net = Net()\n    opt = SGD(net.parameters())\n    epoch(net, opt, data)\n"
     assert not said("AM953", "x = 1\n", TOP + epoch + folds)
+
+
+def test_an_attribute_that_is_set_on_one_branch_only() -> None:
+    agent = (
+        "from accel_runtime import Accelerator\nclass Agent:\n    def __init__(self, tune):\n"
+        "        self.accelerator = Accelerator()\n        self.net = Net()\n{}"
+        "        self.net, self.opt = self.accelerator.prepare(self.net, self.opt)\n"
+    )
+    one = "        if tune:\n            self.opt = Adam(self.net.parameters())\n"
+    assert said("AM953", "x = 1\n", agent.format(one))
+    assert not said(
+        "AM953", "x = 1\n", agent.format(one + "        else:\n            self.opt = SGD(self.net.parameters())\n")
+    )
+    assert not said("AM953", "x = 1\n", agent.format("        self.opt = None\n" + one))
+    same = one + "        if tune:\n            self.opt = self.accelerator.prepare(self.opt)\n        self.opt = 0\n"
+    assert not said("AM953", "x = 1\n", agent.format(same))

@@ -34,8 +34,13 @@ def test_set_epoch_goes():
 
 
 def test_a_sampler_only_when_distributed_goes():
-    text = migrated(script().replace("DistributedSampler(data)", "DistributedSampler(data) if ddp else None"))
-    assert "ampler" not in text
+    alike = "DistributedSampler(data, shuffle=False) if ddp else None"
+    assert "ampler" not in migrated(script().replace("DistributedSampler(data)", alike))
+
+
+def test_a_sampler_that_shuffles_on_many_processes_only_leaves_the_loop():
+    source = script().replace("DistributedSampler(data)", "DistributedSampler(data) if ddp else None")
+    assert "on one process not at all" in unchanged(source)
 
 
 def test_the_other_sampler_stays():
