@@ -60,7 +60,7 @@ class Accumulation:
         self.sync = True
         self.holding = False
         self.has_optimizer = False
-        self._warned = False
+        self._warned = self._warned_of_cut = False
         self.blocks = Blocks(self)
 
     @property
@@ -138,6 +138,16 @@ class Accumulation:
             warnings.warn(
                 f"gradient_accumulation_steps={self.steps} divides every loss by {self.steps}, but no step is held back: "
                 "the script runs backward() outside of `with accelerator.accumulate(model):`; put its step inside",
+                stacklevel=3,
+            )
+
+    def warn_cut(self) -> None:
+        """Once: gradients of a window that is not complete are thrown away, where Accelerate would keep them."""
+        if not self._warned_of_cut:
+            self._warned_of_cut = True
+            warnings.warn(
+                "zero_grad() outside of `with accelerator.accumulate(model):` drops the gradients of a window that is not "
+                "complete; put it inside the block, where it waits for the last micro-step",
                 stacklevel=3,
             )
 

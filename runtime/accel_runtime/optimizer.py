@@ -47,6 +47,8 @@ class PreparedOptimizer(Proxy):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if not self.accumulation.holding:
+            if not self.accumulation.sync:
+                self.accumulation.warn_cut()
             self.optimizer.zero_grad(set_to_none)
 
 

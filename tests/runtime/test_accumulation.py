@@ -70,6 +70,24 @@ def test_a_step_outside_of_a_block_steps():
     assert model.weight.item() == 1
 
 
+def test_gradients_of_an_open_window_that_are_dropped_are_named_once(recwarn):
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer = one_weight(accelerator)
+    for _ in range(4):
+        with accelerator.accumulate(model):
+            accelerator.backward(-model(torch.ones(1, 1)).mean())
+            optimizer.step()
+            optimizer.zero_grad()
+    assert not recwarn.list
+    for _ in range(4):
+        with accelerator.accumulate(model):
+            accelerator.backward(-model(torch.ones(1, 1)).mean())
+            optimizer.step()
+        optimizer.zero_grad()
+    (warning,) = recwarn.list
+    assert "a window that is not complete" in str(warning.message)
+
+
 def test_an_evaluation_inside_an_epoch_does_not_move_the_window():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
     model, optimizer = one_weight(accelerator)
