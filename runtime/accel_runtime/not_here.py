@@ -264,6 +264,7 @@ ARGUMENTS = {
 # What libraries import before they know whether they need it (transformers.Trainer): refused when it is called.
 AT_CALL = (
     "DeepSpeedSchedulerWrapper",
+    "HfDeepSpeedConfig",
     "ParallelismConfig",
     "load_fsdp_model",
     "load_fsdp_optimizer",
