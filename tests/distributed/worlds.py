@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
+import torch._dynamo  # which optimizers import when they are made: here once, and not in every process of every world
 from torch.distributed import TCPStore
 
 # As in the processes: what is computed here is compared with what they compute, and a fork beside threads is a risk.
