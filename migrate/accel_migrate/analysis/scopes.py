@@ -130,8 +130,11 @@ class Module:
 
     def holds(self, around: ast.AST, node: ast.AST) -> bool:
         """Whether a node is another, or is below it."""
-        start, end = self._spans[around]
-        return node in self._spans and start <= self._spans[node][0] < end
+        return self.spans(around, around, node)
+
+    def spans(self, first: ast.AST, last: ast.AST, node: ast.AST) -> bool:
+        """Whether a node is in one of some statements in a row."""
+        return node in self._spans and self._spans[first][0] <= self._spans[node][0] < self._spans[last][1]
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""

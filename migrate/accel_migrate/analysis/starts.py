@@ -38,7 +38,7 @@ class Start:
     def covers(self, node: ast.AST) -> bool:
         """Whether a node of the same scope runs only once the Accelerator is made."""
         made = self.block.index(self.statement) + self.at_prepare
-        return any(self.module.holds(statement, node) for statement in self.block[made:])
+        return made < len(self.block) and self.module.spans(self.block[made], self.block[-1], node)
 
 
 def find_start(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from pathlib import Path
 
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -117,8 +119,9 @@ class _Plan:
         block: list[ast.stmt] = source.tree.body
         line = source.line_of(edit.start)
         while block:
-            below = (s for s in block if s.end_lineno is not None and s.end_lineno >= line)
-            inner = next((s for s in below if _start(source, s) <= edit.start and edit.end <= source.end(s)), None)
+            first = bisect_left(block, line, key=lambda statement: statement.end_lineno or 0)
+            below = takewhile(lambda statement: _start(source, statement) <= edit.start, islice(block, first, None))
+            inner = next((statement for statement in below if edit.end <= source.end(statement)), None)
             if inner is None:
                 return found
             found = inner

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from accel_migrate.errors import SourceError
 from accel_migrate.flow.nodes import walk
@@ -12,26 +13,30 @@ from accel_migrate.source import Source
 
 def used_by(users: Sequence[Source], files: Sequence[Source]) -> list[Source]:
     """The files that these import, or that those import in turn; by the last part of a name, so rather one too many."""
-    waiting = list(users)
-    found: list[Source] = []
-    for user in waiting:
-        names = set(_names(user))
-        new = [file for file in files if file not in found and _name(file) in names]
-        found += new
-        waiting += new
-    return found
+    named: dict[str, list[Source]] = {}
+    for file in files:
+        named.setdefault(_name(file), []).append(file)
+    return _closure(users, lambda user: [file for name in set(_names(user)) for file in named.get(name, ())])
 
 
 def users_of(used: Sequence[Source], files: Sequence[Source]) -> list[Source]:
     """The files that import one of these, or import one that does."""
-    imports = {id(file): set(_names(file)) for file in files}
-    waiting = list(used)
-    found: list[Source] = []
+    importers: dict[str, list[Source]] = {}
+    for file in files:
+        for name in set(_names(file)):
+            importers.setdefault(name, []).append(file)
+    return _closure(used, lambda each: importers.get(_name(each), []))
+
+
+def _closure(first: Sequence[Source], next_to: Callable[[Source], list[Source]]) -> list[Source]:
+    """What a step leads to from these, and from there in turn."""
+    waiting = list(first)
+    found: dict[Path, Source] = {}
     for each in waiting:
-        new = [file for file in files if file not in found and _name(each) in imports[id(file)]]
-        found += new
-        waiting += new
-    return found
+        new = {file.path: file for file in next_to(each) if file.path not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
 
 
 def _name(file: Source) -> str:

@@ -1,0 +1,48 @@
+"""The codemod's work grows with the size of what it reads, and no faster: counted in calls, not in seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+_SPEC = importlib.util.spec_from_file_location(
+    "codemod_growth", Path(__file__).parents[2] / "benchmarks" / "codemod_growth.py"
+)
+assert _SPEC is not None and _SPEC.loader is not None
+growth = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(growth)
+
+
+def calls(texts: dict[str, str]) -> int:
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        growth.cost(texts)
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def at_the_top(size: int) -> dict[str, str]:
+    return {"train.py": growth.script(size * 50, growth.statement)}
+
+
+def in_functions(size: int) -> dict[str, str]:
+    return {"train.py": growth.script(size * 50, growth.function)}
+
+
+@pytest.mark.parametrize("texts", [at_the_top, in_functions, growth.project])
+def test_four_times_the_code_is_at_most_five_times_the_work(texts: Callable[[int], dict[str, str]]) -> None:
+    calls(texts(2))  # imports
+    assert calls(texts(40)) < 5 * calls(texts(10))
