@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 16
@@ -27,17 +28,19 @@ MAX_NORM = 1.0
 @dataclass(frozen=True)
 class Case:
     precision: str = "no"
-    accumulation: int = 1
+    accumulation: int | None = None  # None: without `accumulate`
     clipping: bool = False
+    schedule: bool = False
 
     def __str__(self) -> str:
         parts = ["fp32" if self.precision == "no" else self.precision]
-        parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        parts += [f"accumulation {self.accumulation}"] if self.accumulation else []
         parts += ["clipping"] if self.clipping else []
+        parts += ["schedule"] if self.schedule else []
         return ", ".join(parts)
 
 
-CASES = [Case(*choice) for choice in product(("no", "bf16"), (1, WINDOW), (False, True))]
+CASES = [Case(*choice) for choice in product(("no", "bf16"), (None, 1, WINDOW), (False, True), (False, True))]
 
 
 @dataclass
@@ -49,50 +52,58 @@ class Calls:
         return Calls(self.python - other.python, self.c - other.c)
 
 
-def parts() -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any]]:
+def parts() -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any], LRScheduler]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     data = TensorDataset(torch.randn(4 * STEPS, 8), torch.randint(2, (4 * STEPS,)))
-    return model, torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(data, batch_size=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return model, optimizer, DataLoader(data, batch_size=4), LambdaLR(optimizer, lambda step: 0.9**step)
 
 
 def plain(case: Case) -> Iterator[None]:
-    model, optimizer, loader = parts()
+    model, optimizer, loader, scheduler = parts()
+    window = case.accumulation or 1
     for number, (inputs, targets) in enumerate(loader, 1):
         if case.precision == "bf16":
             with torch.autocast("cpu", torch.bfloat16):
                 loss = nn.functional.cross_entropy(model(inputs), targets)
         else:
             loss = nn.functional.cross_entropy(model(inputs), targets)
-        if case.accumulation > 1:
-            loss = loss / case.accumulation
+        if window > 1:
+            loss = loss / window
         loss.backward()
-        if number % case.accumulation == 0:
+        if number % window == 0:
             if case.clipping:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
             optimizer.step()
+            if case.schedule:
+                scheduler.step()
             optimizer.zero_grad()
         yield
 
 
 def accelerated(case: Case, accelerator_class: Any) -> Iterator[None]:
     accelerator = accelerator_class(
-        cpu=True, mixed_precision=case.precision, gradient_accumulation_steps=case.accumulation
+        cpu=True, mixed_precision=case.precision, gradient_accumulation_steps=case.accumulation or 1
     )
-    model, optimizer, loader = accelerator.prepare(*parts())
+    model, optimizer, loader, scheduler = accelerator.prepare(*parts())
     for inputs, targets in loader:
-        if case.accumulation > 1:
+        if case.accumulation:
             with accelerator.accumulate(model):
                 accelerator.backward(nn.functional.cross_entropy(model(inputs), targets))
                 if case.clipping and accelerator.sync_gradients:
                     accelerator.clip_grad_norm_(model.parameters(), MAX_NORM)
                 optimizer.step()
+                if case.schedule:
+                    scheduler.step()
                 optimizer.zero_grad()
         else:
             accelerator.backward(nn.functional.cross_entropy(model(inputs), targets))
             if case.clipping:
                 accelerator.clip_grad_norm_(model.parameters(), MAX_NORM)
             optimizer.step()
+            if case.schedule:
+                scheduler.step()
             optimizer.zero_grad()
         yield
 
@@ -115,18 +126,21 @@ def fabric(case: Case) -> Iterator[None]:
     from lightning_fabric import Fabric
 
     run = Fabric(accelerator="cpu", precision="32-true" if case.precision == "no" else "bf16-mixed")
-    model, optimizer, loader = parts()
+    model, optimizer, loader, scheduler = parts()
     model, optimizer = run.setup(model, optimizer)
     loader = run.setup_dataloaders(loader)
+    window = case.accumulation or 1
     for number, (inputs, targets) in enumerate(loader, 1):
-        due = number % case.accumulation == 0
+        due = number % window == 0
         with run.no_backward_sync(model, enabled=not due):
             loss = nn.functional.cross_entropy(model(inputs), targets)
-            run.backward(loss / case.accumulation if case.accumulation > 1 else loss)
+            run.backward(loss / window if window > 1 else loss)
         if due:
             if case.clipping:
                 run.clip_gradients(model, optimizer, max_norm=MAX_NORM)
             optimizer.step()
+            if case.schedule:
+                scheduler.step()
             optimizer.zero_grad()
         yield
 
@@ -163,10 +177,10 @@ def main() -> None:
             runs[name] = run
         else:
             print(f"{name} is not installed here, so it is not counted")
-    print(f"{'calls per step (Python / C)':34}{'plain':>16}" + "".join(f"{name:>18}" for name in runs))
+    print(f"{'calls per step (Python / C)':42}{'plain':>16}" + "".join(f"{name:>18}" for name in runs))
     for case in CASES:
         base = calls_per_step(plain, case)
-        row = f"{case!s:34}{base.python:>8.1f} /{base.c:>6.1f}"
+        row = f"{case!s:42}{base.python:>8.1f} /{base.c:>6.1f}"
         for run in runs.values():
             more = calls_per_step(run, case) - base
             row += f"{more.python:>+10.1f} /{more.c:>+6.1f}"

@@ -198,7 +198,7 @@ class Block:
         owner.holding = not owner.sync
         if (self.count - 1) % owner.steps == 0:
             # Settled when the window begins: all its losses must be divided by the same number.
-            self.length = self._window(owner, iteration)
+            self.length = 1 if owner.steps == 1 else self._window(owner, iteration)
         owner.divisor = self.length
         if owner.holding and owner.defer is not None:
             owner.defer(self._models, True)

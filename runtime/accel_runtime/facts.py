@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +110,13 @@ class Facts:
     def gradient_state(self) -> Accumulation:
         return self._accumulation
 
-    @property
-    def sync_gradients(self) -> bool:
-        """Whether the latest micro-step completed a window."""
-        return self._accumulation.sync
-
-    @sync_gradients.setter
-    def sync_gradients(self, sync: bool) -> None:
+    def _set_sync_gradients(self, sync: bool) -> None:
         self._accumulation.sync = sync
+
+    # Asked at every step, and an attrgetter is no Python call.
+    sync_gradients: bool = property(  # type: ignore[assignment]
+        attrgetter("_accumulation.sync"), _set_sync_gradients, doc="Whether the latest micro-step completed a window."
+    )
 
     @property
     def gradient_accumulation_steps(self) -> int:

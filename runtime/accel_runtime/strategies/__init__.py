@@ -84,8 +84,10 @@ class Strategy(ABC):
         """The parameters as they are now: a strategy may have put others in the place of what the script holds."""
         return [parameters] if isinstance(parameters, Tensor) else list(parameters)
 
-    def clip_norm(self, parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float) -> Tensor:
-        return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type)
+    # Torch's own where weights are whole: a method that hands on would be a call more at every step.
+    clip_norm: Callable[[Iterable[Tensor] | Tensor, float, float], Tensor] = staticmethod(
+        torch.nn.utils.clip_grad_norm_
+    )
 
     def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
         torch.nn.utils.clip_grad_value_(parameters, clip_value)
