@@ -1,9 +1,11 @@
 """Runs Accelerate's own tests with `accelerate` being this runtime, from a checkout of Accelerate.
 
     python benchmarks/accelerate_tests.py CHECKOUT tests/test_data_loader.py tests/test_scheduler.py
+    python benchmarks/accelerate_tests.py CHECKOUT src/accelerate/test_utils/scripts/test_sync.py    # under torchrun
 
 Needs pytest, parameterized, packaging and huggingface_hub beside the runtime. Only `accelerate.test_utils`, which the tests
-import, is taken from the checkout; every other `accelerate.x` is `accel_runtime.x`.
+import, is taken from the checkout; every other `accelerate.x` is `accel_runtime.x`. One thing is set for them, because it
+differs on purpose: a last, shorter accumulation window weighs as Accelerate has it (`weigh_last_window=False`).
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ class Alias(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Alias())
 sys.modules["accelerate"] = importlib.import_module("accel_runtime")
+
+make = importlib.import_module("accel_runtime.accumulation").GradientAccumulationPlugin.__init__
+make.__defaults__ = (*make.__defaults__[:-1], False)
 """
 
 
@@ -67,8 +72,17 @@ def main(checkout: Path, tests: list[str]) -> int:
             "ACCELERATE_USE_CPU": "true",
             "HF_HUB_OFFLINE": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", *tests]
-        return subprocess.run(command, cwd=checkout, env=environment).returncode
+
+        def failed(*command: str) -> bool:
+            return subprocess.run([sys.executable, "-m", *command], cwd=checkout, env=environment).returncode != 0
+
+        scripts = [test for test in tests if Path(test).parent.name == "scripts"]
+        ended = {script: failed("torch.distributed.run", "--nproc-per-node=2", script) for script in scripts}
+        for script, wrong in ended.items():
+            print("FAILED" if wrong else "PASSED", script)
+        rest = [test for test in tests if test not in scripts]
+        wrong = bool(rest) and failed("pytest", "-q", "-p", "no:cacheprovider", "-rfE", *rest)
+        return int(wrong or any(ended.values()))
 
 
 if __name__ == "__main__":

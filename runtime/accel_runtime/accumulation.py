@@ -48,8 +48,9 @@ class Deferral(Protocol):
 class Accumulation:
     """The accumulation of one Accelerator.
 
-    `sync` is what the latest block was: it keeps its value after the block. `holding` is true only inside a block
-    whose gradients are not yet due. `divisor` is what `backward` divides the loss by.
+    `sync` is what the latest block was: it keeps its value after the block. `holding` is true from the beginning of a
+    block whose gradients are not yet due to the next block, or to the end of the pass over the loader. `divisor` is what
+    `backward` divides the loss by.
     """
 
     def __init__(self, plugin: GradientAccumulationPlugin, iterations: Iterations, defer: Deferral | None) -> None:
@@ -59,9 +60,12 @@ class Accumulation:
         self.set_steps(plugin.num_steps)
         self.sync = True
         self.holding = False
+        self.inside = False  # whether a block is open
+        self.held_in: Iteration | None = None
         self.has_optimizer = False
-        self._warned = self._warned_of_cut = False
+        self._warned = False
         self.blocks = Blocks(self)
+        iterations.ended = self._release
 
     @property
     def num_steps(self) -> int:
@@ -74,9 +78,10 @@ class Accumulation:
     @sync_gradients.setter
     def sync_gradients(self, sync: bool) -> None:
         self.sync = sync
+        self.holding, self.held_in = not sync, None
 
     def _set_sync_gradients(self, sync_gradients: bool) -> None:
-        self.sync = sync_gradients
+        self.sync_gradients = sync_gradients
 
     @property
     def end_of_dataloader(self) -> bool:
@@ -141,19 +146,14 @@ class Accumulation:
                 stacklevel=3,
             )
 
-    def warn_cut(self) -> None:
-        """Once: gradients of a window that is not complete are thrown away, where Accelerate would keep them."""
-        if not self._warned_of_cut:
-            self._warned_of_cut = True
-            warnings.warn(
-                "zero_grad() outside of `with accelerator.accumulate(model):` drops the gradients of a window that is not "
-                "complete; put it inside the block, where it waits for the last micro-step",
-                stacklevel=3,
-            )
-
     def set_steps(self, steps: int) -> None:
         self.steps = self.divisor = check_steps(steps)
         self.iterations.wants_end = steps > 1 and self.plugin.sync_with_dataloader
+
+    def _release(self, iteration: Iteration) -> None:
+        """A pass that has ended, by `break` too, holds nothing back any more: no micro-step follows in its window."""
+        if self.held_in is iteration:
+            self.holding = False
 
 
 class Blocks(dict[tuple[Module, ...], "Block"]):
@@ -184,7 +184,7 @@ class Block:
         self.iteration: Iteration | None = None
         self.count = 0
         self.length = 1
-        self._outer = (False, 1)
+        self._outer = (False, False, 1)
 
     def __enter__(self) -> None:
         owner = self._accumulation
@@ -194,8 +194,8 @@ class Block:
             self.iteration, self.count = iteration, 0
         self.count += 1
         owner.sync = self.count % owner.steps == 0 or (iteration is not None and iteration.is_last)
-        self._outer = (owner.holding, owner.divisor)
-        owner.holding = not owner.sync
+        self._outer = (owner.inside, owner.holding, owner.divisor)
+        owner.inside, owner.holding, owner.held_in = True, not owner.sync, iteration
         if (self.count - 1) % owner.steps == 0:
             # Settled when the window begins: all its losses must be divided by the same number.
             self.length = 1 if owner.steps == 1 else self._window(owner, iteration)
@@ -209,7 +209,10 @@ class Block:
         owner = self._accumulation
         if owner.holding and owner.defer is not None:
             owner.defer(self._models, False)
-        owner.holding, owner.divisor = self._outer
+        # Steps that follow the block wait as those in it do, unless it was part of another block.
+        owner.inside, holding, owner.divisor = self._outer
+        if owner.inside:
+            owner.holding = holding
 
     def resume(self, count: int, length: int, iteration: Iteration | None) -> None:
         """Goes on with a window that another run began."""

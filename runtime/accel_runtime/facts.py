@@ -111,7 +111,7 @@ class Facts:
         return self._accumulation
 
     def _set_sync_gradients(self, sync: bool) -> None:
-        self._accumulation.sync = sync
+        self._accumulation.sync_gradients = sync
 
     # Asked at every step, and an attrgetter is no Python call.
     sync_gradients: bool = property(  # type: ignore[assignment]

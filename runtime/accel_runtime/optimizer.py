@@ -28,7 +28,7 @@ class PreparedOptimizer(Proxy):
         accumulation.has_optimizer = accumulation.iterations.trains = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Steps, unless this is inside `accumulate` and more micro-steps follow; returns what the closure returned."""
+        """Steps, unless more micro-steps of an `accumulate` follow; returns what the closure returned."""
         iterations = self.accumulation.iterations
         iterations.work = work = iterations.work + 1
         iterations.due = False
@@ -47,8 +47,6 @@ class PreparedOptimizer(Proxy):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if not self.accumulation.holding:
-            if not self.accumulation.sync:
-                self.accumulation.warn_cut()
             self.optimizer.zero_grad(set_to_none)
 
 

@@ -59,33 +59,45 @@ def test_a_short_window_keeps_its_small_weight_on_request():
     assert seen[-1] == (True, 1.25)
 
 
-def test_a_step_outside_of_a_block_steps():
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4)
+def test_steps_after_a_block_wait_as_those_inside_do():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     model, optimizer = one_weight(accelerator)
-    with accelerator.accumulate(model):
-        accelerator.backward(-4 * model(torch.ones(1, 1)).mean())
+    scheduler = accelerator.prepare(torch.optim.lr_scheduler.LambdaLR(optimizer.optimizer, lambda count: 1.0 + count))
+    loader, evaluation = accelerator.prepare(DataLoader(torch.ones(5, 1), 1), DataLoader(torch.ones(2, 1), 1))
+    seen = []
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(-model(batch).mean())
+        list(evaluation)
         optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        seen.append((model.weight.item(), scheduler.last_epoch))
+    assert seen == [(0, 0), (1, 1), (1, 1), (3, 2), (6, 3)]
+
+
+def test_a_window_that_was_left_by_break_holds_back_no_step_after_the_loop():
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model, optimizer = one_weight(accelerator)
+    for batch in accelerator.prepare(DataLoader(torch.ones(4, 1), 1)):
+        with accelerator.accumulate(model):
+            accelerator.backward(-2 * model(batch).mean())
+            optimizer.step()
+        break
     assert model.weight.item() == 0
     optimizer.step()
     assert model.weight.item() == 1
 
 
-def test_gradients_of_an_open_window_that_are_dropped_are_named_once(recwarn):
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+def test_a_script_that_says_itself_when_gradients_are_due_is_followed():
+    accelerator = Accelerator(cpu=True)
     model, optimizer = one_weight(accelerator)
-    for _ in range(4):
-        with accelerator.accumulate(model):
-            accelerator.backward(-model(torch.ones(1, 1)).mean())
-            optimizer.step()
-            optimizer.zero_grad()
-    assert not recwarn.list
-    for _ in range(4):
-        with accelerator.accumulate(model):
-            accelerator.backward(-model(torch.ones(1, 1)).mean())
-            optimizer.step()
+    for due in (False, True):
+        accelerator.gradient_state._set_sync_gradients(due)
+        accelerator.backward(-model(torch.ones(1, 1)).mean())
+        optimizer.step()
         optimizer.zero_grad()
-    (warning,) = recwarn.list
-    assert "a window that is not complete" in str(warning.message)
+        assert model.weight.item() == (2 if due else 0)
 
 
 def test_an_evaluation_inside_an_epoch_does_not_move_the_window():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,7 @@ class Iterations:
     drawn: Tensor | None = None  # torch's generator, when the latest batch was handed out
     counter: Tensor | None = None  # a buffer that a forward pass in training changes
     counted: int = 0  # its version, at that moment
+    ended: Callable[[Iteration], None] = lambda iteration: None  # called when a pass is over, by `break` too
 
     def watch(self, model: Module) -> None:
         """A model that counts its forward passes, as BatchNorm does, betrays a batch that is half through."""

@@ -217,6 +217,7 @@ class PreparedLoader(Proxy):
         finally:
             # Also when the loop is left by break: nothing remembers it afterwards.
             iterations.stack.remove(iteration)
+            iterations.ended(iteration)
             iteration.loader = None
             self.passage.leave(iteration, ended)
 
