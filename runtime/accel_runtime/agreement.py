@@ -40,17 +40,26 @@ class Agreement:
     world: World
     store: Any  # torch.distributed.Store, which mypy cannot see
     patience: float = PATIENCE
+    name: str = "accel/collective"  # of what these processes say: several Accelerators have one store
     calls: count[int] = field(default_factory=count)
+
+    @classmethod
+    def of_group(cls, world: World) -> Agreement:
+        """One more among the processes of the group that was joined; all of them make theirs in the same order."""
+        # Any: torch has no public name for the store in which the processes met.
+        c10d: Any = dist.distributed_c10d
+        store = c10d._get_default_store()
+        return cls(world, store, name=f"accel/collective/{store.add(f'accel/agreements/{world.rank}', 1)}")
 
     def check(self, collective: str) -> None:
         """Every process says which collective it enters and from where; who differs is named."""
         number = next(self.calls)
         if number > 1:
             # Who is here has heard all of the call before, so nobody looks at the one before that again.
-            self.store.delete_key(_key(number - 2, self.world.rank))
+            self.store.delete_key(self._key(number - 2, self.world.rank))
         place = place_of(sys._getframe())
         mine = f"{collective} at {place.line if place else 'an unknown place'}"
-        self.store.set(_key(number, self.world.rank), mine)
+        self.store.set(self._key(number, self.world.rank), mine)
         for rank in range(self.world.size):
             other = self._heard(number, rank, mine)
             if other.split(" at ")[0] != collective:
@@ -60,7 +69,7 @@ class Agreement:
                 )
 
     def _heard(self, number: int, rank: int, mine: str) -> str:
-        key = _key(number, rank)
+        key = self._key(number, rank)
         try:
             self.store.wait([key], timedelta(seconds=self.patience))
         except dist.DistError:
@@ -74,7 +83,10 @@ class Agreement:
     def _last(self, number: int, rank: int) -> str:
         if number == 0:
             return "no collective yet"
-        return str(self.store.get(_key(number - 1, rank)).decode())
+        return str(self.store.get(self._key(number - 1, rank)).decode())
+
+    def _key(self, number: int, rank: int) -> str:
+        return f"{self.name}/{number}/{rank}"
 
 
 class CheckedCollectives(Collectives):
@@ -104,7 +116,3 @@ def _checked(name: str) -> Callable[..., Any]:
 
 for _name in COLLECTIVES:
     setattr(CheckedCollectives, _name, _checked(_name))
-
-
-def _key(number: int, rank: int) -> str:
-    return f"accel/collective/{number}/{rank}"

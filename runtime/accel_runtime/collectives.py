@@ -114,7 +114,8 @@ class Collectives:
         reaches = [-tensor.dim() <= dim < tensor.dim() for tensor in tensors]
         sizes = [tensor.shape[dim] if has else 0 for tensor, has in zip(tensors, reaches)]
         longest = torch.tensor(sizes, device=self.device)
-        self._meet("pad_across_processes", ", ".join(paths))
+        ranks = (f"{path} {tensor.dim()} dimensions".lstrip() for path, tensor in zip(paths, tensors))
+        self._meet("pad_across_processes", ", ".join(ranks))
         dist.all_reduce(longest, dist.ReduceOp.MAX)
         grown = [
             padded(tensor, length, dim, value, first) if has else tensor

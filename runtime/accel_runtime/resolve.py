@@ -90,7 +90,7 @@ def session_from(
         world=world,
         hardware=hardware,
         device=device,
-        collectives=_collectives(options, world, device),
+        collectives=collectives_for(world, device, options.debug),
         strategy=strategy,
         precision=_precision(options, device, strategy, handlers),
         owns_group=owns_group,
@@ -183,12 +183,10 @@ def _join_alone(backend: str) -> bool:
     return True
 
 
-def _collectives(options: Options, world: World, device: torch.device) -> Collectives:
-    if not options.debug or world.size == 1:
+def collectives_for(world: World, device: torch.device, debug: bool) -> Collectives:
+    if not debug or world.size == 1:
         return Collectives(world, device)
-    # Any: torch has no public name for the store in which the processes met.
-    c10d: Any = dist.distributed_c10d
-    return CheckedCollectives(world, device, Agreement(world, c10d._get_default_store()))
+    return CheckedCollectives(world, device, Agreement.of_group(world))
 
 
 def _strategy(name: str, options: Options, settings: tuple[object, ...]) -> Strategy:

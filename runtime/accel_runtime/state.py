@@ -17,9 +17,10 @@ from accel_runtime.errors import ConfigError
 from accel_runtime.handlers import InitProcessGroupKwargs
 from accel_runtime.latest import forget, latest
 from accel_runtime.not_here import absent, instead_of_member
-from accel_runtime.options import Options
+from accel_runtime.options import Options, options_from
+from accel_runtime.peer_environment import peer_layer
 from accel_runtime.processes import DistributedType, Processes
-from accel_runtime.resolve import current_world, session_from
+from accel_runtime.resolve import collectives_for, current_world, session_from
 
 KNOWN = (
     "backend",
@@ -49,7 +50,8 @@ class PartialState(Processes):
     def __init__(self, cpu: bool = False, **group: Any) -> None:
         self.__dict__ = self._shared_state
         if not self._is_current():
-            session = session_from(Options(cpu=cpu), (InitProcessGroupKwargs(**group),) if group else ())
+            debug = options_from(os.environ, {}, [peer_layer(os.environ)]).debug
+            session = session_from(Options(cpu=cpu, debug=debug), (InitProcessGroupKwargs(**group),) if group else ())
             super().__init__(session.world, session.device, session.collectives)
         elif cpu and self.device.type != "cpu":
             warnings.warn(
@@ -64,11 +66,14 @@ class PartialState(Processes):
 
     @property
     def debug(self) -> bool:
-        return super().debug
+        return bool(self.__dict__.get("_debug", super().debug))
 
     @debug.setter
     def debug(self, wanted: bool) -> None:
-        """Shapes are compared before every collective in any case; that lines are named too is up to the launcher."""
+        """From now on the processes name the line of each collective; shapes are compared in any case."""
+        if wanted != self.debug:
+            self._collectives = collectives_for(self._world, self._device, wanted)
+        self._debug = wanted
 
     def _is_current(self) -> bool:
         """Whether what is known is of this process: not of one that forked it, nor from before the group ended."""

@@ -87,6 +87,7 @@ def test_unequal_tensors_are_named_with_every_ranks_view():
             lambda: accelerator.gather(torch.zeros(1, dtype=torch.float64 if rank else torch.float32)),
             lambda: accelerator.reduce(torch.zeros(1 + rank)),
             lambda: accelerator.broadcast(torch.zeros(1 + rank)),
+            lambda: accelerator.pad_across_processes({"x": torch.zeros((1,) * (2 + rank))}, dim=0),
         ):
             try:
                 call()
@@ -100,6 +101,7 @@ def test_unequal_tensors_are_named_with_every_ranks_view():
         assert "rank 0: [1] float32; rank 1: [1] float64" in messages[1]
         assert messages[2].startswith("reduce got tensors that differ")
         assert messages[3].startswith("broadcast got tensors that differ")
+        assert "rank 0: ['x'] 2 dimensions; rank 1: ['x'] 3 dimensions" in messages[4]
 
 
 def test_processes_take_turns_and_signal_each_other(tmp_path):

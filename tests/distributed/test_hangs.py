@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from accel_runtime import Accelerator
+from accel_runtime import Accelerator, PartialState
 from accel_runtime.agreement import Agreement
 from accel_runtime.errors import UsageError
 from accel_runtime.watchdog import Watchdog
@@ -64,7 +64,7 @@ def test_watchdog_is_silent_while_there_is_progress(monkeypatch) -> None:
 
 LEAVES_EARLY = """
 import torch
-from accel_runtime import Accelerator
+from accel_runtime import Accelerator, PartialState
 
 accelerator = Accelerator(cpu=True, hang_timeout=1)
 model = accelerator.prepare(torch.nn.Linear(2, 1))
@@ -115,6 +115,36 @@ def test_debug_mode_names_both_places_of_a_divergent_collective() -> None:
     assert f"rank 0 is in gather at {__file__}" in first and "while rank 1 is in barrier at" in first
     assert f"rank 1 is in barrier at {__file__}" in second and "while rank 0 is in gather at" in second
     assert first.count(file) == 2
+
+
+def test_debug_mode_hears_each_accelerator_and_the_state_apart() -> None:
+    def work() -> list[bool]:
+        os.environ["ACCELERATE_DEBUG_MODE"] = "1"
+        first, second, state = Accelerator(cpu=True), Accelerator(cpu=True), PartialState(cpu=True)
+        for _ in range(2):
+            first.gather(torch.ones(1))
+            second.wait_for_everyone()
+            state.gather_object([1])
+        asked = [first.debug, state.debug]
+        for wanted in (False, True):
+            state.debug = wanted
+            state.wait_for_everyone()
+            asked.append(state.debug)
+        return asked
+
+    assert in_world(2, work) == [[True, True, False, True]] * 2
+
+
+def test_a_state_that_is_put_into_debug_mode_names_both_places() -> None:
+    def work() -> str:
+        state = PartialState(cpu=True)
+        state.debug = True
+        with pytest.raises(UsageError) as refusal:
+            state.gather(torch.ones(1)) if state.is_main_process else state.wait_for_everyone()
+        return str(refusal.value)
+
+    for said in in_world(2, work):
+        assert said.count(Path(__file__).name) == 2
 
 
 def test_a_process_that_does_not_come_is_named() -> None:
