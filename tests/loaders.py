@@ -431,13 +431,8 @@ LOADERS: dict[str, Callable[[], DataLoader]] = {
     "late draws": lambda: DataLoader(Table(), batch_sampler=LateDraws()),
 }
 INEXACT = {"live iterator", "late draws", "stream, persistent workers"}
-# Where each sample comes once in an epoch, in batches of one size.
-ONCE_EACH = [
-    name
-    for name in LOADERS
-    if name not in INEXACT
-    and not any(word in name for word in ("replacement", "more", "weighted", "last", "item", "bucket"))
-]
+# Streams of which every worker has a part: the next number of processes cannot take an epoch up.
+DEALT_BY_WORKERS = {"stream, workers", "stream, persistent workers"}
 WITH_WORKERS = {name for name in LOADERS if "workers" in name or name == "not in order"}
 
 

@@ -149,18 +149,21 @@ def length_of(loader: Any) -> int | None:
 def outcome(
     make: Any, folder: Path, control: Story, stop_at: tuple[int, int], place: str, idiom: str, **kinds: Any
 ) -> str:
-    """exact, refused or told with the reason; or how it differs in silence."""
+    """exact, refused or warned of with the reason; or how it differs in silence."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         stopped = train(make, folder, stop_at, place, **kinds)
+    except AccelError as error:
+        return f"refused at save: {error}"
+    try:
         resumed = train(make, folder, resume=idiom, **kinds)
     except AccelError as error:
-        return f"refused: {error}"
+        return f"refused at load: {error}"
     if stopped.rows + resumed.rows == control.rows and stopped.losses + resumed.losses == control.losses:
         if resumed.end == control.end:
-            return "exact" if not resumed.told + stopped.told else f"exact, but said: {resumed.told + stopped.told}"
+            return "exact" if not resumed.told + stopped.told else f"exact, but warned: {resumed.told + stopped.told}"
     if resumed.told or stopped.told:
-        return f"told: {(stopped.told + resumed.told)[0]}"
+        return f"warned: {(stopped.told + resumed.told)[0]}"
     return "SILENT: " + difference(control, stopped, resumed)
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.drawing import Track, glance
+from accel_runtime.data.drawing import Check, Track, glance
 from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.data.rows import concatenated_rows, row_count, sliced_rows
 from accel_runtime.data.sharding import Sharding, steps_of
@@ -37,7 +37,8 @@ class Dispatched(Source):
     def __len__(self) -> int:
         return steps_of(max(len(self.loader) - self.before, 0), self.sharding.batch_size or 0, self.sharding)
 
-    def beginning(self, batches: int) -> Source:
+    def beginning(self, batches: int, check: Check | None) -> Source:
+        # Unchecked: a process knows its rows, and which batches they were cut from only process 0 knew.
         return Dispatched(self.loader, self.sharding, self.collectives, self.before + batches)
 
     def _received(self, batches: Iterator[Batch] | None) -> Pairs:

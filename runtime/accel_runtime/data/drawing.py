@@ -4,18 +4,53 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice, tee
 from typing import Any
 
 import torch
+from torch.utils.data import IterableDataset
 
 from accel_runtime.data.chance import Moment, moment_of
 from accel_runtime.data.iteration import Loader
+from accel_runtime.errors import CheckpointError
 from accel_runtime.tree import leaves
 
 RECENT = 3  # batches whose indices a checkpoint can tell
 GLANCE = 16  # values of a tensor that tell batches of a stream apart
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One batch of the script's own loader: its number in the epoch, and a digest of its key. Any number of processes
+    can look whether it still comes there."""
+
+    number: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Refuses to go on with other data than the run that saved would have had."""
+
+    mark: Mark
+    loader: str  # as it is named in the refusal
+
+    def passed(self, batches: Iterator[Any], key: Callable[[Any], Any]) -> Iterator[Any]:
+        yield from islice(batches, self.mark.number)
+        batch = next(batches, None)
+        if digest_of([key(batch)]) != self.mark.digest:
+            raise CheckpointError(differs(self.loader))
+        yield batch
+        yield from batches
+
+
+def checked(
+    batches: Iterator[Any], check: Check | None, key: Callable[[Any], Any] = lambda batch: batch
+) -> Iterator[Any]:
+    """The batches of the script's own loader, from the first one of the epoch."""
+    return batches if check is None else check.passed(batches, key)
 
 
 class Track:
@@ -106,6 +141,24 @@ def replayed(
     first.restore(loader)
     left_out = deque(islice(batches, skipped), maxlen=RECENT)
     return (batches if skipped else chain(list(islice(batches, 1)), batches)), left_out
+
+
+def described(loader: Loader) -> str:
+    """What decides the order of its batches."""
+    what = type(loader.dataset).__name__
+    if isinstance(loader.dataset, IterableDataset):
+        return what
+    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    inner = getattr(sampler, "sampler", None)
+    return type(sampler).__name__ + ("" if inner is None else f"({type(inner).__name__})") + f" over {what}"
+
+
+def differs(loader: str) -> str:
+    return (
+        f"the epoch cannot go on where the checkpoint was saved: {loader} does not give the same batches again. Make data "
+        "and loader as when it was saved; a sampler or a stream whose order depends on something else needs a generator "
+        "of its own, or state_dict and load_state_dict"
+    )
 
 
 def digest_of(keys: Iterable[Any]) -> int:

@@ -53,7 +53,7 @@ class Iteration:
     passed_over: bool = False  # whether an earlier batch was not worked on
     trained: int = 0  # earlier batches of this pass that were worked on
     ahead: int = 0  # batches of this pass that were not, before the first that was; -1 when one came later
-    head: int | None = None  # a digest of the first batch of the pass
+    mark: Any = None  # the last batch that another number of processes has used
     loader: Any = None  # the prepared one, while it is iterated
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.chance import moment_of
 from accel_runtime.data.dispatch import Dispatched
-from accel_runtime.data.drawing import RECENT, digest_of
+from accel_runtime.data.drawing import RECENT
 from accel_runtime.data.feeding import Feed
 from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
@@ -22,7 +22,7 @@ from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
 from accel_runtime.data.source import Alone, Source, length_of
 from accel_runtime.data.stream import Streamed
-from accel_runtime.errors import ConfigError
+from accel_runtime.errors import CheckpointError, ConfigError
 from accel_runtime.proxy import Proxy
 from accel_runtime.tree import place
 
@@ -149,7 +149,9 @@ class PreparedLoader(Proxy):
 
     def position(self) -> Position:
         """Where this loader stands."""
-        return replace(self.passage.position(), workers_seed=self.whole.workers.seed_in_use)
+        position = self.passage.position()
+        mark = self.passage.mark(position, self.whole.numbers)
+        return replace(position, workers_seed=self.whole.workers.seed_in_use, mark=mark)
 
     def resume(self, position: Position, resuming: Resuming) -> None:
         """Makes the next pass one that another run began, or the one that would have followed."""
@@ -161,8 +163,23 @@ class PreparedLoader(Proxy):
         if not position.under_way:
             position.start.restore(self.behind)
             return
+        if not resuming.same_world and (position.before or position.rounds) and not position.ended:
+            self._check_workers()
         then = 1 if self.settings.split else resuming.processes
         passage.resumption = Resumption(self.behind, position, resuming, self.batches_per_round, then, Iteration(None))
+
+    def _check_workers(self) -> None:
+        """Each process of another number reads on in a stream where the last one stopped: of several readers none did."""
+        if (
+            isinstance(self.behind.dataset, IterableDataset)
+            and self.behind.num_workers > 1
+            and not self.settings.dispatch
+        ):
+            raise CheckpointError(
+                f"{type(self.behind.dataset).__name__} is read by {self.behind.num_workers} workers, each of which has its own "
+                "part of it, so an epoch that is under way cannot go on with another number of processes; load it on as "
+                "many as have saved it, save between two epochs, or use at most one worker or dispatch_batches=True"
+            )
 
     def with_even_batches(self, even: bool) -> Source:
         """The source that this loader would have with or without filled-up rounds."""
@@ -198,8 +215,6 @@ class PreparedLoader(Proxy):
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share, iteration.batch = share, batch
                 iteration.recent = (*iteration.recent[-RECENT + 1 :], key)
-                if iteration.index == 1 and not begun.skipped:
-                    iteration.head = digest_of([key])
                 iterations.drawn = state_of_torch()
                 if iterations.counter is not None:
                     iterations.counted = iterations.counter._version

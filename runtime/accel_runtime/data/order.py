@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.drawing import Followed, Given, replayed
+from accel_runtime.data.drawing import Check, Followed, Given, replayed
 from accel_runtime.data.iteration import Loader, Pairs, Share
 from accel_runtime.data.randomness import shared_draws
 from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
@@ -23,6 +23,7 @@ from accel_runtime.data.source import (
     length_of,
     track_of,
 )
+from accel_runtime.errors import CheckpointError
 
 
 class Ordered(Source):
@@ -34,7 +35,7 @@ class Ordered(Source):
         self.place = place
         self.pads = indices.pads
         self.followed = Followed(indices, loader)
-        self.skipped_indices = indices.batches
+        self.numbers = indices.numbers
 
     def __iter__(self) -> Pairs:
         # In order: the shares follow the batches one to one.
@@ -48,8 +49,8 @@ class Ordered(Source):
     def skipping(self, batches: int) -> Source:
         return Ordered(self.loader, self.indices.skipping(batches), self.place)
 
-    def beginning(self, batches: int) -> Source:
-        return Ordered(self.loader, self.indices.beginning(batches), self.place)
+    def beginning(self, batches: int, check: Check | None) -> Source:
+        return Ordered(self.loader, self.indices.beginning(batches, check), self.place)
 
     def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
         if start.opened is None or start.first is None:
@@ -85,8 +86,12 @@ class ShardedIndices:
     def skipping(self, batches: int) -> ShardedIndices:
         return type(self)(self.batches, self.sharding, self.collectives, self.skipped + batches)
 
-    def beginning(self, batches: int) -> ShardedIndices:
-        return type(self)(SkippedIndices(self.batches, batches), self.sharding, self.collectives, self.skipped)
+    def beginning(self, batches: int, check: Check | None) -> ShardedIndices:
+        return type(self)(SkippedIndices(self.batches, batches, check), self.sharding, self.collectives, self.skipped)
+
+    @property
+    def numbers(self) -> tuple[int, int] | None:
+        return self.sharding.numbers
 
     @property
     def pads(self) -> bool:
@@ -132,22 +137,34 @@ class ShardedItems(ShardedIndices):
 class DistributedIndices(ShardedIndices):
     """A sampler that already gives each process its own part is not shared out again."""
 
+    numbers = None
+
+    @property
+    def sampler(self) -> Any:
+        return getattr(self.batches, "sampler", self.batches)
+
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
 
-    def beginning(self, batches: int) -> ShardedIndices:
+    def beginning(self, batches: int, check: Check | None) -> ShardedIndices:
         # Its sampler deals the samples out one by one, so whole rounds are what can be left out.
-        return self.skipping(batches // self.sharding.size)
+        if batches % (size := self.sharding.size):
+            raise CheckpointError(
+                f"{batches} batches of this epoch were used, which is no whole number of rounds of {size} processes, and "
+                f"{type(self.sampler).__name__} deals out whole rounds; load the checkpoint on as many processes as have "
+                "saved it, or leave the sampler out: prepare() divides the data"
+            )
+        return self.skipping(batches // size)
 
     @property
     def pads(self) -> bool:
-        sampler = getattr(self.batches, "sampler", self.batches)
+        sampler = self.sampler
         # Of torch's own it is known where the repeats are; samplers like it are taken at their word.
         known = type(sampler) is DistributedSampler and not sampler.drop_last
         return known and len(sampler.dataset) % sampler.num_replicas != 0
 
     def _parts(self) -> Iterator[tuple[Any, Share]]:
-        sampler = getattr(self.batches, "sampler", self.batches)
+        sampler = self.sampler
         start = 0
         for indices in self.batches:
             single = not hasattr(indices, "__len__")

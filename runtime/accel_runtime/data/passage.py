@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from accel_runtime.data.chance import Moment, Values, Watch, moment_of, own_states
-from accel_runtime.data.drawing import Track, digest_of
+from accel_runtime.data.drawing import Mark, Track, digest_of
 from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Share
 from accel_runtime.data.resumption import Resuming, Resumption
 from accel_runtime.data.source import Source, Start
@@ -53,7 +53,7 @@ class Position:
     usual: int = 0
     held: Held | None = None
     seen: Seen | None = None
-    head: int | None = None
+    mark: Mark | None = None
     now: dict[str, Any] | None = None
     workers_seed: int | None = None  # of workers that outlive a pass
     passes_over: bool = False  # whether the script leaves batches of this pass without a step
@@ -184,11 +184,21 @@ class Passage:
             usual=iteration.usual,
             held=held,
             seen=Seen(len(keys), digest_of(keys)),
-            head=iteration.head,
             # Where nothing is read ahead: the order's generators are where the batches are, those of the data too.
             now=own_states(self.loader) if in_step and (held is not None or not unused) else None,
             passes_over=iteration.ahead != 0,
         )
+
+    def mark(self, position: Position, numbers: tuple[int, int] | None) -> Mark | None:
+        """The last batch that this process has used; `numbers` are its own among those of a round, and their number."""
+        current = self.current
+        if current is None or not position.under_way or self.resumption is not None:
+            return position.mark
+        used = current.iteration.recent[: -1 if position.rounds < current.rounds else None]
+        if numbers is None or not used or not position.rounds or position.ended:
+            return current.iteration.mark  # type: ignore[no-any-return]
+        own, per_round = numbers
+        return Mark(position.before + (position.rounds - 1) * per_round + own, digest_of(used[-1:]))
 
     def _before_next_pass(self) -> Position:
         start = Start(moment_of(self.loader), self.watch.values())

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset
-
 from accel_runtime.data.chance import global_states, restore_global, restore_own
-from accel_runtime.data.drawing import RECENT, digest_of
+from accel_runtime.data.drawing import RECENT, Check, described, differs, digest_of
 from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs
-from accel_runtime.data.source import SkippedIndices, Source
+from accel_runtime.data.source import Source
 from accel_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -77,6 +75,11 @@ class Resumption:
         here = self.here()
         return -(-here.before // self.batches_per_round) + here.rounds
 
+    @property
+    def check(self) -> Check | None:
+        mark = self.position.mark
+        return None if mark is None else Check(mark, described(self.loader))
+
     def begins_anew(self, skipped: int, sized: bool) -> bool:
         """Whether the pass was at its end, and the script means the next one: it has divided its steps by the length."""
         return self.position.ended and sized and not skipped and not self.resuming.from_epoch
@@ -97,6 +100,8 @@ class Resumption:
             self.arrive()
         else:
             self._announce(skipped)
+            if not self.resuming.same_world and self.check is not None:
+                source = source.beginning(0, self.check)
             pairs, left_out = source.resumed(skipped, self.position.start)
             restore_global(own)
             index, self.iteration.recent = skipped, tuple(left_out)
@@ -107,7 +112,7 @@ class Resumption:
             self.iteration.total = self.position.total
         self.iteration.pads = source.pads
         self.iteration.worked, self.iteration.usual = self.position.trains, self.position.usual
-        self.iteration.head = self.position.head
+        self.iteration.mark = self.position.mark
         return pairs, source
 
     def arrive(self) -> None:
@@ -119,12 +124,10 @@ class Resumption:
     def _from_position(self, source: Source) -> tuple[Pairs, Source, int]:
         here = self.here()
         if here.before:
-            source = source.beginning(here.before)
+            source = source.beginning(here.before, self.check)
         taken = here.rounds + (here.held is not None)
         pairs, left_out = source.resumed(taken, here.start)
         check_seen(here, left_out, self.loader)
-        if here.before and self.resuming.processes == self.batches_per_round_then:
-            check_head(here, getattr(source, "skipped_indices", None), self.loader)
         self.iteration.first = here.before // self.batches_per_round
         self.iteration.recent = tuple(left_out)
         return pairs, source, self.iteration.first + here.rounds
@@ -212,26 +215,7 @@ def check_seen(position: Position, keys: Iterable[Any], loader: Loader) -> None:
         return
     last = list(keys)[-seen.count :] if seen.count else []
     if digest_of(last) != seen.digest:
-        raise CheckpointError(_differs(loader))
-
-
-def check_head(position: Position, indices: Any, loader: Loader) -> None:
-    """As `check_seen`, for another number of processes: only the first batch of the epoch is the same for all."""
-    if isinstance(indices, SkippedIndices) and indices.head and position.head not in (None, digest_of(indices.head)):
-        raise CheckpointError(_differs(loader))
-
-
-def _differs(loader: Loader) -> str:
-    what = type(loader.dataset).__name__
-    if not isinstance(loader.dataset, IterableDataset):
-        sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-        inner = getattr(sampler, "sampler", None)
-        what = type(sampler).__name__ + ("" if inner is None else f"({type(inner).__name__})") + f" over {what}"
-    return (
-        f"the epoch cannot go on where the checkpoint was saved: {what} does not give the same batches again. Make data "
-        "and loader as when it was saved; a sampler or a stream whose order depends on something else needs a generator "
-        "of its own, or state_dict and load_state_dict"
-    )
+        raise CheckpointError(differs(described(loader)))
 
 
 def _warn(message: str) -> None:

@@ -45,6 +45,11 @@ class Sharding:
         return 1 if self.split else self.size
 
     @property
+    def numbers(self) -> tuple[int, int] | None:
+        """Which batch of a full round is this process's, and how many they are; None where each gets a slice of one."""
+        return None if self.split and self.size > 1 else (self.rank, self.size)
+
+    @property
     def part(self) -> int:
         """The samples of one process in a full round."""
         assert self.batch_size is not None

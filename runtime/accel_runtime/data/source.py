@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from accel_runtime.data.chance import Moment, Values
-from accel_runtime.data.drawing import RECENT, Followed, Given, Track, glance, replayed
+from accel_runtime.data.drawing import RECENT, Check, Followed, Given, Track, checked, glance, replayed
 from accel_runtime.data.iteration import Batch as Batch
 from accel_runtime.data.iteration import Loader as Loader
 from accel_runtime.data.iteration import Pairs
@@ -64,7 +64,8 @@ class Source(ABC):
     pads = False  # whether the last round repeats samples, or may
     short: tuple[int, int] | None = None  # the samples of a batch and of the last one, where a process alone has fewer
     track: Track  # of the latest pass
-    skipped_indices: Any = None  # where batches of the user's own loader are left out
+    # Which of the batches of a round are this process's, and how many they are; None where it gets no whole ones.
+    numbers: tuple[int, int] | None = None
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -86,7 +87,7 @@ class Source(ABC):
         return Skipped(self, batches)
 
     @abstractmethod
-    def beginning(self, batches: int) -> Source:
+    def beginning(self, batches: int, check: Check | None) -> Source:
         """Shares out the epoch without the first batches of the user's own loader."""
 
     def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
@@ -106,20 +107,23 @@ class Source(ABC):
 class Alone(Source):
     """One process: the loader itself."""
 
-    def __init__(self, loader: Loader, skipped: int = 0) -> None:
+    numbers = (0, 1)
+
+    def __init__(self, loader: Loader, skipped: int = 0, check: Check | None = None) -> None:
         super().__init__(loader)
         self.skipped = skipped
+        self.check = check
         self.short = _short_last_batch(loader.batch_sampler)
         self.place = place_of_indices(loader)
         if self.place is not None:
             indices: Any = getattr(loader, self.place)
-            self.skipped_indices = SkippedIndices(indices, skipped) if skipped else None
-            self.indices = Followed(self.skipped_indices if skipped else indices, loader)
+            self.indices = Followed(SkippedIndices(indices, skipped, check) if skipped or check else indices, loader)
 
     def __iter__(self) -> Pairs:
         if self.place is None:
             self.track = Track(self.loader)
-            return glanced(islice(iter(self.loader), self.skipped, None), self.track)
+            batches = checked(iter(self.loader), self.check, glance)
+            return glanced(islice(batches, self.skipped, None), self.track)
         batches = self.workers.iterated(clone(self.loader, **{self.place: self.indices}, in_order=True))
         # The track is that of the iterator which was just made.
         self.track = self.indices.track
@@ -129,10 +133,10 @@ class Alone(Source):
         return max(len(self.loader) - self.skipped, 0)
 
     def skipping(self, batches: int) -> Source:
-        return Alone(self.loader, self.skipped + batches)
+        return Alone(self.loader, self.skipped + batches, self.check)
 
-    def beginning(self, batches: int) -> Source:
-        return self.skipping(batches)
+    def beginning(self, batches: int, check: Check | None) -> Source:
+        return Alone(self.loader, self.skipped + batches, check)
 
     def resumed(self, batches: int, start: Start) -> tuple[Pairs, deque[Any]]:
         if self.place is None or start.opened is None or start.first is None:
@@ -161,28 +165,24 @@ class Skipped(Source):
     def __len__(self) -> int:
         return max(len(self.source) - self.batches, 0)
 
-    def beginning(self, batches: int) -> Source:
-        return Skipped(self.source.beginning(batches), self.batches)
+    def beginning(self, batches: int, check: Check | None) -> Source:
+        return Skipped(self.source.beginning(batches, check), self.batches)
 
 
 class SkippedIndices:
     """A batch sampler without its first batches: nothing is loaded for them."""
 
-    def __init__(self, batches: Any, skipped: int) -> None:
+    def __init__(self, batches: Any, skipped: int, check: Check | None = None) -> None:
         self.batches = batches
         self.skipped = skipped
+        self.check = check
         self.sampler = getattr(batches, "sampler", batches)
-        self.head: list[Any] = []  # the very first of them
 
     def __iter__(self) -> Iterator[Any]:
-        return self._after(iter(self.batches))
+        return islice(checked(iter(self.batches), self.check), self.skipped, None)
 
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
-
-    def _after(self, batches: Iterator[Any]) -> Iterator[Any]:
-        self.head = list(islice(batches, min(self.skipped, 1)))
-        yield from islice(batches, self.skipped - len(self.head), None)
 
 
 def place_of_indices(loader: Loader) -> str | None:

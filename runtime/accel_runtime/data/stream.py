@@ -5,13 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
 
 from accel_runtime.collectives import Collectives
-from accel_runtime.data.drawing import Track, glance
+from accel_runtime.data.drawing import Check, Track, checked, glance
 from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.data.sharding import Sharding, shard, shard_samples, steps_of
 from accel_runtime.data.source import Source, clone
@@ -27,16 +27,24 @@ ENDED = -1
 class Streamed(Source):
     """The user's loader over a stream that is cut into batches, and shared out, before it is collated."""
 
-    def __init__(self, loader: Loader, sharding: Sharding, collectives: Collectives, before: int = 0) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        sharding: Sharding,
+        collectives: Collectives,
+        before: int = 0,
+        check: Check | None = None,
+    ) -> None:
         super().__init__(loader)
         self.sharding = sharding
         self.collectives = collectives
         self.before = before
+        self.numbers = sharding.numbers
         self.pads = sharding.even and not sharding.drop_last
         # Without a batch sampler the loader takes the stream's items as they come: our stream yields whole batches.
         self.local = clone(
             loader,
-            dataset=ShardedStream(loader.dataset, sharding, before),
+            dataset=ShardedStream(loader.dataset, sharding, before, check, loader.collate_fn),
             batch_sampler=None,
             collate_fn=CollatePart(loader.collate_fn),
             in_order=True,
@@ -53,8 +61,8 @@ class Streamed(Source):
             return steps_of(max(full + 1 - self.before, 0), tail, self.sharding)
         return steps_of(max(full - self.before, 0), size, self.sharding)
 
-    def beginning(self, batches: int) -> Source:
-        return Streamed(self.loader, self.sharding, self.collectives, self.before + batches)
+    def beginning(self, batches: int, check: Check | None) -> Source:
+        return Streamed(self.loader, self.sharding, self.collectives, self.before + batches, check)
 
     def _checked(self, parts: Iterator[Any]) -> Pairs:
         self.track.note_first()
@@ -84,18 +92,36 @@ class ShardedStream(Proxy):
 
     sharding: Sharding
     before: int  # batches that are left out
+    check: Check | None
+    collate: Callable[[Any], Any]
 
-    def __init__(self, dataset: Any, sharding: Sharding, before: int = 0) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        sharding: Sharding,
+        before: int,
+        check: Check | None,
+        collate: Callable[[Any], Any],
+    ) -> None:
         super().__init__(dataset)
-        self.__dict__.update(sharding=sharding, before=before)
+        self.__dict__.update(sharding=sharding, before=before, check=check, collate=collate)
 
     def __iter__(self) -> Iterator[Part]:
         size = self.sharding.batch_size
-        samples = islice(iter(self.behind), self.before * (size or 1), None)
+        samples = islice(self._checked(iter(self.behind), size), self.before * (size or 1), None)
         dealt = shard_samples(samples, self.sharding) if size else shard_items(samples, self.sharding)
         for number, (mine, share, whole) in enumerate(dealt):
             digest = _digest_of_round(whole) if number < CHECKED_ROUNDS else 0
             yield Part(mine if size else mine[0], share if size else share.of_items(), digest)
+
+    def _checked(self, samples: Iterator[Any], size: int | None) -> Iterator[Any]:
+        if self.check is None or size is None:
+            return checked(samples, self.check, self._key)
+        batches = iter(lambda: list(islice(samples, size)), [])
+        return chain.from_iterable(checked(batches, self.check, self._key))
+
+    def _key(self, batch: Any) -> Any:
+        return None if batch is None else glance(self.collate(batch))
 
 
 @dataclass(frozen=True, slots=True)
