@@ -55,6 +55,8 @@ class Alias(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Alias())
 sys.modules["accelerate"] = importlib.import_module("accel_runtime")
+# By this the tests find the scripts of the checkout.
+sys.modules["accelerate"].__file__ = str(SOURCES / "accelerate" / "__init__.py")
 
 make = importlib.import_module("accel_runtime.accumulation").GradientAccumulationPlugin.__init__
 make.__defaults__ = (*make.__defaults__[:-1], False)

@@ -15,6 +15,7 @@ BETWEEN_LAYERS = (
     "Megatron's own scripts"
 )
 
+TPU_POD = "a TPU pod is not set up from here; start the script on each of its machines"
 OWN_LAUNCHER = "Accelerate's launcher is not used; call accel launch, or notebook_launcher from Python"
 FSDP_INSIDE = (
     "prepare() shards a model, save_state and save_model write it, and load_state reads it under any strategy; nothing "
@@ -35,14 +36,8 @@ PRECISION_INSIDE = "accelerator.autocast() is the region of the run's precision,
 
 # Modules that hold nothing, with what stands for all of their names.
 MODULES = {
-    **dict.fromkeys(("commands", "commands.launch", "commands.test", "commands.env", "commands.merge"), OWN_LAUNCHER),
-    **dict.fromkeys(
-        ("commands.config", "commands.config.config_args"),
-        "accel_runtime.config_file reads a config file, Accelerate's too; accel config --show prints what it means",
-    ),
-    "commands.estimate": "calculate_maximum_sizes of accel_runtime.utils tells a model's size, built under init_empty_weights",
-    "commands.to_fsdp2": "files for FSDP1 are read as they are, and run on FSDP2",
-    "commands.tpu": "a TPU pod is not set up from here; start the script on each of its machines",
+    **dict.fromkeys(("commands.env", "commands.merge"), OWN_LAUNCHER),
+    "commands.tpu": TPU_POD,
     "checkpointing": STATES,
     "inference": PIPELINES,
     "parallelism_config": WITHIN_LAYERS,
@@ -195,9 +190,21 @@ NAMES = {
             "prepare_sagemager_args_inputs",
             "prepare_simple_launcher_cmd_env",
             "prepare_tpu",
+            "deepspeed_launcher",
+            "multi_gpu_launcher",
+            "sagemaker_launcher",
+            "simple_launcher",
+            "tpu_launcher",
+            "tpu_pod_launcher",
         ),
         OWN_LAUNCHER,
     ),
+    **dict.fromkeys(("tpu_command_launcher", "tpu_command_parser"), TPU_POD),
+    **dict.fromkeys(
+        ("config_command", "config_command_parser", "get_config_parser", "get_user_input"),
+        "accel config asks how training runs here, and accel config --set KEY=VALUE writes it",
+    ),
+    **dict.fromkeys(("check_has_model", "create_ascii_table"), NOT_NEEDED),
     **dict.fromkeys(
         ("AimTracker", "ClearMLTracker", "CometMLTracker", "DVCLiveTracker", "SwanLabTracker", "TrackioTracker"),
         TRACKER,
@@ -261,15 +268,25 @@ ARGUMENTS = {
     "TorchDynamoPlugin": {"use_regional_compilation": REGIONS},
 }
 
-# What libraries import before they know whether they need it (transformers.Trainer): refused when it is called.
+# What is imported before it is known whether it is needed (transformers.Trainer, Accelerate's tests): refused when called.
 AT_CALL = (
+    "AimTracker",
+    "ClearMLTracker",
+    "CometMLTracker",
+    "DVCLiveTracker",
     "DeepSpeedSchedulerWrapper",
     "HfDeepSpeedConfig",
     "ParallelismConfig",
+    "SwanLabTracker",
+    "TrackioTracker",
     "load_fsdp_model",
     "load_fsdp_optimizer",
+    "prepare_multi_gpu_env",
+    "prepare_simple_launcher_cmd_env",
     "save_fsdp_model",
     "save_fsdp_optimizer",
+    "tpu_command_launcher",
+    "tpu_command_parser",
 )
 
 
@@ -334,7 +351,7 @@ FLAGS = {
     "--rdzv-conf": "the rendezvous is set by main_process_ip, main_process_port and timeout",
     **dict.fromkeys(
         ("--env", "--vm", "--tpu-cluster", "--no-tpu-cluster", "--tpu-use-sudo"),
-        "a TPU pod is not set up from here; start the script on each of its machines",
+        TPU_POD,
     ),
 }
 
