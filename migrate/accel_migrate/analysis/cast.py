@@ -142,7 +142,15 @@ class _Casting:
         if not models:
             raise NoHome(why_no_update(self.roles, self.graph, backwards[0]), backwards[0].call.lineno)
         check_optimizers(self.roles, self.graph, optimizers)
+        self._check_each_optimizer(optimizers)
         return models, optimizers
+
+    def _check_each_optimizer(self, optimizers: list[Variable]) -> None:
+        """Of several optimizers each must be known to update models: what one alone knows is not averaged otherwise."""
+        for optimizer in optimizers if len(optimizers) > 1 else ():
+            if not self._optimized_models([optimizer]):
+                reason = f"whose parameters `{optimizer.name}` updates is not in sight, so nobody may average their gradients"
+                raise NoHome(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
 
     def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
         """Of the models that are named those that the loss is computed through and the optimizers update."""

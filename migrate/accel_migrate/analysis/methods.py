@@ -6,19 +6,21 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.homes import NoHome, chain
 from accel_migrate.analysis.loops import Backward, CallGraph
+from accel_migrate.analysis.loss_path import LossPath
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Roles
-from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.flow.nodes import children, unparse
+from accel_migrate.analysis.scopes import Binding, Module, Variable
+from accel_migrate.flow.nodes import unparse
 
 # Methods of every module that make no part of a loss, or are the forward itself.
 _HARMLESS = {
     "forward", "parameters", "named_parameters", "train", "eval", "zero_grad", "to", "cuda", "cpu", "state_dict",
     "modules", "children", "buffers", "named_modules", "register_forward_hook", "requires_grad_", "named_children",
 }  # fmt: skip
+# What gradients do not come back through.
+_STOPS = {"int", "float", "bool", "str", "len", "item", "detach", "tolist", "numpy", "argmax", "multinomial", "range"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,7 @@ def find_forward_methods(
     """Raises NoHome for what is called like a method and is none of the project's own."""
     owners = {link: model for model in models for link in chain(roles, graph, model)}
     for backward in backwards:
-        search = _Search(owners)
-        search.visit(backward.module, backward.loss, 0)
+        search = _Search(roles, graph, backward, owners)
         for method in search.methods:
             if method.model not in search.forwards:
                 _check_method(roles, method)
@@ -58,28 +59,20 @@ def _check_method(roles: Roles, method: ForwardMethod) -> None:
         )
 
 
-class _Search:
+class _Search(LossPath):
     """Goes from the loss back to the models, and notes how each is run: by its forward, or by another method."""
 
-    def __init__(self, owners: dict[Variable, Variable]) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph, backward: Backward, owners: dict[Variable, Variable]) -> None:
         self.owners = owners
         self.forwards: set[Variable] = set()
         self.methods: list[ForwardMethod] = []
-        self.seen: set[ast.AST] = set()
+        super().__init__(roles, graph, [backward])
 
-    def visit(self, module: Module, node: ast.AST, depth: int) -> None:
-        if node in self.seen or depth > 30:
-            return
-        self.seen.add(node)
-        if isinstance(node, ast.Call):
-            self._call(module, node)
-        elif isinstance(node, ast.Name):
-            self._name(module, node, depth)
-        for child in children(node):
-            if isinstance(child, ast.expr | ast.keyword | ast.comprehension):
-                self.visit(module, child, depth + 1)
+    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
+        if not _stops_gradients(node):
+            super()._visit(module, node, depth)
 
-    def _call(self, module: Module, call: ast.Call) -> None:
+    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
         model = self._model(module, call.func)
         if model is not None:
             self.forwards.add(model)
@@ -89,19 +82,24 @@ class _Search:
                 self.forwards.add(model)
             elif model is not None and call.func.attr not in _HARMLESS:
                 self.methods.append(ForwardMethod(model, call.func.attr, module, call))
+        super()._call(module, call, depth)
 
     def _model(self, module: Module, node: ast.expr) -> Variable | None:
         variable = module.variable(node)
-        return self.owners.get(variable) if variable is not None else None
+        links = chain(self.roles, self.graph, variable) if variable is not None else []
+        return next((self.owners[link] for link in links if link in self.owners), None)
 
-    def _name(self, module: Module, node: ast.Name, depth: int) -> None:
-        variable = module.variable(node)
-        if variable is None or variable in self.owners:
-            return
-        for binding in reaching(module, node, variable):
-            if binding.kind == "assign" and binding.value is not None:
-                if not _without_gradients(module, binding.statement):
-                    self.visit(module, binding.value, depth + 1)
+    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
+        if not _without_gradients(module, binding.statement):
+            super()._binding(module, variable, binding, depth)
+
+
+def _stops_gradients(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data"
+    if not isinstance(node, ast.Call):
+        return False
+    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _STOPS
 
 
 def _without_gradients(module: Module, statement: ast.stmt) -> bool:

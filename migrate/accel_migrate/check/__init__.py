@@ -17,6 +17,7 @@ from accel_migrate.check.device_chosen import CONDITION as DEVICE_CHOSEN
 from accel_migrate.check.devices_together import CONDITION as DEVICES_TOGETHER
 from accel_migrate.check.fed_on_device import CONDITION as FED_ON_DEVICE
 from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
+from accel_migrate.check.gradients_averaged import CONDITION as GRADIENTS_AVERAGED
 from accel_migrate.check.group_needed import CONDITION as GROUP_NEEDED
 from accel_migrate.check.kept_on_cpu import CONDITION as KEPT_ON_CPU
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
@@ -52,6 +53,7 @@ CONDITIONS: tuple[Condition, ...] = (
     DEVICE_CHOSEN,
     WRAPPER_READ,
     GROUP_NEEDED,
+    GRADIENTS_AVERAGED,
 )
 
 

@@ -17,6 +17,12 @@ def test_leaves_an_optimizer_over_a_tensor_of_no_model():
     assert "`picture`" in unchanged(source)
 
 
+def test_leaves_a_second_optimizer_over_weights_of_nobody_in_sight():
+    ready = "from somewhere import Weigher\nweigher = Weigher()\nouter = torch.optim.SGD({}, lr=0.1)"
+    assert "`outer` updates" in unchanged(training(ready=ready.format("weigher.params()"), inside="outer.step()"))
+    becomes(training(ready=ready.format("model.parameters()"), inside="outer.step()"), "outer.step()")
+
+
 def test_leaves_a_wrapper_that_steps_from_within():
     wrapper = (
         "class Warm:\n    def __init__(self, inner):\n        self.inner = inner\n"

@@ -40,6 +40,14 @@ def test_calls_beside_the_loss_are_asked_of_the_model_itself():
     assert after.count("register_forward_method") == 1
 
 
+def test_a_loss_that_is_summed_up_or_made_by_a_function_is_followed():
+    summed = script(loss="0\n        first, _ = model.energy(x), 1\n        loss += first.mean()\n        loss /= 2")
+    assert 'register_forward_method(model, "energy")' in migrated(summed)
+    helper = NET + "\ndef cost(net, x):\n    return net.energy(x).mean()\n"
+    made = training(functions=helper, loss="cost(model, x)").replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert 'register_forward_method(model, "energy")' in migrated(made)
+
+
 def test_registers_each_method_once():
     after = migrated(script(loss="(model.energy(x) + model.act(x) + model.energy(y)).mean()"))
     assert after.count('register_forward_method(model, "energy")') == 1

@@ -1,0 +1,189 @@
+"""AM967: whatever an optimizer changes gets its gradients through a prepared model, which averages them over processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Function
+
+Found = Iterator[tuple[File, ast.AST, str]]
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM967", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    side = evidence.after
+    calls = list(side.asked("prepare"))
+    if not calls:
+        return
+    registered = {unparse(call.args[1]).strip("'\"") for _, call in side.asked("register_forward_method") if call.args}
+    for file, call in side.asked("backward"):
+        yield from _past_the_wrapper(side, file, call, registered)
+    for file in {file: None for file, _ in calls}:
+        yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
+    yield from _trained_buffers(side)
+
+
+def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
+    """A loss that is computed by methods of bare models alone: no wrapper sees that there will be gradients."""
+    path = _Path(side)
+    for loss in backward.args:
+        path.visit(file, loss)
+    bare = [call for call in path.calls if _is_bare(call)]
+    through = [
+        call
+        for call in path.calls
+        if side.flows.made(path.calls[call], call.func, "prepared")
+        or (isinstance(call.func, ast.Attribute) and call.func.attr in registered)
+    ]
+    if bare and not through:
+        yield file, backward, f"the loss would come from `{unparse(bare[0])[:60]}`, past what averages gradients"
+
+
+def _is_bare(call: ast.Call) -> bool:
+    """`accelerator.unwrap_model(model).energy(x)`"""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    return (
+        isinstance(owner, ast.Call)
+        and isinstance(owner.func, ast.Attribute)
+        and owner.func.attr == "unwrap_model"
+        and is_accelerator(owner.func.value)
+    )
+
+
+class _Path:
+    """All calls that a value may come from, with their files: back over names, arguments and what functions return."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.calls: dict[ast.Call, File] = {}
+        self.seen: set[ast.AST] = set()
+
+    def visit(self, file: File, value: ast.AST) -> None:
+        pending: list[tuple[File, ast.AST]] = [(file, value)]
+        while pending:
+            at, node = pending.pop()
+            for part in walk(node):
+                if part in self.seen:
+                    continue
+                self.seen.add(part)
+                if isinstance(part, ast.Call):
+                    self.calls[part] = at
+                    pending += self._returned(part)
+                elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                    pending += self._bound(at, part)
+
+    def _returned(self, call: ast.Call) -> Iterator[tuple[File, ast.AST]]:
+        for function in self.side.flows.callees.get(call, ()):
+            if getattr(function, "name", "") != "__init__":
+                for node in walk(function):
+                    if isinstance(node, ast.Return) and node.value is not None:
+                        yield self.side.flows.function_file[function], node.value
+
+    def _bound(self, file: File, name: ast.Name) -> Iterator[tuple[File, ast.AST]]:
+        scope = file.scope(name).function
+        for node in walk(scope.node):
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(part, ast.Name) and part.id == name.id for t in targets for part in walk(t)):
+                    yield file, node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if isinstance(node.func.value, ast.Name) and node.func.value.id == name.id:
+                    yield from ((file, argument) for argument in node.args)  # losses.append(loss)
+        if isinstance(scope.node, Function) and name.id in parameter_names(scope.node):
+            for site in self.side.above(scope.node):
+                argument = argument_of(scope.node, site.call, name.id)
+                if argument is not None:
+                    yield site.file, argument
+
+
+def _updated_elsewhere(file: File, calls: list[ast.Call]) -> Found:
+    """`SGD(other.parameters())` is prepared, and `other` is not."""
+    prepared = {unparse(argument) for call in calls for argument in call.args}
+    functions = {file.scope(call).function.node: None for call in calls}
+    assigned = [node for function in functions for node in walk(function) if isinstance(node, ast.Assign)]
+    for node in assigned:
+        made, text = node.value, unparse(node.targets[0])
+        if text not in prepared or not isinstance(made, ast.Call) or not made.args:
+            continue
+        if not (file.qualified(made.func) or "").startswith("torch.optim."):
+            continue
+        for owner in _owners(made.args[0]):
+            if not _is_linked(unparse(owner), prepared, assigned):
+                reason = "which is not prepared, so nobody averages its gradients"
+                yield file, made, f"`{text}` would update {unparse(owner)}, {reason}"
+
+
+def _owners(parameters: ast.expr) -> Iterator[ast.expr]:
+    """The models whose parameters an optimizer is given, by their own names."""
+    inner = {
+        n.id
+        for c in walk(parameters)
+        if isinstance(c, ast.comprehension)
+        for n in walk(c.target)
+        if isinstance(n, ast.Name)
+    }
+    for node in walk(parameters):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr.endswith(("parameters", "params"))
+        ):
+            root = node.func.value
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id not in inner:
+                yield node.func.value
+
+
+def _is_linked(owner: str, prepared: set[str], assigned: list[ast.Assign]) -> bool:
+    """Whether a name is prepared or a part of what is, is made of it, or it of the name: `model = DataParallel(net)`."""
+    made = [(unparse(node.targets[0]), _made_of(node.value)) for node in assigned]
+    wrapped, wrapping = {owner}, {owner}
+    for _ in made:
+        wrapped |= {source for name, sources in made if name in wrapped for source in sources}
+        wrapping |= {name for name, sources in made if sources & wrapping}
+    return any(
+        text == name or name.startswith((f"{text}.", f"{text}[")) for name in wrapped | wrapping for text in prepared
+    )
+
+
+def _made_of(value: ast.expr) -> set[str]:
+    """What a value is another name for, or was handed to a call whole; what an optimizer is over is not that."""
+    if isinstance(value, ast.Call):
+        owner = [value.func.value] if isinstance(value.func, ast.Attribute) else []
+        return {unparse(part) for part in (*owner, *value.args)}
+    return {unparse(value)} if isinstance(value, ast.Name | ast.Attribute) else set()
+
+
+def _trained_buffers(side: Side) -> Found:
+    """`register_buffer("weight", to_var(weight, requires_grad=True))`: trained, and no parameter, so nothing is averaged."""
+    for file, call in side.calls:
+        if file in side.involved and getattr(call.func, "attr", "") == "register_buffer":
+            given = [part for argument in call.args[1:] for part in walk(argument) if isinstance(part, ast.keyword)]
+            if any(part.arg == "requires_grad" and unparse(part.value) == "True" for part in given):
+                yield (
+                    file,
+                    call,
+                    f"`{unparse(call)[:60]}` trains a buffer, and only gradients of parameters are averaged",
+                )
+
+
+CONDITION = Condition(
+    code="AM967",
+    name="gradients_averaged",
+    summary="gradients would not be averaged over the processes",
+    why="Processes stay alike because a prepared model averages the gradients of its parameters. It does so when the loss comes "
+    "through its `forward`, or through a method that is registered. Weights of a model that is not prepared, of a bare model "
+    "whose methods make the loss, or in buffers would drift apart from process to process, in silence.",
+    example_before="loss = accelerator.unwrap_model(model).energy(x)\naccelerator.backward(loss)",
+    example_after="accelerator.register_forward_method(model, 'energy')\nloss = model.energy(x)\naccelerator.backward(loss)",
+    find=find,
+)

@@ -1,0 +1,48 @@
+"""AM967: what an optimizer changes gets its gradients through a prepared model."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = (
+    "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    "opt = torch.optim.SGD({}, lr=0.1)\nnet, opt, data = accelerator.prepare(net, opt, data)\n"
+)
+OWN = TOP.format("net.parameters()")
+
+
+def test_a_loss_that_only_methods_of_the_bare_model_make() -> None:
+    loop = "for x in data:\n    loss = 0\n    a, b = {}\n    loss += a + b\n    loss /= 2\n    accelerator.backward(loss)\n"
+    assert said("AM967", "x = 1\n", OWN + loop.format("accelerator.unwrap_model(net).energy(x)"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("net(x)"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("accelerator.unwrap_model(net).loss(x, *net(x))"))
+    registered = "accelerator.register_forward_method(net, 'energy')\n" + loop.format("net.energy(x)")
+    assert not said("AM967", "x = 1\n", OWN + registered)
+
+
+def test_such_a_loss_in_a_function_of_its_own() -> None:
+    made = "def cost(m, x):\n    return {}\nfor x in data:\n    accelerator.backward(cost(net, x))\n"
+    assert said("AM967", "x = 1\n", OWN + made.format("accelerator.unwrap_model(m).energy(x)"))
+    assert not said("AM967", "x = 1\n", OWN + made.format("accelerator.unwrap_model(m).loss(m(x))"))
+
+
+def test_an_optimizer_over_a_model_that_is_not_prepared() -> None:
+    loop = "for x in data:\n    accelerator.backward(net(x))\n    opt.step()\n"
+    assert said("AM967", "x = 1\n", TOP.format("weigher.params()") + loop)
+    assert said("AM967", "x = 1\n", TOP.format("[*net.parameters(), *head.parameters()]") + loop)
+    for own in ("net.parameters()", "net.head.parameters()", "[p for m in nets for p in m.parameters()]", "weights"):
+        assert not said("AM967", "x = 1\n", TOP.format(own) + loop)
+    for link in ("plain = net\n", "net = Wrapper(plain)\n", "plain = net.body\n"):
+        assert not said("AM967", "x = 1\n", link + TOP.format("plain.parameters()") + loop)
+
+
+def test_an_optimizer_that_is_prepared_apart_from_its_model() -> None:
+    apart = OWN.replace("net, opt, data = accelerator.prepare(net, opt, data)", "opt = accelerator.prepare(opt)\n{}")
+    assert not said("AM967", "x = 1\n", apart.format("net = accelerator.prepare(net)"))
+    assert said("AM967", "x = 1\n", apart.format("other = accelerator.prepare(other)"))
+
+
+def test_a_buffer_that_wants_gradients() -> None:
+    net = "class Net(torch.nn.Module):\n    def __init__(self):\n        self.register_buffer('w', to_var(w{}))\n"
+    assert said("AM967", "x = 1\n", OWN + net.format(", requires_grad=True"))
+    assert not said("AM967", "x = 1\n", OWN + net.format(""))
