@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import dropwhile
 from types import FrameType
 from typing import Any
 
@@ -68,14 +69,16 @@ class Watchdog:
 
 def place_of(frame: FrameType | None) -> Place | None:
     """Where the script is, seen from its innermost line; None outside of any script."""
-    called = "its own code"
-    innermost = frame
-    while frame is not None and is_foreign(frame.f_code.co_filename):
-        called = frame.f_code.co_name
+    frames: list[FrameType] = []  # the innermost first; read once, because the thread that is looked at runs on
+    while frame is not None:
+        frames.append(frame)
         frame = frame.f_back
-    if frame is None or innermost is None:
+    own = next((number for number, each in enumerate(frames) if not is_foreign(each.f_code.co_filename)), None)
+    if own is None:
         return None
-    stack = [step for step in traceback.extract_stack(innermost) if not step.filename.startswith("<frozen")]
-    first = next(index for index, step in enumerate(stack) if not is_foreign(step.filename))
-    line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    return Place(line, called, "".join(traceback.format_list(stack[first:])))
+    called = frames[own - 1].f_code.co_name if own else "its own code"
+    line = f"{frames[own].f_code.co_filename}:{frames[own].f_lineno}"
+    outward = [each for each in reversed(frames) if not each.f_code.co_filename.startswith("<frozen")]
+    steps = dropwhile(lambda each: is_foreign(each.f_code.co_filename), outward)
+    stack = traceback.StackSummary.extract((each, each.f_lineno) for each in steps)
+    return Place(line, called, "".join(stack.format()))
