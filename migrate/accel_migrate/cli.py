@@ -81,6 +81,10 @@ class _Command(click.Command):
 @click.option("-m", "--module", metavar="NAME", help="Verify this module, as python -m runs it.")
 @click.option("--data", multiple=True, type=click.Path(path_type=Path, exists=True), help="Only read: not copied.")
 @click.option("--on-cpu", is_flag=True, help="Verify a script for a GPU on the CPU.")
+@click.option("--stand-ins", is_flag=True, help="Verify on made-up data and random weights where its own are missing.")
+@click.option(
+    "--shape", multiple=True, metavar="PATH=SIZES", help="Make up this file, as data.npy=100x3x32x32:float32."
+)
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
@@ -130,9 +134,13 @@ def _verifies(options: Options) -> bool:
 def _unverifiable(options: Options) -> str:
     """Why --verify cannot go with the other options; empty when it can."""
     if not _verifies(options):
+        if options.stand_ins or options.shape:
+            return "--stand-ins says what to verify on; add --verify"
         return "-m says what to verify; add --verify" if options.module else ""
     if options.reads_stdin:
         return "--verify runs a script from its folder; name a file"
+    if options.shape and not options.stand_ins:
+        return "--shape makes up what --stand-ins runs on; add --stand-ins"
     if options.interactive or options.check or options.output is not None:
         return "--verify stands in the place of --check, --interactive and --output; leave them out"
     return ""

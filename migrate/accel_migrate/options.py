@@ -50,6 +50,8 @@ class Options:
     module: str | None = None
     data: tuple[Path, ...] = ()
     on_cpu: bool = False
+    stand_ins: bool = False
+    shape: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()  # of the script that is verified
 
     @property

@@ -119,6 +119,37 @@ def test_what_is_proven_is_written_and_nothing_else_is_touched(folder: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["train.py"], "what the script writes stays in its copy"
 
 
+WITHOUT_ITS_DATA = """
+import numpy as np
+import torch
+import wandb
+
+wandb.init(project="points")
+data = torch.utils.data.TensorDataset(torch.from_numpy(np.load("data/x.npy")), torch.from_numpy(np.load("data/y.npy")))
+loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        wandb.log({"loss": loss.item()})
+"""
+
+
+def test_a_script_without_its_data_gpu_and_packages_is_proven_on_stand_ins_and_says_so(folder: Path) -> None:
+    (folder / "train.py").write_text(WITHOUT_ITS_DATA)
+    shapes = ("--shape", "data/x.npy=32x4", "--shape", "data/y.npy=32:int64")
+    done = accel_migrate(folder, "train.py", "--verify", "--stand-ins", *shapes, "--steps", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *_ = done.stdout.splitlines()
+    files = "data/x.npy made up, 32x4, data/y.npy made up, 32"
+    assert first.startswith(f"train.py: migrated, 4 of 4 losses equal on stand-ins ({files}, wandb left out); on 2 ")
+    assert [path.name for path in folder.iterdir()] == ["train.py"], "what is made up stays in the copy"
+
+
 def test_a_module_of_a_package_is_proven_and_told_to_programs_and_browsers(folder: Path) -> None:
     package = folder / "package"
     package.mkdir()

@@ -19,6 +19,7 @@ from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Status
 from accel_migrate.present import wants_color
 from accel_migrate.proof import data, page, text
+from accel_migrate.proof.made_files import parse
 from accel_migrate.proof.prove import Proof
 from accel_migrate.proof.runs import Laboratory, Start, start
 from accel_migrate.proof.subject import Wanted, project_of, subject
@@ -66,8 +67,10 @@ def _verdict(wanted: Wanted, outcomes: Sequence[FileOutcome], options: Options, 
             options.python or sys.executable,
             options.steps,
             options.timeout,
-            options.on_cpu,
+            options.on_cpu or options.stand_ins,
             starting,
+            "small" if options.stand_ins else "",
+            tuple(parse(text) for text in options.shape),
         )
         untouched = folder.data_state()
         proof = Proof(subject(wanted, outcomes, folder), laboratory, options.processes, _teller(options))

@@ -17,6 +17,7 @@ def render(verdict: Verdict) -> dict[str, Any]:
         "answer": answer(verdict),
         "problem": verdict.problem,
         "written": verdict.written,
+        "stand_ins": [{"what": each.what, "how": each.how} for each in verdict.stand_ins],
         "checks": [_check(check) for check in verdict.checks],
         "suspects": [
             {"path": each.file, "line": each.line, "code": each.code, "message": each.message}

@@ -14,6 +14,7 @@ NETWORK = re.compile(
     r"URLError|gaierror|ConnectionError|ConnectTimeout|Max retries exceeded|Name or service not known|RemoteDisconnected"
     r"|name resolution|Network is unreachable|LocalEntryNotFoundError|couldn't connect to|OfflineMode",
 )
+REFUSED = re.compile(r"(\S+ asks for \S+, which has no stand-in)")
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning)\b.*$", re.MULTILINE)
 LONGEST = 300
@@ -24,6 +25,9 @@ def sentence(run: Run) -> str:
     if run.ended.code is None:
         return f"had no end in {run.seconds_allowed:g} s; --timeout allows more, --steps asks for less"
     error = last_error(run)
+    refused = REFUSED.findall(run.ended.errors)
+    if refused:
+        return f"wants the network: {refused[-1]}; bring the data into the project folder first"
     if GPU.search(run.ended.errors):
         return f"wants a GPU, and there is none here; --on-cpu runs it on the CPU ({error})"
     if NETWORK.search(run.ended.errors):

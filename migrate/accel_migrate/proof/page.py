@@ -6,7 +6,7 @@ from html import escape
 
 from accel_migrate.proof.check import Quantity
 from accel_migrate.proof.curves import figure
-from accel_migrate.proof.verdict import Verdict, item, table
+from accel_migrate.proof.verdict import Verdict, item, on_stand_ins, table
 
 
 def render(verdict: Verdict) -> str:
@@ -14,9 +14,14 @@ def render(verdict: Verdict) -> str:
     badge = str(verdict.outcome)
     return (
         f'<section id="proof" class="proof"><h2><span class="badge {badge.replace(" ", "-")}">{badge}</span>'
-        f"<span>{escape(verdict.name)}</span></h2>{problem}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
+        f"<span>{escape(verdict.name)}</span></h2>{problem}{_stand_ins(verdict)}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
         "</section>"
     )
+
+
+def _stand_ins(verdict: Verdict) -> str:
+    told = on_stand_ins(verdict)
+    return f'<p class="reason">Run{escape(told)}: no proof on the script\'s own data.</p>' if told else ""
 
 
 def _figures(verdict: Verdict) -> str:

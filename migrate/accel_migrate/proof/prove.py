@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accel_migrate.proof import failures
@@ -12,10 +12,12 @@ from accel_migrate.proof.blame import Texts, suspects
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.compare import figures_on_many, on_many, on_one
 from accel_migrate.proof.record import Event, Trace
-from accel_migrate.proof.runs import Laboratory, Run, Target
+from accel_migrate.proof.runs import Laboratory, Run, StandIn, Target
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict
 
 Tell = Callable[[str], None]
+# What a script says that counts on as many samples as its data really has.
+TOO_SHORT = re.compile(r"Sum of input lengths|out of (?:range|bounds)|reached no backward pass")
 CANNOT_SPLIT = re.compile(r"split_batches needs ([^\n]*)")
 
 
@@ -43,13 +45,14 @@ class Proof:
     processes: int
     tell: Tell
     ranks: Sequence[Trace] = ()  # of the run on several processes
+    stand_ins: dict[StandIn, None] = field(default_factory=dict)  # in the order in which they were met
 
     def verdict(self) -> Verdict:
         name, processes = self.subject.name, self.processes
         try:
-            original, again = self._original("original"), self._original("original, again")
+            original, again = self._first(), self._original("original, again")
         except CannotRun as problem:
-            return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem))
+            return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem), stand_ins=tuple(self.stand_ins))
         checks, curves, blamed = self._on_one(original, again)
         if processes > 1 and all(check.holds for check in checks):
             more, ranks = self._on_many(original, again)
@@ -64,13 +67,26 @@ class Proof:
             tuple(suspects(broken, original, blamed, self.subject.texts)) if broken else (),
             tuple(curves),
             broken=broken,
+            stand_ins=tuple(self.stand_ins),
         )
+
+    def _first(self) -> Trace:
+        """The original; stand-ins are short, unless it counts on their true lengths."""
+        try:
+            return self._original("original")
+        except CannotRun as problem:
+            if self.laboratory.stand_ins != "small" or not TOO_SHORT.search(str(problem)):
+                raise
+        self.laboratory = replace(self.laboratory, stand_ins="true lengths")
+        return self._original("original, on data of its true length")
 
     def _run(self, name: str, migrated: bool = True, still: bool = False, **how: object) -> Run:
         files = self.subject.after if migrated else self.subject.before
         self.tell(f"running the {name}")
         folder = re.sub(r"\W+", "-", name)
-        return self.laboratory.run(folder, self.subject.target, files, still=still, **how)
+        run = self.laboratory.run(folder, self.subject.target, files, still=still, **how)
+        self.stand_ins |= dict.fromkeys(run.stand_ins)
+        return run
 
     def _original(self, name: str, still: bool = False) -> Trace:
         run = self._run(name, migrated=False, still=still)

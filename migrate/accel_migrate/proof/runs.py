@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accel_migrate.proof.made_files import Shape, make
 from accel_migrate.proof.record import Trace, traces
 from accel_migrate.proof.scratch import Project
 
@@ -87,6 +88,14 @@ Start = Callable[[Job], Ended]
 
 
 @dataclass(frozen=True, slots=True)
+class StandIn:
+    """Something that a run had in the place of what the script asks for."""
+
+    what: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What a script did, rank by rank."""
 
@@ -94,6 +103,7 @@ class Run:
     ended: Ended
     seconds_allowed: float
     asked_for: str = ""  # the last host on the network that was asked for
+    stand_ins: tuple[StandIn, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -111,6 +121,8 @@ class Laboratory:
     timeout: float
     pretend_cpu: bool = False
     start: Start = lambda job: start(job)
+    stand_ins: str = ""  # "small", "true lengths", or none at all
+    shapes: tuple[Shape, ...] = ()  # of files that are made up
 
     def run(
         self, name: str, target: Target, rewrites: Mapping[Path, bytes], *, still: bool = False, **how: object
@@ -119,6 +131,8 @@ class Laboratory:
         shutil.rmtree(self.scratch / name, ignore_errors=True)
         folder.mkdir(parents=True)
         self.project.copy(copy, rewrites)
+        for shape in self.shapes:
+            make(shape, copy / target.folder)
         settings = {
             "folder": str(folder),
             "copy": str(copy),
@@ -128,15 +142,25 @@ class Laboratory:
             "seed": SEED,
             "on_cpu": self.pretend_cpu,
             "still": still,
+            "stand_ins": self.stand_ins,
         }
         job = replace(Job(self.python, target, copy, folder, settings, self.timeout), **how)  # type: ignore[arg-type]
         ended = self.start(job)
         asked = folder / "network"
-        run = Run(tuple(traces(folder)), ended, self.timeout, asked.read_text() if asked.exists() else "")
+        network = asked.read_text() if asked.exists() else ""
+        files = [StandIn(str(shape.path), shape.told) for shape in self.shapes]
+        stand_ins = (*files, *_stand_ins(folder / "stand-ins"))
+        run = Run(tuple(traces(folder)), ended, self.timeout, network, stand_ins)
         shutil.rmtree(copy, ignore_errors=True)
         if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):
             return self.run(name, target, rewrites, still=still, **{**how, "alone_in_group": True})
         return run
+
+
+def _stand_ins(told: Path) -> list[StandIn]:
+    """What the processes of a run told, each thing once."""
+    lines = told.read_text("utf-8").splitlines() if told.exists() else []
+    return list(dict.fromkeys(StandIn(*json.loads(line)) for line in lines))
 
 
 def start(job: Job) -> Ended:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check
-from accel_migrate.proof.verdict import Outcome, Verdict, answer, item, table
+from accel_migrate.proof.verdict import Outcome, Verdict, answer, item, on_stand_ins, table
 
 COLORS = {Outcome.PROVEN: "32", Outcome.DIFFERS: "31", Outcome.NOT_RUN: "33"}
 
@@ -18,6 +18,8 @@ def render(verdict: Verdict, color: bool = False) -> str:
 def _lines(verdict: Verdict, color: bool) -> Iterator[str]:
     first = answer(verdict)
     yield f"\x1b[{COLORS[verdict.outcome]}m{first}\x1b[0m" if color else first
+    if verdict.stand_ins and verdict.outcome is not Outcome.PROVEN:
+        yield f"Run{on_stand_ins(verdict)}"
     rows = list(table(verdict.checks))
     if rows:
         yield ""

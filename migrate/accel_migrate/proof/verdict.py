@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check, Quantity, Result
+from accel_migrate.proof.runs import StandIn
 
 
 class Outcome(StrEnum):
@@ -41,6 +42,7 @@ class Verdict:
     problem: str = ""  # why it could not be run
     written: bool = False
     broken: Check | None = None  # the check that failed first
+    stand_ins: tuple[StandIn, ...] = ()
 
     def check(self, quantity: Quantity, processes: int) -> Check | None:
         return next((c for c in self.checks if (c.quantity, c.processes) == (quantity, processes)), None)
@@ -88,11 +90,18 @@ def _parts(verdict: Verdict) -> Iterator[str]:
     losses = verdict.check(Quantity.LOSSES, 1)
     assert losses is not None
     if losses.result is Result.EQUAL:
-        yield f"{losses.agreed} of {losses.total} losses equal"
+        yield f"{losses.agreed} of {losses.total} losses equal{on_stand_ins(verdict)}"
     else:
-        yield f"{losses.agreed} of {losses.total} losses within the script's own spread of {losses.tolerance:.2g}"
+        spread = f"the script's own spread of {losses.tolerance:.2g}"
+        yield f"{losses.agreed} of {losses.total} losses within {spread}{on_stand_ins(verdict)}"
     if verdict.processes > 1:
         yield _on_many(verdict)
+
+
+def on_stand_ins(verdict: Verdict) -> str:
+    """What the runs had in the place of the script's own, so that nobody takes the answer for a proof on that."""
+    told = ", ".join(f"{each.what} {each.how}" for each in verdict.stand_ins)
+    return f" on stand-ins ({told})" if told else ""
 
 
 def _on_many(verdict: Verdict) -> str:

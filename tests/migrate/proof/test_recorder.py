@@ -33,9 +33,8 @@ def job(tmp_path: Path, script: str, **settings: object) -> Job:
     folder.mkdir()
     (copy / "train.py").write_text(script)
     common = {"folder": str(folder), "copy": str(copy), "project": "/nowhere", "data": [], "steps": 3, "seed": 0}
-    return Job(
-        sys.executable, Target("train.py"), copy, folder, {**common, "on_cpu": False, "still": False, **settings}, 120
-    )
+    plain = {"on_cpu": False, "still": False, "stand_ins": ""}
+    return Job(sys.executable, Target("train.py"), copy, folder, {**common, **plain, **settings}, 120)
 
 
 def test_a_script_is_cut_after_its_steps_whatever_it_catches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 # In the order in which they import each other. The package that they belong to need not be installed beside the script.
 MODULES = ("journal", "chance", "samples", "forms", "printed", "on_cpu", "watch")
+STAND_INS = ("told", "packages", "weights", "vision", "texts", "network", "install")
 
 
 def load(name: str) -> ModuleType:
     """A module of this folder under its full name, by which the next ones import it."""
     full_name = f"accel_migrate.proof.recorder.{name}"
-    spec = importlib.util.spec_from_file_location(full_name, HERE / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(full_name, HERE / f"{name.replace('.', '/')}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[full_name] = module
@@ -29,23 +30,24 @@ def load(name: str) -> ModuleType:
     return module
 
 
-class AfterTorch(importlib.abc.MetaPathFinder):
-    """Calls back when torch has been imported, and leaves the importing to the others."""
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls back when a module has been imported, and leaves the importing to the others."""
 
-    def __init__(self, then: Callable[[ModuleType], object]) -> None:
+    def __init__(self, then: dict[str, list[Callable[[ModuleType], object]]]) -> None:
         self.then = then
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch":
+        waiting = self.then.pop(name, None)
+        if waiting is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def executed(module: ModuleType) -> None:
                 execute(module)
-                self.then(module)
+                for each in waiting:
+                    each(module)
 
             setattr(spec.loader, "exec_module", executed)  # noqa: B010  a method of an instance
         return spec
@@ -57,10 +59,15 @@ def begin(settings: dict[str, Any]) -> None:
     sys.path[:] = [entry for entry in copied if entry != str(HERE)]
     *_, watch = [load(name) for name in MODULES]
     watch.before_torch(settings)
-    if "torch" in sys.modules:
-        watch.install(sys.modules["torch"], settings)
-    else:
-        sys.meta_path.insert(0, AfterTorch(lambda torch: watch.install(torch, settings)))
+    then: dict[str, list[Callable[[ModuleType], object]]] = {"torch": [lambda torch: watch.install(torch, settings)]}
+    if settings["stand_ins"]:
+        *_, stand_ins = [load(f"stand_ins.{name}") for name in STAND_INS]
+        for name, each in stand_ins.install(settings, watch.is_near).items():
+            then.setdefault(name, []).append(each)
+    for name in [name for name in then if name in sys.modules]:
+        for each in then.pop(name):
+            each(sys.modules[name])
+    sys.meta_path.insert(0, AfterImport(then))
 
 
 def _in_copy(entry: Path, settings: dict[str, Any]) -> str:

@@ -38,10 +38,15 @@ def before_torch(settings: dict[str, Any]) -> None:
                 raise PermissionError(f"{arguments[0]} is named by --data, and what is named so is only read")
         if event == "socket.getaddrinfo":
             host = str(arguments[0])
-            if not host.startswith((*NEAR, socket.gethostname())) and host not in ("None", ""):
+            if not is_near(host):
                 asked.write_text(f"{host}:{arguments[1]}")
 
     sys.addaudithook(heard)
+
+
+def is_near(host: str) -> bool:
+    """Whether a host is this machine."""
+    return host.startswith((*NEAR, socket.gethostname())) or host in ("None", "")
 
 
 def install(torch: Any, settings: dict[str, Any]) -> Watch:
