@@ -136,7 +136,9 @@ class Missing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def _is_asked_by_script(self) -> bool:
         names = (frame.f_code.co_filename for frame in callers())
         asking = next((name for name in names if name != __file__ and "importlib" not in name), "")
-        return Path(asking).resolve().is_relative_to(self.copy) or asking.endswith("torch/utils/tensorboard/__init__.py")
+        return Path(asking).resolve().is_relative_to(self.copy) or asking.endswith(
+            "torch/utils/tensorboard/__init__.py"
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return Empty(spec.name)
