@@ -151,6 +151,27 @@ def test_a_distributed_sampler_is_refused_within_a_round(tmp_path: Path) -> None
         in_world(2, lambda: resume_matrix.train(distributed, tmp_path, resume="step"))
 
 
+def test_hooks_keep_where_each_process_is_in_a_stream_of_its_own(tmp_path: Path) -> None:
+    """A stream that every process reads by itself is not prepared."""
+
+    def work():
+        accelerator = resume_matrix.Accelerator(cpu=True)
+        mine = f"stream_{accelerator.process_index}.txt"
+        read = 10 * (accelerator.process_index + 1)
+        accelerator.register_save_state_pre_hook(lambda models, weights, out: (Path(out) / mine).write_text(str(read)))
+        found = []
+        accelerator.register_load_state_pre_hook(
+            lambda models, saved: found.append(int((Path(saved) / mine).read_text()))
+        )
+        accelerator.save_state(tmp_path / "state")
+        accelerator.load_state(tmp_path / "state")
+        return found
+
+    assert in_world(2, work) == [[10], [20]]
+    listed = read_manifest(tmp_path / "state").names()
+    assert {"stream_0.txt", "stream_1.txt"} <= {*listed}
+
+
 SHIFT = [0]
 
 

@@ -40,6 +40,7 @@ class Run:
         torch.manual_seed(0)
         config = ProjectConfiguration(project)
         self.accelerator = Accelerator(cpu=True, project_config=config, gradient_accumulation_steps=2, **settings)
+        self.accelerator.init_trackers("exp")
         model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
         optimizer = torch.optim.AdamW(model.parameters())
         scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=500)
@@ -69,6 +70,7 @@ class Run:
             self.optimizer.step()
             self.scheduler.step()
             self.optimizer.zero_grad()
+        self.accelerator.log({"rows": len(inputs)})
 
     def everything(self) -> str:
         """All that a load may change, to be compared."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -151,6 +153,33 @@ def test_of_a_linked_checkpoint_the_limit_removes_the_link(tmp_path: Path) -> No
     accelerator.save_state()
     assert names(tmp_path / "checkpoints") == {"checkpoint_1"}
     accelerator.load_state(kept)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_an_old_checkpoint_that_cannot_be_removed_is_named_and_the_new_one_stands(wait: bool, tmp_path: Path) -> None:
+    def work():
+        accelerator, _ = run(tmp_path, automatic_checkpoint_naming=True, total_limit=1)
+        accelerator.save_state()
+        told = []
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if accelerator.is_main_process:
+                patch.setattr(folders, "_remove", denied)
+            accelerator.save_state(wait=wait)
+            accelerator._checkpoints.background.settle()
+            told += [str(one.message) for one in caught if "total_limit" in str(one.message)]
+        return told, Path(accelerator.load_state("latest").folder).name
+
+    first, second = in_world(2, work, patience=120)
+    assert first == (
+        [f"{tmp_path}/checkpoints/checkpoint_0 is beyond total_limit and stays: Permission denied; remove it by hand"],
+        "checkpoint_1",
+    )
+    assert second == ([], "checkpoint_1")
+
+
+def denied(folder: Path) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 
 
 def test_a_name_that_is_not_utf8_is_refused_when_saving(tmp_path: Path) -> None:
