@@ -194,10 +194,24 @@ def _scan(
         if direct:
             found += direct
             return True
+        inner = _always_one(statement)
+        own = any(b.statement is statement for b in bindings)
+        if inner and not own:
+            ended = [_scan(module, branch, statement, bindings, found) for branch in inner]
+            if all(ended):
+                return True
+            continue
         nested = [b for b in bindings if b.statement is not statement and module.holds(statement, b.statement)]
         nested += [b for b in bindings if b.statement is statement and b.kind not in ("assign", "import", "definition")]
         found += [b for b in nested if b not in found and b.kind != "parameter"]
     return False
+
+
+def _always_one(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of a statement of which one always runs: that of a `with`, both sides of a question."""
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        return [statement.body]
+    return [statement.body, statement.orelse] if isinstance(statement, ast.If) and statement.orelse else []
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -21,6 +21,7 @@ from accel_migrate.flow.nodes import walk
 
 _NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
 _PYTHONS = {"item", "float", "fsum"}
+_LEAVES_TORCH = {"item", "tolist", "numpy"}
 _SHOWS = {"print", "write", "info", "debug", "warning", "log", "set_description", "set_postfix", "add_scalar", "flush"}
 _ASKS = {"isnan", "isfinite", "isinf", "abs", "float", "round", "bool", "any", "all"}
 
@@ -35,6 +36,7 @@ class Decision:
     after: ast.stmt | None = None
     before: ast.stmt | None = None  # in the place of `after`: right above the decision
     is_tensor: bool = False
+    of_tensor: bool = False  # `.item()` of what is known to be a tensor
     is_plain: bool = True  # a number of Python's, for certain
     is_number: bool = True  # else it cannot be averaged, and is only told
 
@@ -153,8 +155,8 @@ class _Finder:
             made = self._made_outside(module, figure)
             if made is not None:
                 self.local.agree([made.target])
-                if isinstance(made.value, ast.Call) and _name_of(made.value) == "item" and not made.path:
-                    return Decision(module, node, made.value)  # averaged as it is made a number
+                if not made.path and made.value is not None and self._of_tensor(module, made.value):
+                    return Decision(module, node, made.value, of_tensor=True)  # averaged as it is made a number
                 return Decision(module, node, figure, after=made.statement, is_plain=plain)
             if not _is_elif(module, statement):
                 variable = module.variable(figure)
@@ -162,7 +164,8 @@ class _Finder:
                 return Decision(module, node, figure, before=statement, is_plain=plain)
         is_tensor = self._is_tensor(module, figure)
         self.local.agree([figure])
-        return Decision(module, node, figure, is_tensor=is_tensor, is_plain=plain)
+        of_tensor = self._of_tensor(module, figure)
+        return Decision(module, node, figure, is_tensor=is_tensor, of_tensor=of_tensor, is_plain=plain)
 
     def _may_be_set(self, module: Module, figure: ast.Name, statement: ast.stmt) -> bool:
         """Whether a name can be set to its average above a condition: it is asked once, and always holds a number."""
@@ -256,6 +259,45 @@ class _Finder:
         parts = [part for r in returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
         local = [part for part in parts if self.local.is_local(target.module, part)]
         return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)
+
+    def _of_tensor(self, module: Module, figure: ast.expr) -> bool:
+        """`loss.item()`, and not that of an object of the author's own."""
+        if not isinstance(figure, ast.Call) or not isinstance(figure.func, ast.Attribute) or figure.func.attr != "item":
+            return False
+        return self._holds_tensor(module, figure.func.value)
+
+    def _holds_tensor(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is known to be a tensor: the loss, what a model, a criterion or torch gives, or made of these."""
+        if depth > 8:
+            return False
+        if isinstance(node, ast.BinOp | ast.Compare):
+            sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+            return any(self._holds_tensor(module, side, depth + 1) for side in sides)
+        if isinstance(node, ast.Call):
+            if (module.qualified(node.func) or "").startswith("torch."):
+                return True
+            if self.roles.role(module, node.func) & (Role.MODEL | Role.CRITERION):
+                return True
+            method = node.func if isinstance(node.func, ast.Attribute) else None
+            return (
+                method is not None
+                and method.attr not in _LEAVES_TORCH
+                and self._holds_tensor(module, method.value, depth + 1)
+            )
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        if variable is None:
+            return False
+        if self.roles.of(variable) & (Role.OUTPUT | Role.BATCH):
+            return True
+        made = [b for b in self.local.bound(module, node) if not isinstance(b.value, ast.Constant)]
+        return bool(made) and all(self._binds_tensor(module, binding, depth) for binding in made)
+
+    def _binds_tensor(self, module: Module, binding: Binding, depth: int) -> bool:
+        value = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
+        if value is None or binding.path:
+            return False
+        ended = isinstance(value, ast.Call) and _name_of(value) in _LEAVES_TORCH
+        return not ended and (binding.statement in self.local.losses or self._holds_tensor(module, value, depth + 1))
 
     def _is_tensor(self, module: Module, figure: ast.expr) -> bool:
         """Whether a figure is the tensor that is trained on, and not a number made of it."""

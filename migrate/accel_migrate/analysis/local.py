@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
-from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
+from accel_migrate.analysis.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.nodes import children
 
 # Objects that are alike on all processes, whatever they were given.
@@ -44,6 +44,8 @@ class Locality:
         self._busy: set[object] = set()
         self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
         self._collective: dict[Function, bool] = {}
+        self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
+        self._uses: dict[Variable, list[ast.expr] | None] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
 
     def is_local(self, module: Module, node: ast.expr) -> bool:
@@ -99,11 +101,13 @@ class Locality:
             return False
         if node in self.whole:
             return False
+        given = [*node.args, *[keyword.value for keyword in node.keywords]]
         target = self.roles.target(module, node)
         if target is not None and not isinstance(target.node, ast.ClassDef):
-            if self._returns(target.module, target.node):
+            uses = self._all_uses(module, node.func.value) if isinstance(node.func, ast.Attribute) else None
+            if self._returns(target.module, target.node, of_one=uses is not None):
                 return True
-        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+            given += uses or ()
         if isinstance(node.func, ast.Attribute):
             given.append(node.func.value)
         elif isinstance(node.func, ast.Call):
@@ -127,17 +131,50 @@ class Locality:
             )
         return self._collective[target.node]
 
-    def _returns(self, module: Module, function: Function) -> bool:
+    def _all_uses(self, module: Module, receiver: ast.expr) -> list[ast.expr] | None:
+        """All that an object is given, if it is built here and nothing but its methods and attributes is asked for."""
+        variable = module.variable(receiver) if isinstance(receiver, ast.Name) else None
+        if variable is None:
+            return None
+        if variable not in self._uses:
+            self._uses[variable] = self._found_uses(module, variable)
+        return self._uses[variable]
+
+    def _found_uses(self, module: Module, variable: Variable) -> list[ast.expr] | None:
+        for binding in module.bindings(variable):
+            built = self.roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
+            if built is None or not isinstance(built.node, ast.ClassDef) or binding.kind != "assign" or binding.path:
+                return None
+        given: list[ast.expr] = []
+        for name in module.walk(module.tree, ast.Name):
+            if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:  # type: ignore[attr-defined]
+                continue
+            asked = module.parents[name]
+            if not isinstance(asked, ast.Attribute) or not isinstance(asked.ctx, ast.Load):
+                return None
+            call = module.parents[asked]
+            if isinstance(call, ast.Call) and call.func is asked:
+                given += [*call.args, *[keyword.value for keyword in call.keywords]]
+            elif isinstance(call, ast.Attribute | ast.Subscript):
+                return None  # a part of it is changed, or handed on
+        return given
+
+    def _returns(self, module: Module, function: Function, of_one: bool = False) -> bool:
         if function in self._busy:
             return False
         self._busy.add(function)
         self._given.append(function)
+        owner = module.functions[function].owner_class if of_one else None
+        if owner is not None:
+            self._objects.append(owner)
         try:
             return any(
                 isinstance(node, ast.Return) and node.value is not None and self.is_local(module, node.value)
                 for node in module.walk(function, ast.Return)
             )
         finally:
+            if owner is not None:
+                self._objects.pop()
             self._given.pop()
             self._busy.discard(function)
 
@@ -148,7 +185,7 @@ class Locality:
         return self._variable(module, node, variable)
 
     def _variable(self, module: Module, node: ast.expr, variable: Variable) -> bool:
-        if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable):
+        if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable) or variable.scope in self._objects:
             return False
         bindings = self.bound(module, node)
         if any(self._binding(module, variable, binding) for binding in bindings):

@@ -38,7 +38,7 @@ def _averaged(context: Context, decision: Decision, accelerator: str) -> Edit:
     mean = quoted(module.source, "mean")
     if decision.is_tensor:
         return replace_node(module.source, figure, f"{accelerator}.reduce({name}.detach(), {mean})")
-    if isinstance(figure, ast.Call) and isinstance(figure.func, ast.Attribute) and figure.func.attr == "item":
+    if decision.of_tensor and isinstance(figure, ast.Call) and isinstance(figure.func, ast.Attribute):
         tensor = module.source.code(figure.func.value)
         return replace_node(module.source, figure, f"{accelerator}.reduce({tensor}.detach(), {mean}).item()")
     # Doubles keep a Python number as it is: on one process nothing may be rounded.

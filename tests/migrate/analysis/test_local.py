@@ -162,6 +162,66 @@ def test_what_is_the_same_on_all_is_left_alone(lines):
     assert "accelerator.reduce" not in migrated(source)
 
 
+MEAN = """
+class Mean:
+    def __init__(self):
+        self.number, self.value = 0, 0.0
+    def add(self, value):
+        self.value = (self.value * self.number + value) / (self.number + 1)
+        self.number += 1
+    def item(self):
+        return self.value
+"""
+
+
+def test_item_of_an_object_that_is_no_tensor_is_averaged_as_a_number():
+    source = training(
+        functions=MEAN,
+        ready=PLATEAU,
+        inside="if i == 0:\n    mean = Mean()\nmean.add(loss.item())",
+        after="figure = mean.item()\nplateau.step(figure)",
+    )
+    becomes(source, f"figure = mean.item()\nfigure = {AVERAGED.format('figure')}")
+
+
+def test_item_of_a_sum_of_losses_is_averaged_as_the_tensor_it_is():
+    source = training(ready=PLATEAU, inside="total += loss", after="figure = total.item()\nplateau.step(figure)")
+    becomes(source, 'figure = accelerator.reduce(total.detach(), "mean").item()')
+
+
+def test_what_one_object_was_given_is_not_said_of_another_of_its_class():
+    source = training(
+        functions=MEAN,
+        ready="best = 9.0",
+        inside="trained.add(loss.item())",
+        after="with torch.no_grad():\n    for a, b in test_loader:\n        a, b = a.to(device), b.to(device)\n"
+        "        out = model(a).tolist()\n        tested.add(out[0][0])\n"
+        "figure = tested.item()\nif figure < best:\n    best = figure\n    torch.save(model.state_dict(), 'best.pt')",
+    ).replace("    total = 0.0", "    trained = Mean()\n    tested = Mean()")
+    assert "AM806" not in codes(source)
+
+
+def test_what_an_object_is_given_under_another_name_is_its_own():
+    source = training(
+        functions=MEAN + "def keep(kept, value):\n    kept.add(value)\n",
+        ready=PLATEAU,
+        inside="keep(trained, loss.item())",
+        after="plateau.step(trained.item())",
+    ).replace("    total = 0.0", "    trained = Mean()")
+    assert "AM806" in codes(source)
+
+
+def test_what_is_bound_inside_with_hides_what_was_bound_above():
+    source = training(
+        ready="best = 9.0",
+        inside="out = model(x)",
+        after="worst = 0.0\nfor a, b in test_loader:\n    a, b = a.to(device), b.to(device)\n    with torch.no_grad():\n"
+        "        out = model(a)\n    rows = out.tolist()\n    worst = max(worst, rows[0][0])\n"
+        "if worst < best:\n    best = worst\n    torch.save(model.state_dict(), 'best.pt')",
+    )
+    assert "AM806" not in codes(source)
+
+
 def test_what_cannot_be_averaged_is_told():
     assert "`y`" in noted(training(inside="if (y == 1).all():\n    continue"), "AM806")
 
