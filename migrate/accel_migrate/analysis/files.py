@@ -84,7 +84,8 @@ def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]
         opened = _opened_by(module, target)
         if target is None or (opened is None and is_stream(graph, module, target)):
             continue
-        yield Save(module, call, value, opened, opened is None and len(call.args) + len(call.keywords) == 2)
+        is_path = opened is None and not _is_file(graph, module, target)
+        yield Save(module, call, value, opened, is_path and len(call.args) + len(call.keywords) == 2)
 
 
 def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
@@ -197,6 +198,15 @@ def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
             if any(parent is binding.statement for parent in module.ancestors(target)):  # type: ignore[arg-type]
                 return binding.statement
     return None
+
+
+def _is_file(graph: CallGraph, module: Module, target: ast.expr) -> bool:
+    """`open(path, "wb")`, `path.open("wb")`, or a name for it."""
+    return any(
+        isinstance(part, ast.Call)
+        and (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")) == "open"
+        for _, part in contents(graph, module, target)
+    )
 
 
 def writes_memory(graph: CallGraph, module: Module, call: ast.Call) -> bool:

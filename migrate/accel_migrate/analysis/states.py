@@ -160,7 +160,7 @@ def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:
 
 def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast.stmt) -> None:
     """The weights before the guard must be those at the call."""
-    inside = set(module.walk(ahead))
+    inside = _from(module, call, ahead)
     variable = module.variable(owner)
     bindings: list[Binding] = module.bindings(variable) if variable is not None else []
     rebound = any(binding.statement in inside and binding.statement is not ahead for binding in bindings)
@@ -180,7 +180,7 @@ def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast
 def _asked(flow: RankFlow, module: Module, call: ast.Call, ahead: ast.stmt) -> Iterator[str]:
     """What is asked on the way from the guard to the call, as far as all processes can ask it before the guard."""
     path = [call, *module.ancestors(call)]
-    path = path[: path.index(ahead) + 1]
+    path = path[: path.index(ahead if ahead in path else module.parents[ahead]) + 1]
     found = []
     for inner, parent in pairwise(path):
         if not isinstance(parent, ast.If) or inner is parent.test:
@@ -188,17 +188,29 @@ def _asked(flow: RankFlow, module: Module, call: ast.Call, ahead: ast.stmt) -> I
         test = parent.test
         if inner in parent.body:
             parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-            found.append([part for part in parts if _known_to_all(flow, module, part, ahead)])
+            inside = _from(module, call, ahead)
+            found.append([part for part in parts if _known_to_all(flow, module, part, inside)])
     for parts in reversed(found):
         for part in parts:
             text = module.source.code(part)
             yield f"({text})" if isinstance(part, ast.BoolOp | ast.IfExp | ast.NamedExpr) else text
 
 
-def _known_to_all(flow: RankFlow, module: Module, part: ast.expr, ahead: ast.stmt) -> bool:
+def _from(module: Module, call: ast.Call, ahead: ast.AST) -> set[ast.AST]:
+    """What may run between a guard and the call: the guard itself, and all below it where it is `if ...: return`."""
+    if ahead in module.ancestors(call):
+        return set(module.walk(ahead))
+    block = next(block for block in _blocks(module.parents[ahead]) if ahead in block)
+    return {node for statement in block[block.index(ahead) :] for node in module.walk(statement)}
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    return (value for _, value in ast.iter_fields(node) if isinstance(value, list))
+
+
+def _known_to_all(flow: RankFlow, module: Module, part: ast.expr, inside: set[ast.AST]) -> bool:
     if flow.depends(module, part) or not only_reads(part):
         return False
-    inside = set(module.walk(ahead))
     for node in module.walk(part):
         variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
         bindings = module.bindings(variable) if variable is not None else []

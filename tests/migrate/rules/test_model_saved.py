@@ -273,3 +273,62 @@ def test_an_object_that_a_function_is_handed_and_calls_saves_once():
     becomes(
         source.replace("device = ", work + "device = "), "accelerator.save(accelerator.get_state_dict(net), self.path)"
     )
+
+
+@pytest.mark.parametrize("opened", ['open("m.pt", "wb")', 'Path("m.pt").open("wb")'])
+def test_a_file_that_is_opened_in_place_is_opened_by_one_process(opened):
+    becomes(
+        training(functions="from pathlib import Path", after=f"torch.save(model.state_dict(), {opened})"),
+        f"""
+        model_state = accelerator.get_state_dict(model)
+        if accelerator.is_main_process:
+            torch.save(model_state, {opened})
+        """,
+    )
+
+
+def test_an_open_file_is_not_handed_to_the_accelerator_by_another_name():
+    source = training(
+        functions="def keep(state, file):\n    torch.save(state, file)\n",
+        after='keep({"epoch": epoch}, open("m.pt", "wb"))',
+    )
+    assert ".save(" in migrated(source) and "accelerator.save(" not in migrated(source)
+
+
+def test_weights_are_collected_above_the_line_where_other_processes_return():
+    functions = """
+    import torch.distributed as dist
+    def keep(net, path):
+        if dist.get_rank() != 0:
+            return
+        state = {"epoch": 1}
+        if path:
+            state["net"] = net.state_dict()
+        torch.save(state, path)
+    """
+    source = training(functions=functions, ready="dist.init_process_group('gloo')", after='keep(model, "m.pt")')
+    becomes(
+        source,
+        """
+        if path:
+            net_state = accelerator.get_state_dict(net)
+        if not accelerator.is_main_process:
+            return
+        state = {"epoch": 1}
+        if path:
+            state["net"] = net_state
+        """,
+    )
+
+
+def test_weights_that_change_below_the_line_where_other_processes_return_are_not_collected_above_it():
+    functions = """
+    import torch.distributed as dist
+    def keep(net, path):
+        if dist.get_rank() != 0:
+            return
+        net.load_state_dict(torch.load("best.pt"))
+        torch.save(net.state_dict(), path)
+    """
+    source = training(functions=functions, ready="dist.init_process_group('gloo')", after='keep(model, "m.pt")')
+    assert "the weights are set under that condition" in unchanged(source)
