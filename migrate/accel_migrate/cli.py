@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from accel_migrate.errors import MigrateError
-from accel_migrate.options import COLORS, FORMATS, PRECISIONS, STANDARD_INPUT, TARGETS, Options
+from accel_migrate.options import COLORS, FORMATS, PRECISIONS, PRINTS, STANDARD_INPUT, TARGETS, Options
 
 SHELLS = ("bash", "zsh", "fish")
 EPILOG = """
@@ -60,6 +60,7 @@ class _Command(click.Command):
 @click.option("--target", type=click.Choice(TARGETS), help="The package to migrate to.  [default: accel_runtime]")
 @click.option("--keep-device/--no-keep-device", default=None, help="Leave .to(device) calls where they are.")
 @click.option("--mixed-precision", type=click.Choice(PRECISIONS), help="Write this precision into the script.")
+@click.option("--prints", type=click.Choice(PRINTS), help="Who keeps N processes from printing N times: see AM601.")
 @click.option("--unsafe-fixes/--no-unsafe-fixes", default=None, help="Also apply changes that are marked for review.")
 @click.option("--select", multiple=True, metavar="CODES", shell_complete=_codes, help="Only these rules, as AM101,AM2.")
 @click.option("--ignore", multiple=True, metavar="CODES", shell_complete=_codes, help="Not these rules.")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from accel_migrate.errors import MigrateError
-from accel_migrate.options import FORMATS, PRECISIONS, TARGETS
+from accel_migrate.options import FORMATS, PRECISIONS, PRINTS, TARGETS
 from accel_migrate.selection import unknown
 
-CHOICES = {"target": TARGETS, "mixed-precision": PRECISIONS, "output-format": FORMATS}
+CHOICES = {"target": TARGETS, "mixed-precision": PRECISIONS, "prints": PRINTS, "output-format": FORMATS}
 FLAGS = ("keep-device", "unsafe-fixes")
 LISTS = ("select", "ignore", "exclude")
 NUMBERS = ("jobs", "time-limit")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 TARGETS = ("accel_runtime", "accelerate")
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
+PRINTS = ("launcher", "once")
 FORMATS = ("full", "concise", "json", "sarif", "github", "markdown")
 COLORS = ("auto", "always", "never")
 STANDARD_INPUT = Path("-")
@@ -29,6 +30,7 @@ class Options:
     target: str | None = None
     keep_device: bool | None = None
     mixed_precision: str | None = None
+    prints: str | None = None
     unsafe_fixes: bool | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -75,4 +77,5 @@ class Options:
             keep_device=bool(self.keep_device),
             mixed_precision=self.mixed_precision,
             unsafe_fixes=bool(self.unsafe_fixes),
+            prints=self.prints,
         )

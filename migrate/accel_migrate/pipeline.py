@@ -168,7 +168,7 @@ def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept
 ) -> dict[Path, FileResult]:
     try:
-        script = read([*modules, *others], settings.keep_device)
+        script = read([*modules, *others], settings.keep_device, settings.prints_once)
     except Exception as error:  # one file's trouble never costs another's result
         return _without_the_strange(modules, others, settings, accept, error)
     left = {module.source.path: Left() for module in modules}
@@ -222,7 +222,7 @@ def _without_the_strange(
 
 def _fails_alone(module: Module, settings: Settings) -> bool:
     try:
-        read([module], settings.keep_device)
+        read([module], settings.keep_device, settings.prints_once)
     except Exception:  # which one does not matter: the whole failed
         return True
     return False
@@ -319,7 +319,7 @@ def _check_stable(result: Source, settings: Settings) -> None:
     """A second run over the result must find nothing more to do."""
     if _left_alone(result):
         return
-    script = read([Module(result)], settings.keep_device)
+    script = read([Module(result)], settings.keep_device, settings.prints_once)
     for training in script.trainings:
         if any(change.edits for _, change in _changes(script, training, settings)):
             raise BrokenResult("a second run would change the file again; please report this script")

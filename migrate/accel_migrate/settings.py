@@ -11,6 +11,12 @@ class Settings:
     keep_device: bool = False  # leave the moves, and let `device` be the Accelerator's
     mixed_precision: str | None = None
     unsafe_fixes: bool = False  # also apply changes marked for review
+    prints: str | None = None  # "launcher": it shows one process of each machine; "once": the script prints once itself
+
+    @property
+    def prints_once(self) -> bool:
+        """Accelerate's launcher shows what every process prints."""
+        return (self.prints or ("once" if self.target == "accelerate" else "launcher")) == "once"
 
 
 DEFAULTS = Settings()

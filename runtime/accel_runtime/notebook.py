@@ -37,15 +37,17 @@ def notebook_launcher(
     log_line_prefix_template: str | None = None,
     cpu: bool | None = None,
     start_method: str | None = None,
+    show_ranks: str | None = None,
 ) -> None:
     """Call `function(*args)` on `num_processes` processes, and return when all have.
 
-    The count is for this machine; with `num_nodes` above 1 every machine runs the same cell with its `node_rank`.
+    The count is for this machine; with `num_nodes` above 1 every machine runs the same cell with its `node_rank`. The
+    cell shows what the first process of the machine prints, with `show_ranks="all"` what every process does.
 
     >>> notebook_launcher(print, ("hello",), num_processes=1)
     hello
     """
-    said = {"mixed_precision": mixed_precision, "cpu": cpu, "num_processes": num_processes}
+    said = {"mixed_precision": mixed_precision, "cpu": cpu, "num_processes": num_processes, "show_ranks": show_ranks}
     files = [file.layer() for file in config_files(os.environ)]
     settled = settle([script_layer(said), environment_layer(os.environ), *files])
     settings, machine = settled.settings, this_machine(os.environ)
@@ -69,6 +71,7 @@ def notebook_launcher(
         monitor_interval=monitor_interval,
         log_line_prefix_template=log_line_prefix_template,
         start_method=start_method or _start_method(machine, settings),
+        show_ranks=settings.show_ranks,
     )
     _require_clean_start(launch.start_method)
     with variables({**as_environment(settled), **launch.environment(os.environ, machine.cores)}):
@@ -77,8 +80,8 @@ def notebook_launcher(
 
 
 def debug_launcher(function: Callable[..., Any], args: tuple[Any, ...] = (), num_processes: int = 2) -> None:
-    """Call `function(*args)` on CPU processes, to see how it behaves when distributed."""
-    notebook_launcher(function, args, num_processes, cpu=True)
+    """Call `function(*args)` on CPU processes, to see how it behaves when distributed: what each of them prints, too."""
+    notebook_launcher(function, args, num_processes, cpu=True, show_ranks="all")
 
 
 def _endpoint(machines: int, address: str, port: int, backend: str) -> str:

@@ -82,6 +82,7 @@ class Settings(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_restarts: Annotated[int, Meta(ge=0)] = 0
     log_dir: str | None = None
     tee: bool = False
+    show_ranks: Literal["main", "all"] = "main"
 
 
 @dataclass(frozen=True, slots=True)

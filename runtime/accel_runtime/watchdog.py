@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from accel_runtime.foreign import is_foreign
+from accel_runtime.terminal import terminal
 from accel_runtime.world import World
 
 PATIENCE = 300.0  # seconds
@@ -57,7 +58,7 @@ class Watchdog:
             elif place is not None and still >= max(self._patience, 2 * told):
                 # Ever more seldom: a long wait that is meant to be must not fill the log.
                 told = still
-                sys.stderr.write(self._report(place, still))
+                terminal().write(self._report(place, still))
 
     def _report(self, place: Place, seconds: float) -> str:
         rank, size = self._world.rank, self._world.size

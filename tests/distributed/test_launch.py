@@ -47,3 +47,14 @@ def test_one_process_becomes_the_script_with_no_torch_before_it(tmp_path: Path) 
     started = subprocess.Popen([*LAUNCH, "--cpu", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     output, _ = started.communicate(timeout=60)
     assert output.split() == [str(started.pid), "False", "False"]
+
+
+def test_the_first_rank_is_shown_and_all_where_it_is_asked_for(tmp_path: Path) -> None:
+    # One write for the whole line: `print` makes several, and two processes share the stream.
+    (tmp_path / "script.py").write_text(
+        "import os; [os.write(n, b'rank %s\\n' % os.environb[b'RANK']) for n in (1, 2)]"
+    )
+    done = launch(tmp_path, "--cpu", "--num-processes", "2", "script.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "rank 0\n", "rank 0\n")
+    every = launch(tmp_path, "--cpu", "--num-processes", "2", "--show-ranks", "all", "script.py")
+    assert sorted(every.stdout.splitlines()) == sorted(every.stderr.splitlines()) == ["rank 0", "rank 1"]

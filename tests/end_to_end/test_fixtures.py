@@ -42,7 +42,8 @@ def test_losses_are_equal_to_the_bit_on_one_process(case: Case, tmp_path: Path) 
 def test_two_processes_train_and_evaluate_as_one(case: Case, tmp_path: Path) -> None:
     ranks = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "two"), processes=2, frozen=True))
     assert all(rank.losses for rank in ranks), "a process trained nothing"
-    assert not ranks[1].output.strip(), "what is printed is printed once"
+    if "--prints" in case.options:
+        assert not ranks[1].output.strip(), "what is printed is printed once"
     if case.figures:
         (before,) = ended_well(original(case, in_folder(tmp_path, "one"), frozen=True))
         expected = re.findall(case.figures, before.output)

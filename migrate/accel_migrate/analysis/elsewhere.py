@@ -9,8 +9,8 @@ from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
 
-def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call) -> str | None:
-    """What a call writes or prints in a file that is not changed, with the first place that does."""
+def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
+    """What a call writes, or prints, in a file that is not changed, with the first place that does."""
     for owner, function in reached_elsewhere(script, training, module, call):
         for inner in owner.calls:
             if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
@@ -20,7 +20,7 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
                 return f"writes a file ({place})"
             if runs_command(owner, inner):
                 return f"runs a command ({place})"
-            if shows(owner, inner):
+            if prints_too and shows(owner, inner):
                 return f"prints ({place})"
     return None
 

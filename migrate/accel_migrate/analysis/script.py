@@ -24,6 +24,7 @@ from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backwa
 from accel_migrate.analysis.needless import sort_moves
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.one_device import Tied, files_of
+from accel_migrate.analysis.one_or_many import silenced_prints
 from accel_migrate.analysis.one_process import bare_uses
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision, find_precision, with_argument
@@ -60,7 +61,7 @@ from accel_migrate.errors import internal_error
 from accel_migrate.flow.nodes import unparse, walk
 
 
-def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
+def read(modules: Iterable[Module], keep_device: bool = False, prints_once: bool = False) -> Script:
     """Understand the files of a project together; `keep_device` leaves every move where it is."""
     project = Project(modules)
     roles = Roles(project)
@@ -74,7 +75,7 @@ def read(modules: Iterable[Module], keep_device: bool = False) -> Script:
         first = group.backwards[0]
         try:
             trainings += [
-                _Reader(roles, own_graph, flow, group, loops, index, keep_device).training()
+                _Reader(roles, own_graph, flow, group, loops, index, keep_device, prints_once).training()
                 for own_graph in entries(roles, graph, group)
             ]
         except NoHome as trouble:
@@ -157,6 +158,7 @@ class _Reader:
         loops: list[LoaderLoop],
         index: int,
         keep_device: bool,
+        prints_once: bool,
     ) -> None:
         self.roles = roles
         self.graph = graph
@@ -165,6 +167,7 @@ class _Reader:
         self.loops = loops
         self.index = index
         self.keep_device = keep_device
+        self.prints_once = prints_once
 
     def training(self) -> Training:
         cast = find_cast(self.roles, self.graph, self.flow, self.group, self.loops)
@@ -185,7 +188,9 @@ class _Reader:
             tied.check(files_of(self.roles, modules), gone)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
         self._check_told(distribution, rebound, creation)
-        prints = printing(self.roles, self.graph, reach, start, modules, list(stage.uses))
+        prints = self._printed_once(
+            found, printing(self.roles, self.graph, reach, start, modules, list(stage.uses)), modules
+        )
         return Training(
             index=self.index,
             home=stage.home,
@@ -203,7 +208,7 @@ class _Reader:
             reach=reach,
             modules=modules,
             start=start,
-            prints=tuple((m, call) for m, call in prints if self._by_all(found, m, call)),
+            prints=tuple(prints),
             needs_device=device is not None and device_is_needed(device, gone, reach, self.graph),
             device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
             given=given,
@@ -223,8 +228,18 @@ class _Reader:
             gone=gone,
         )
 
-    def _by_all(self, found: _Findings, module: Module, call: ast.Call) -> bool:
-        return found.storage.runs_everywhere(module, call) or not self.flow.only_some(module, call)
+    def _prints_once(self, modules: Iterable[Module]) -> bool:
+        """Whether the script itself is to print once: by request, or because it silenced its other processes."""
+        return self.prints_once or any(True for module in modules for _ in silenced_prints(module, ""))
+
+    def _printed_once(
+        self, found: _Findings, prints: Iterable[tuple[Module, ast.Call]], modules: tuple[Module, ...]
+    ) -> Iterator[tuple[Module, ast.Call]]:
+        """Those that one process did, under a guard that is gone; with `_prints_once` those that all do, as well."""
+        once = self._prints_once(modules)
+        for module, call in prints:
+            if found.storage.runs_everywhere(module, call) or (once and not self.flow.only_some(module, call)):
+                yield module, call
 
     def _findings(self, cast: Cast, stage: Stage) -> _Findings:
         home, place = stage.home, stage.place
@@ -369,6 +384,7 @@ class _Reader:
             found.gone(reach),
             modules,
             cast.aliases,
+            self._prints_once(modules),
         )
         pieces = {piece.statement for piece in found.distribution.pieces}
         carrier = Carrier(self.graph, start.module, start.statement, pieces)

@@ -56,6 +56,7 @@ def find_start(
     gone: frozenset[ast.AST],
     modules: tuple[Module, ...],
     aliases: frozenset[Variable],
+    prints_once: bool = False,
 ) -> Start:
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
@@ -63,7 +64,7 @@ def find_start(
         choice = Choice(cpu=NO_CUDA)
     start = _placed(
         roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
-        choice.stays,
+        choice.stays, prints_once,
     )  # fmt: skip
     return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
 
@@ -82,6 +83,7 @@ def _placed(
     gone: frozenset[ast.AST],
     cpu: str | None,
     stays: bool,
+    prints_once: bool,
 ) -> Start:
     module = creation.module
     early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
@@ -126,7 +128,8 @@ def _placed(
             continue
         if position == first < index:
             return Start(module, statement, block, cpu, False, joins=True)
-        prints = any(_is_print(module, call) for call in _own_calls(statement))
+        # A script of many processes may print who it is.
+        prints = (prints_once or distribution.pieces) and any(_is_print(module, call) for call in _own_calls(statement))
         if prints and (first < index or not creation.is_class):
             return Start(module, statement, block, cpu, False)
     if device is not None or anchor is not place.after:

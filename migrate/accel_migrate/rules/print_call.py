@@ -1,4 +1,4 @@
-"""AM601: what is printed is printed once."""
+"""AM601: what is printed is seen once, because the launcher shows one process or because the script prints once itself."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ _LOOKS = {
     "now",
     "timedelta",
 }
+_LOG_FILES = {
+    "logging.FileHandler",
+    "logging.handlers.RotatingFileHandler",
+    "logging.handlers.TimedRotatingFileHandler",
+    "logging.handlers.WatchedFileHandler",
+}
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "success"}
 
 
@@ -39,6 +45,31 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.accelerator(module, call)
             edit = replace_callee(module.source, call, f"{spelled}.print")
             yield change(CODE, call, "prints once on each machine", [edit], loop=training.index, required=False)
+    yield from _noted_when_printing_once(context) if context.settings.prints_once else _noted_when_launched(context)
+
+
+def _noted_when_launched(context: Context) -> Iterator[Change]:
+    """The launcher shows the first process of each machine; what differs from process to process is not all seen."""
+    training, module = context.training, context.module
+    own = [call for call in module.calls if shows(module, call) and _is_its_own(context, call)]
+    if own:
+        message = (
+            f"not every process prints the same here{_lines(own)}, and accel launch shows the first of each machine; start "
+            "with --show-ranks all to see every line"
+        )
+        yield change(CODE, own[0], message, loop=training.index, safety=Safety.NOTE)
+    for call in module.calls:
+        if _opens_log(module, call) and _by_all(context, call):
+            message = (
+                "every process writes to this log file, N lines for one; open it where accelerator.is_main_process is true, "
+                "or give each process a file of its own"
+            )
+            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _noted_when_printing_once(context: Context) -> Iterator[Change]:
+    """Each line that the script still writes on every process."""
+    training, module = context.training, context.module
     once = {call for _, call in training.prints}
     many = [call for call in module.calls if shows(module, call) and call not in once and _by_all(context, call)]
     for call in [call for call in many if _is_statement(module, call)]:
@@ -65,6 +96,25 @@ def find(context: Context) -> Iterator[Change]:
             "have it once"
         )
         yield change(CODE, logged[0], message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_its_own(context: Context, call: ast.Call) -> bool:
+    """Whether a process tells of itself, or is not the one that is shown."""
+    module, flow = context.module, context.training.flow
+    guard = flow.guard(module, call)
+    if isinstance(guard, ast.If) and isinstance(guard.test, ast.Compare):
+        others = not flow.picks_main(module, guard.test)
+        return others and any(module.holds(statement, call) for statement in guard.body)
+    told = [part for argument in call.args for part in module.walk(argument) if isinstance(part, ast.expr)]
+    return _by_all(context, call) and any(flow.depends(module, part) for part in told)
+
+
+def _opens_log(module: Module, call: ast.Call) -> bool:
+    dotted = module.qualified(call.func) or ""
+    if dotted == "loguru.logger.add":
+        return bool(call.args) and module.qualified(call.args[0]) not in ("sys.stdout", "sys.stderr")
+    basic = dotted == "logging.basicConfig" and any(k.arg == "filename" for k in call.keywords)
+    return basic or dotted in _LOG_FILES
 
 
 def _is_statement(module: Module, call: ast.Call) -> bool:
@@ -106,8 +156,10 @@ def _lines(calls: list[ast.Call]) -> str:
 RULE = Rule(
     code=CODE,
     name="print_call",
-    summary="`print` becomes `accelerator.print`",
-    why="Every process runs the script; without this each line appears N times.",
+    summary="`print` is left to the launcher, or becomes `accelerator.print`",
+    why="Every process runs the script. `accel launch` and `notebook_launcher` show what the first process of each machine "
+    "writes, so `print`, loggers and progress bars stay as they are. Under torchrun or srun each line would appear N times: "
+    "for these, and for `--target accelerate`, `--prints once` has the script print once, as shown here.",
     example_before='print(f"epoch {epoch}")',
     example_after='accelerator.print(f"epoch {epoch}")',
     find=find,

@@ -25,13 +25,14 @@ def find(context: Context) -> Iterator[Change]:
     for call in module.calls:
         if training.distribution.runs_on_main_only(module, call):
             continue
+        once = context.settings.prints_once
         if _is_bar(context, call):
             spelled = training.ready(module, call)
-            if spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
+            if once and spelled is not None and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
                 edit = add_argument(module.source, call, f"disable=not {spelled}.is_local_main_process")
                 yield change(CODE, call, "one bar on each machine", [edit], loop=training.index, required=False)
             yield from _counted(context, call)
-        elif _is_write(context, call):
+        elif once and _is_write(context, call):
             spelled = training.ready(module, call)
             if spelled is not None:
                 guard = Guard(module.statement(call), f"{spelled}.is_local_main_process")
@@ -165,7 +166,8 @@ RULE = Rule(
     code=CODE,
     name="progress_bar",
     summary="show a progress bar on the main process of each machine",
-    why="Every process runs the script; N bars on one terminal overwrite each other. A bar around a prepared loader has the "
+    why="Every process runs the script; N bars on one terminal overwrite each other. `accel launch` shows the first process "
+    "of each machine, so a bar is left alone unless `--prints once` asks for it. A bar around a prepared loader has the "
     "right length by itself; one that is moved on by the samples of a batch must count those of the other processes too.",
     example_before="for batch in tqdm(loader): ...",
     example_after="for batch in tqdm(loader, disable=not accelerator.is_local_main_process): ...",

@@ -68,7 +68,7 @@ def _not_changed(context: Context) -> Iterator[Change]:
         function = module.scope(call).function
         runs = function is None or context.script.graph.all_sites.get(function) or module.scope(call).owner_class
         if runs and not training.flow.only_main(module, call) and unparse(call.func) not in found:
-            what = done_elsewhere(context.script, training, module, call)
+            what = done_elsewhere(context.script, training, module, call, context.settings.prints_once)
             if what is not None:
                 found[unparse(call.func)] = call, what
     if found:

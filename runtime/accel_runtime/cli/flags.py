@@ -48,7 +48,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Output": {
         "log_dir": "Keep the output of every rank in this folder; the terminal shows the first rank.",
         "tee": "Show the output of every rank, each line with its rank.",
-        "debug": "Check collectives for equal shapes and show all tracebacks in full.",
+        "show_ranks": "Whose output to show: the first rank of each machine (the default), or all.",
+        "debug": "Check collectives for equal shapes and show all ranks, with all tracebacks in full.",
     },
 }
 

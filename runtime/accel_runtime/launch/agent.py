@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.launch.digest import digest, failures_of
+from accel_runtime.launch.digest import digest, failures_of, last_words
 from accel_runtime.launch.ends import Attempt, Watch, watched_agent
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import Plan
@@ -99,9 +99,11 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
 
 
 def _told(plan: Plan, attempt: Attempt, logs: Path) -> str:
-    """The digest of a failed attempt; nothing when no rank failed."""
+    """What the rank to blame wrote, and the digest of a failed attempt; nothing when no rank failed."""
     failures = failures_of(attempt, logs)
-    return digest(failures, plan.layout, plan.settings.log_dir) if failures else ""
+    if not failures:
+        return ""
+    return last_words(failures[0].rank, attempt, logs) + digest(failures, plan.layout, plan.settings.log_dir)
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:

@@ -18,6 +18,7 @@ from accel_runtime.launch.lost import lost_another, waited_in_vain
 # A rank that died of one of these was not brought down by another rank's error. An abort is not among them: gloo
 # aborts a rank whose peer has left a collective.
 KILLS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS)
+LINES_SHOWN = 100  # of a rank whose output was not on the terminal
 
 
 class Blame(IntEnum):
@@ -70,6 +71,16 @@ def digest(failures: Sequence[Failure], layout: Layout, log_dir: str | None) -> 
     if log_dir:
         lines += [f"  logs of every rank: {log_dir}"]
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def last_words(rank: int, attempt: Attempt, folder: Path) -> str:
+    """What a rank that is not shown wrote before it failed; empty for one that was on the terminal."""
+    for log in folder.glob(f"*/attempt_{attempt.number}/*/rank_{rank}.log"):
+        lines = log.read_text(errors="replace").splitlines()
+        if lines:
+            cut = f", the last {LINES_SHOWN} of {len(lines)} lines" if len(lines) > LINES_SHOWN else ""
+            return "\n".join([f"accel: output of rank {rank}{cut}:", *lines[-LINES_SHOWN:]]) + "\n"
+    return ""
 
 
 def _verb(first: Failure) -> str:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.errors import ProcessFailed, UsageError
-from accel_runtime.launch.digest import failures_of
+from accel_runtime.launch.digest import failures_of, last_words
 from accel_runtime.launch.ends import Attempt, End
 from accel_runtime.launch.network import address_towards
 from accel_runtime.launch.whole_lines import WholeLines
 from accel_runtime.launch.worker import die_with_launcher, record_failure
+from accel_runtime.terminal import SHOW_RANKS, log_of, print_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class FunctionLaunch:
     monitor_interval: float
     log_line_prefix_template: str | None
     start_method: str
+    show_ranks: str
 
     def here(self) -> str:
         """This machine's address on the way to where the processes meet."""
@@ -49,7 +51,8 @@ class FunctionLaunch:
         threads = 1 if self.start_method == "fork" else max(1, cores // self.local_processes)
         limit = {} if "OMP_NUM_THREADS" in environ else {"OMP_NUM_THREADS": str(threads)}
         # As for scripts: each attempt needs a store of its own.
-        return {**limit, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if self.max_restarts else limit
+        apart = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if self.max_restarts else {}
+        return {**limit, **apart, SHOW_RANKS: self.show_ranks}
 
 
 def run_function(function: Callable[..., Any], args: tuple[Any, ...], launch: FunctionLaunch) -> None:
@@ -89,6 +92,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], launch: Fu
                 by_launcher = process.exitcode == -signal.SIGTERM
                 attempt.ends[rank] = End(rank, process.pid, process.exitcode, process.timestamp, by_launcher)
             first = failures_of(attempt, Path(scratch))[0]
+            sys.stderr.write(last_words(first.rank, attempt, Path(scratch)))
             # The agent's own error says nothing more; chained, it would be printed above what matters.
             raise ProcessFailed(f"rank {first.rank} failed: {first.reason}\n\n{first.trace}".rstrip()) from None
 
@@ -104,6 +108,8 @@ def call_function(function: Callable[..., Any], launcher: int, *args: Any) -> No
     logging.disable(logging.NOTSET)
     # And OpenMP, which has read the variable long ago.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if log := log_of(os.environ):
+        print_to(log)
     sys.stdout = lines = WholeLines(sys.stdout)
     try:
         function(*args)

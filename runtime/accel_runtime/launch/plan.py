@@ -15,6 +15,7 @@ from accel_runtime.launch.meeting import Meeting, meeting_of
 from accel_runtime.launch.network import require_free
 from accel_runtime.machine import MAKERS, Machine
 from accel_runtime.options import OF_STRATEGIES, Settings, Settled, as_environment, flag_of
+from accel_runtime.terminal import SHOW_RANKS
 from accel_runtime.world import World
 
 # As a file and not with -m, for which Python would look into the working folder before its own library.
@@ -78,6 +79,9 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
     if "PYTHONHASHSEED" not in environ:
         # Else each process would iterate its sets of words in another order, and a vocabulary made of one would differ.
         environment["PYTHONHASHSEED"] = "0"
+    # Torch itself sorts the output for --log-dir and --tee; --debug wants every traceback.
+    sorted_by_torch = settings.log_dir or settings.tee
+    environment[SHOW_RANKS] = "all" if sorted_by_torch or settings.debug else settings.show_ranks
     if settings.max_restarts or layout.is_elastic:
         # A restarted rank would read its peers' addresses of the attempt before out of the agent's store, and connect
         # to processes that are gone; with this each attempt has a store of its own.

@@ -20,17 +20,19 @@ from types import CodeType, ModuleType, TracebackType
 from accel_runtime.foreign import is_foreign
 from accel_runtime.launch.lost import lost_another
 from accel_runtime.launch.strangers import refuse_strangers
+from accel_runtime.terminal import ERROR_FILE, log_of, write_to
 
 LAUNCHER_PID = "ACCEL_LAUNCHER_PID"
 # Set when all ranks share a terminal: there the tracebacks that follow from the first would bury it.
 FOLD = "ACCEL_FOLD_TRACEBACKS"
-ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     die_with_launcher(int(os.environ.get(LAUNCHER_PID, os.getppid())))
+    if log := log_of(os.environ):
+        write_to(log)
     sys.excepthook = report_failure
     _, *command = sys.argv
     refuse_strangers(" ".join(command[:2] if command[0] == "-m" else command[:1]), os.environ.get("WORLD_SIZE", "many"))

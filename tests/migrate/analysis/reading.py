@@ -46,13 +46,13 @@ def modules(*texts: str) -> list[Module]:
     return found
 
 
-def script(*texts: str) -> Script:
-    return read(modules(*texts))
+def script(*texts: str, prints_once: bool = False) -> Script:
+    return read(modules(*texts), prints_once=prints_once)
 
 
-def training(*texts: str) -> Training:
+def training(*texts: str, prints_once: bool = False) -> Training:
     """The one training of the files."""
-    found = script(*texts)
+    found = script(*texts, prints_once=prints_once)
     assert not found.refusals, found.refusals
     (only,) = found.trainings
     return only

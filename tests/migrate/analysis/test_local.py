@@ -258,8 +258,8 @@ def test_a_sum_of_a_share_is_divided_by_the_share(inside, after, expected):
         ("total += loss.item()\nn += 1", "mean = total / n", "mean = total / n"),
         ("total += loss.item()", "mean = total / (i + 1)", "mean = total / (i + 1)"),
         ("rows.append(loss.item())", "mean = sum(rows) / len(rows)", "mean = sum(rows) / len(rows)"),
-        ("if i % 9 == 8:\n    print(total / 9)", "", "accelerator.print(total / 9)"),
-        ("print(total / (4 * i))\ntotal += loss.item() * 4", "", "accelerator.print(total / (4 * i))"),
+        ("if i % 9 == 8:\n    print(total / 9)", "", "print(total / 9)"),
+        ("print(total / (4 * i))\ntotal += loss.item() * 4", "", "print(total / (4 * i))"),
         ("", "mean = i / len(loader.dataset)", "mean = i / len(loader.dataset)"),
     ],
 )

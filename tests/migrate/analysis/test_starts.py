@@ -14,13 +14,13 @@ WITHOUT = TRAINED.replace("        x, y = x.to(device), y.to(device)\n", "")
 
 def start(text: str) -> str:
     """The statement that the Accelerator is made before, or in place of; `after: ` where it comes right after."""
-    found = training(text).start
+    found = training(text, prints_once=True).start
     code = found.module.source.code(found.statement).splitlines()[0]
     return f"after: {code}" if found.at_prepare else code
 
 
 def printed(text: str) -> list[str]:
-    return [ast.unparse(call) for _, call in training(text).prints]
+    return [ast.unparse(call) for _, call in training(text, prints_once=True).prints]
 
 
 def test_takes_the_place_of_the_choice_of_a_device() -> None:
@@ -48,6 +48,11 @@ def test_is_made_before_the_first_print(line: str) -> None:
         start(BUILT.replace("loader =", f"{line}\nloader =").replace(CHOICE, f"n = 1\n{line}\n{CHOICE}") + TRAINED)
         == (line.splitlines()[0])
     )
+
+
+def test_is_made_beside_the_device_where_the_launcher_shows_one_process() -> None:
+    found = training(BUILT.replace(CHOICE, f"print('data')\n{CHOICE}") + TRAINED + "print('end')\n")
+    assert found.start.module.source.code(found.start.statement) == CHOICE and not found.prints
 
 
 def test_is_made_before_a_function_that_uses_it_is_called() -> None:

@@ -128,8 +128,8 @@ BREAKS = [
         "AM955",
         (
             (
-                "            _, predicted = outputs.max(1)\n            total += targets.size(0)\n            correct += predicted.eq(targets).sum().item()\n    accelerator.print('Test",
-                "            targets = accelerator.gather_for_metrics(targets)\n            _, predicted = outputs.max(1)\n            total += targets.size(0)\n            correct += predicted.eq(targets).sum().item()\n    accelerator.print('Test",
+                "            _, predicted = outputs.max(1)\n            total += targets.size(0)\n            correct += predicted.eq(targets).sum().item()\n    print('Test",
+                "            targets = accelerator.gather_for_metrics(targets)\n            _, predicted = outputs.max(1)\n            total += targets.size(0)\n            correct += predicted.eq(targets).sum().item()\n    print('Test",
             ),
         ),
     ),

@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.settings import Settings
 
-from tests.migrate.rules.scripts import becomes, codes, training
+from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import migrated, noted, notes
+
+ONCE = Settings(prints="once")
+
+
+@pytest.mark.parametrize(
+    "line", ["print(epoch)", "sys.stdout.write(describe(loss))", "logging.info(epoch)", "for x in tqdm(loader): pass"]
+)
+def test_leaves_to_the_launcher_what_goes_to_the_terminal(line: str):
+    source = training(functions="import logging\n", after=line)
+    stays(source, line)
+    assert not {"AM601", "AM602"} & codes(source)
+
+
+def test_says_how_to_see_what_each_process_prints_of_itself():
+    source = training(ready="me = int(os.environ.get('RANK', 0))", after="print(f'rank {me} has {total}')")
+    assert "start with --show-ranks all" in noted(source, "AM601")
+    alone = training(ready="me = int(os.environ.get('RANK', 0))", after="if me == 1:\n    print(total)")
+    assert "not every process prints the same here" in noted(alone, "AM601")
+    main = training(ready="me = int(os.environ.get('RANK', 0))", after="if me == 0:\n    print(total)")
+    assert "AM601" not in codes(main)
+    assert "AM601" not in codes(training(after="print(f'{epoch} {total} {device}')"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "logging.basicConfig(filename='train.log')",
+        "logging.getLogger().addHandler(logging.FileHandler('train.log'))",
+        "logger.add('train.log')",
+    ],
+)
+def test_notes_a_log_file_that_every_process_writes(line: str):
+    functions = "import logging\nfrom loguru import logger\n"
+    assert "every process writes to this log file" in noted(training(functions=functions, ready=line), "AM601")
+    assert "AM601" not in codes(training(functions=functions, ready="logging.basicConfig(level=20)"))
+
+
+def test_accelerate_shows_every_process_so_the_script_prints_once():
+    becomes(training(after="print(epoch)"), "accelerator.print(epoch)", Settings(target="accelerate"))
 
 
 def test_prints_once():
-    becomes(training(after="print(epoch)"), "accelerator.print(epoch)")
+    becomes(training(after="print(epoch)"), "accelerator.print(epoch)", ONCE)
+
+
+def test_prints_once_what_a_script_silenced_on_other_processes():
+    quiet = "import builtins\nif int(os.environ.get('RANK', 0)) != 0:\n    builtins.print = lambda *a: None"
+    becomes(training(ready=quiet, after="print(epoch)"), "accelerator.print(epoch)")
 
 
 def test_notes_prints_above_the_accelerator():
     source = training(functions="def load(n):\n    print(n)\n    print(n + 1)\nload(3)\n")
-    assert "(lines 13, 14)" in noted(source, "AM601")
+    assert "(lines 13, 14)" in noted(source, "AM601", ONCE)
 
 
 def test_says_nothing_of_a_function_that_nothing_calls():
-    assert not [n for n in notes(training(functions="def unused():\n    print(1)\n")) if "prints this" in n]
+    assert not [n for n in notes(training(functions="def unused():\n    print(1)\n"), ONCE) if "prints this" in n]
 
 
 def test_keeps_a_print_of_one_process():
     source = training(ready="me = int(os.environ.get('RANK', 0))", after="if me == 1:\n    print(epoch)")
-    assert "    print(epoch)" in migrated(source)
-    assert not [n for n in notes(source) if "prints this" in n]
+    assert "    print(epoch)" in migrated(source, ONCE)
+    assert not [n for n in notes(source, ONCE) if "prints this" in n]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +81,7 @@ def test_keeps_a_print_of_one_process():
     ],
 )
 def test_notes_what_every_process_logs(functions: str, line: str):
-    assert "every process logs this" in noted(training(functions=functions, after=line), "AM601")
+    assert "every process logs this" in noted(training(functions=functions, after=line), "AM601", ONCE)
 
 
 def test_says_nothing_of_a_log_under_a_guard():
@@ -45,7 +90,7 @@ def test_says_nothing_of_a_log_under_a_guard():
         ready="me = int(os.environ.get('RANK', 0))",
         after="if me == 0:\n    logging.info(1)",
     )
-    assert not [n for n in notes(source) if "logs this" in n]
+    assert not [n for n in notes(source, ONCE) if "logs this" in n]
 
 
 @pytest.mark.parametrize(
@@ -57,14 +102,14 @@ def test_says_nothing_of_a_log_under_a_guard():
 )
 def test_writes_to_the_terminal_once(functions: str, line: str):
     source = training(functions=functions, after=line)
-    becomes(source, f"if accelerator.is_local_main_process:\n    {line}")
-    assert not [n for n in notes(source) if "prints this" in n]
+    becomes(source, f"if accelerator.is_local_main_process:\n    {line}", ONCE)
+    assert not [n for n in notes(source, ONCE) if "prints this" in n]
 
 
 def test_notes_text_that_is_written_to_the_terminal():
-    message = noted(training(inside="sys.stdout.write(describe(loss))"), "AM601")
+    message = noted(training(inside="sys.stdout.write(describe(loss))"), "AM601", ONCE)
     assert "every process prints this; print it" in message
-    early = noted(training(functions='def load(n):\n    sys.stdout.write("x")\nload(3)\n'), "AM601")
+    early = noted(training(functions='def load(n):\n    sys.stdout.write("x")\nload(3)\n'), "AM601", ONCE)
     assert "the Accelerator is not made yet" in early
 
 
@@ -77,7 +122,7 @@ def test_notes_text_that_is_written_to_the_terminal():
     ],
 )
 def test_notes_other_ways_to_print(functions: str, line: str):
-    assert "every process prints this" in noted(training(functions=functions, after=line), "AM601")
+    assert "every process prints this" in noted(training(functions=functions, after=line), "AM601", ONCE)
 
 
 def test_says_nothing_of_what_is_printed_to_a_file():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from accel_migrate.settings import Settings
+
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import noted, notes
+
+ONCE = Settings(prints="once")
 
 SHOWN = "disable=not accelerator.is_local_main_process"
 
 
 def test_shows_a_bar_once():
-    becomes(training(after="for x, y in tqdm(test_loader):\n    pass"), f"for x, y in tqdm(test_loader, {SHOWN}):")
+    becomes(
+        training(after="for x, y in tqdm(test_loader):\n    pass"), f"for x, y in tqdm(test_loader, {SHOWN}):", ONCE
+    )
 
 
 def test_keeps_what_the_author_says_about_showing():
@@ -50,7 +56,7 @@ def test_says_nothing_of_a_total_that_the_steps_are_counted_to():
 
 
 def test_writes_beside_a_bar_once():
-    becomes(training(after='tqdm.write("done")'), 'if accelerator.is_local_main_process:\ntqdm.write("done")')
+    becomes(training(after='tqdm.write("done")'), 'if accelerator.is_local_main_process:\ntqdm.write("done")', ONCE)
 
 
 def test_says_nothing_of_another_bar_of_the_same_name():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from accel_migrate.pipeline import migrate
-from accel_migrate.settings import DEFAULTS
+from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
@@ -48,7 +48,9 @@ def test_names_what_a_file_does_that_is_not_changed(line: str, what: str, third:
     drawing = f"import sys\nimport numpy as np\n{third}\ndef draw(x):\n    {line}\n"
     script = training(functions="import drawing\n", after="drawing.draw(total)")
     files = {"train.py": script, "drawing.py": drawing}
-    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    results = migrate(
+        [Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], Settings(prints="once")
+    )
     (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert "drawing.draw() (line" in message
     assert what in message

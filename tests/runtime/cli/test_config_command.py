@@ -54,7 +54,7 @@ def test_a_session_on_a_terminal_writes_what_launch_then_uses(tmp_path: Path) ->
     (tmp_path / "train.py").write_text(f"import os; os.write(1, {told})")
     explained = accel(tmp_path, "launch", "--explain").stdout
     assert any(line.split() == ["num_processes", "2", "accel.yaml"] for line in explained.splitlines())
-    launched = accel(tmp_path, "launch", "train.py")
+    launched = accel(tmp_path, "launch", "--show-ranks", "all", "train.py")
     assert sorted(launched.stdout.splitlines()) == ["0 bf16", "1 bf16"], launched.stderr
 
 
