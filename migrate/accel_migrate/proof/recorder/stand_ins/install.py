@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -28,6 +29,7 @@ def install(settings: dict[str, Any], is_near: Callable[[str], bool]) -> Hooks:
     told = Told(Path(settings["folder"]))
     os.environ.update(QUIET)
     install_missing(told, copy)
+    _no_terminal(told)
     refuse(is_near, copy)
 
     def of_any_torch(torch: Any) -> None:
@@ -41,6 +43,20 @@ def install(settings: dict[str, Any], is_near: Callable[[str], bool]) -> Hooks:
         "transformers": lambda transformers: of_transformers(transformers, told),
         "datasets": lambda datasets: of_datasets(datasets, told),
     }
+
+
+def _no_terminal(told: Told) -> None:
+    """Scripts that draw a bar ask for the terminal's size, and there is none."""
+    plain = os.popen
+
+    @functools.wraps(plain)
+    def popen(command: str, *args: Any, **kwargs: Any) -> Any:
+        if command.strip() != "stty size":
+            return plain(command, *args, **kwargs)
+        told.say("the terminal", "24 lines of 80")
+        return io.StringIO("24 80\n")
+
+    setattr(os, "popen", popen)  # noqa: B010  mypy knows another type of it
 
 
 def fewer_workers(torch: Any, told: Told) -> None:

@@ -20,7 +20,7 @@ INERT = frozenset(
         *("matplotlib", "seaborn", "plotly", "bokeh", "graphviz", "torchviz", "dominate", "IPython"),
         *("torchsummary", "torchinfo", "torchsummaryX", "thop", "ptflops", "pynvml", "GPUtil", "gpustat", "nvidia_smi"),
         *("colorama", "termcolor", "colorlog", "coloredlogs", "prettytable", "tabulate", "texttable", "pyfiglet"),
-        *("ipdb", "pudb", "line_profiler", "memory_profiler", "py3nvml", "requests", "gdown", "wget", "twilio"),
+        *("ipdb", "pudb", "line_profiler", "memory_profiler", "py3nvml", "pretty_errors", "rich", "twilio"),
     }
 )
 BARS = frozenset({"tqdm", "progressbar", "progress"})
