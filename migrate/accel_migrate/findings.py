@@ -42,7 +42,7 @@ def outcome_of(it: Document, result: FileResult, judge: Judge, current: Path) ->
 
 def _findings(it: Document, result: FileResult, judge: Judge) -> Iterator[Finding]:
     comments = judge.comments[it.source.path]
-    used: set[Suppression] = set()
+    used: set[Suppression] = set(judge.heeded.get(it.source.path, ()))
     for change in result.applied:
         yield _finding(it, change, change.safety, Decision.APPLIED)
     for change in result.refused:

@@ -11,8 +11,9 @@ from accel_migrate.outcome import Decision
 from accel_migrate.plan import Change, Safety
 from accel_migrate.selection import Selection
 from accel_migrate.source import Source
-from accel_migrate.suppress import Suppressions
+from accel_migrate.suppress import Suppression, Suppressions
 
+MOVES = "AM201"
 Ask = Callable[[Document, Change], bool]
 
 
@@ -26,6 +27,7 @@ class Judge:
     documents: Mapping[Path, Document]
     ask: Ask | None
     refusals: dict[tuple[Path, str, int, int], Decision] = field(default_factory=dict)
+    heeded: dict[Path, set[Suppression]] = field(default_factory=dict)  # comments by which moves stay
 
     def __call__(self, source: Source, change: Change) -> bool:
         if not self.selection.allows(change.code):
@@ -38,6 +40,14 @@ class Judge:
             return True
         self.refusals[source.path, change.code, change.line, change.column] = decision
         return False
+
+    def keeps_moves(self, source: Source, line: int) -> bool:
+        """Whether a needless move on this line stays: that is an answer of its own, and the loop is migrated around it."""
+        comment = self.comments[source.path].covering(MOVES, line) if source.path in self.comments else None
+        if comment is not None and comment.codes:
+            self.heeded.setdefault(source.path, set()).add(comment)
+            return True
+        return not self.selection.allows(MOVES)
 
     def why_not(self, path: Path, change: Change) -> Decision:
         """Why a change that was found was not applied; some are never asked about, because their loop was left."""

@@ -40,6 +40,7 @@ _FRAMEWORKS = {
 }
 _MENTIONED = re.compile("|".join([*_FRAMEWORKS, "Trainer"]).encode())
 Accept = Callable[[Source, Change], bool]
+Keeps = Callable[[Source, int], bool]
 
 
 def migrate(
@@ -48,16 +49,17 @@ def migrate(
     *,
     siblings: Mapping[Path, Source] | None = None,
     accept: Accept = lambda source, change: True,
+    keeps: Keeps = lambda source, line: False,
 ) -> list[FileResult]:
     """Migrate the sources of one project together; `siblings` are read for what they tell and never changed.
 
     `accept` is asked once for each change that would be applied; a required change that is refused leaves its
-    whole training loop as it was.
+    whole training loop as it was. `keeps` says on which lines moves to a device stay, though they are needless.
     """
     if len(sources) + len(siblings or {}) > LARGEST_PIECE:
-        return [migrate([source], settings, accept=accept)[0] for source in sources]
+        return [migrate([source], settings, accept=accept, keeps=keeps)[0] for source in sources]
     with _without_collection():
-        return _migrate(sources, settings, siblings or {}, accept)
+        return _migrate(sources, settings, siblings or {}, accept, keeps)
 
 
 @contextmanager
@@ -73,7 +75,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _migrate(
-    sources: Sequence[Source], settings: Settings, siblings: Mapping[Path, Source], accept: Accept
+    sources: Sequence[Source], settings: Settings, siblings: Mapping[Path, Source], accept: Accept, keeps: Keeps
 ) -> list[FileResult]:
     results: dict[Path, FileResult] = {}
     modules: list[Module] = []
@@ -96,7 +98,7 @@ def _migrate(
         around = [*silent, *siblings.values()]
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
         modules, results = _kept_for(unread, modules, results)
-        results |= _migrate_modules(modules, others, settings, accept)
+        results |= _migrate_modules(modules, others, settings, accept, keeps)
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
     return [results[source.path] for source in sources]
@@ -165,12 +167,17 @@ def _readable(source: Source) -> Module | None:
 
 
 def _migrate_modules(
-    modules: list[Module], others: list[Module], settings: Settings, accept: Accept
+    modules: list[Module], others: list[Module], settings: Settings, accept: Accept, keeps: Keeps
 ) -> dict[Path, FileResult]:
     try:
-        script = read([*modules, *others], settings.keep_device, settings.prints_once)
+        script = read(
+            [*modules, *others],
+            settings.keep_device,
+            settings.prints_once,
+            lambda module, line: keeps(module.source, line),
+        )
     except Exception as error:  # one file's trouble never costs another's result
-        return _without_the_strange(modules, others, settings, accept, error)
+        return _without_the_strange(modules, others, settings, accept, keeps, error)
     left = {module.source.path: Left() for module in modules}
     for refusal in script.refusals:
         if refusal.module.source.path in left:
@@ -208,7 +215,7 @@ def _migrate_modules(
 
 
 def _without_the_strange(
-    modules: list[Module], others: list[Module], settings: Settings, accept: Accept, error: Exception
+    modules: list[Module], others: list[Module], settings: Settings, accept: Accept, keeps: Keeps, error: Exception
 ) -> dict[Path, FileResult]:
     """The results without the files that fail when they are read alone, and without what those may use."""
     strange = [module for module in (*modules, *others) if _fails_alone(module, settings)]
@@ -217,7 +224,8 @@ def _without_the_strange(
     results = {module.source.path: failure(module.source, _fault(error)) for module in modules if module in strange}
     rest = [module for module in modules if module not in strange]
     rest, results = _kept_for([module.source for module in strange], rest, results)
-    return results | _migrate_modules(rest, [other for other in others if other not in strange], settings, accept)
+    others = [other for other in others if other not in strange]
+    return results | _migrate_modules(rest, others, settings, accept, keeps)
 
 
 def _fails_alone(module: Module, settings: Settings) -> bool:

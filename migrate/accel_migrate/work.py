@@ -116,6 +116,7 @@ def _migrated(
         terms.settings,
         siblings={each.source.path: each.source for each in (*siblings, *kept)},
         accept=judge,
+        keeps=judge.keeps_moves,
     )
     outcomes = [outcome_of(each, result, judge, terms.current) for each, result in zip(free, results, strict=True)]
     return outcomes + [_skipped(each, comments[each.source.path].skip_line, terms) for each in kept]

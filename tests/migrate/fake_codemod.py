@@ -16,6 +16,7 @@ def migrate(
     *,
     siblings: Mapping[Path, Source] | None = None,
     accept: Callable[[Source, Change], bool] = lambda source, change: True,
+    keeps: Callable[[Source, int], bool] = lambda source, line: False,
 ) -> list[FileResult]:
     return [_migrate(source, settings, accept) for source in sources]
 

@@ -59,3 +59,36 @@ def test_skip_file_skips_the_file(run: Run) -> None:
     done = run("a.py")
     assert (done.code, Path("a.py").read_text()) == (0, text)
     assert "a.py: skipped (the comment on line 1 asks for it)" in done.out
+
+
+SCRIPT = """\
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=2)
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    x = x.to(device)  # accel: ignore[AM201]
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_move_that_is_to_stay_stays_and_the_loop_is_migrated_around_it(command: Run) -> None:
+    Path("a.py").write_text(SCRIPT)
+    done = command("a.py")
+    text = Path("a.py").read_text()
+    assert "    x = x.to(device)  # accel: ignore[AM201]\n" in text and "device = accelerator.device\n" in text
+    assert "model = torch.nn.Linear(4, 1)\n" in text and "accelerator.backward(loss)" in text
+    assert "AM910" not in done.out
+
+
+def test_all_moves_stay_where_their_rule_is_turned_off(command: Run) -> None:
+    Path("a.py").write_text(SCRIPT.replace("  # accel: ignore[AM201]", ""))
+    command("--ignore", "AM201", "a.py")
+    text = Path("a.py").read_text()
+    assert "    x = x.to(device)\n" in text and "model = torch.nn.Linear(4, 1).to(device)\n" in text
+    assert "device = accelerator.device\n" in text and "accelerator.backward(loss)" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.attributes import Asked, own_attributes
@@ -61,8 +61,13 @@ from accel_migrate.errors import internal_error
 from accel_migrate.flow.nodes import unparse, walk
 
 
-def read(modules: Iterable[Module], keep_device: bool = False, prints_once: bool = False) -> Script:
-    """Understand the files of a project together; `keep_device` leaves every move where it is."""
+def read(
+    modules: Iterable[Module],
+    keep_device: bool = False,
+    prints_once: bool = False,
+    keeps: Callable[[Module, int], bool] = lambda module, line: False,
+) -> Script:
+    """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line."""
     project = Project(modules)
     roles = Roles(project)
     graph = CallGraph(roles)
@@ -75,7 +80,7 @@ def read(modules: Iterable[Module], keep_device: bool = False, prints_once: bool
         first = group.backwards[0]
         try:
             trainings += [
-                _Reader(roles, own_graph, flow, group, loops, index, keep_device, prints_once).training()
+                _Reader(roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps).training()
                 for own_graph in entries(roles, graph, group)
             ]
         except NoHome as trouble:
@@ -159,6 +164,7 @@ class _Reader:
         index: int,
         keep_device: bool,
         prints_once: bool,
+        keeps: Callable[[Module, int], bool],
     ) -> None:
         self.roles = roles
         self.graph = graph
@@ -168,6 +174,7 @@ class _Reader:
         self.index = index
         self.keep_device = keep_device
         self.prints_once = prints_once
+        self.keeps = keeps
 
     def training(self) -> Training:
         cast = find_cast(self.roles, self.graph, self.flow, self.group, self.loops)
@@ -253,8 +260,8 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place, timing)
-        if self.keep_device:
-            dropped, kept = [], [*dropped, *kept]
+        staying = [m for m in dropped if self.keep_device or self.keeps(m.module, m.call.lineno)]
+        dropped, kept = [move for move in dropped if move not in staying], [*kept, *staying]
         storage = find_storage(self.roles, self.graph, self.flow, timing, held)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [loop for loop in cast.loops if is_share(cast, loop) and not is_chosen(self.roles, loop)]

@@ -111,4 +111,5 @@ def _present(verdict: Verdict, outcomes: Sequence[FileOutcome], options: Options
     if style not in FOR_PEOPLE:
         sys.stdout.write(render(report, style))
     elif not options.quiet or verdict.outcome is not Outcome.PROVEN:
-        sys.stdout.write(text.render(verdict, wants_color(options.color, sys.stdout, os.environ)))
+        sys.stdout.write(text.render(verdict, wants_color(options.color, sys.stdout, os.environ)) + "\n")
+        sys.stdout.write(render(report, style))

@@ -13,6 +13,7 @@ import click
 import questionary
 
 from accel_runtime.config_file import PROJECT_FILE, user_file
+from accel_runtime.launch.network import own_address
 from accel_runtime.machine import Machine
 
 
@@ -41,10 +42,11 @@ def _processes(machine: Machine) -> dict[str, Any]:
     here = _number("How many processes on each machine?", max(1, len(machine.devices)), f"Here: {found}.")
     if machines == 1:
         return {"num_processes": here}
-    rank = _number("Which machine is this?", 0, "The machines count from 0.", least=0)
-    address = _text("Address of machine 0?", "10.0.0.1", "One that every machine can reach.")
-    port = _number("Port on machine 0?", 29500, "Open between the machines.")
-    place = {"machine_rank": rank, "main_process_ip": address, "main_process_port": port}
+    address = _text(
+        "Address of the first machine?", own_address(), "Every machine must reach it; this one's is offered."
+    )
+    port = _number("Port on the first machine?", 29500, "Open between the machines.")
+    place = {"main_process_ip": address, "main_process_port": port}  # which machine is the first, the address tells
     return {"num_machines": str(machines), "num_processes": machines * here, **place}
 
 

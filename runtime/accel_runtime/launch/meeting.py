@@ -54,6 +54,11 @@ def meeting_of(settings: Settings) -> Meeting:
     is_first = by_address if settings.machine_rank is None else settings.machine_rank == 0
     if is_first:
         require_free(port)
+        if not by_address:
+            sys.stderr.write(
+                f"accel launch: this is the first machine by machine_rank 0, and main_process_ip {host} is not its address "
+                f"({here}); unless that leads here all the same, name {here} on every machine\n"
+            )
     return Meeting(host, port, here, is_first, settings.timeout or PATIENCE)
 
 

@@ -6,6 +6,8 @@ import socket
 
 from accel_runtime.errors import ConfigError
 
+ELSEWHERE = "192.0.2.1"  # of a network that is for documentation: it leads outwards, and nothing is sent there
+
 
 def address_towards(host: str, port: int) -> str:
     """This machine's own address on the network that leads to `host`; nothing is sent."""
@@ -15,6 +17,14 @@ def address_towards(host: str, port: int) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ConfigError(f"main_process_ip is {host}, and this machine has no way there: {error}") from error
+
+
+def own_address() -> str:
+    """This machine's address as others would use it; that of itself alone where it has no network."""
+    try:
+        return address_towards(ELSEWHERE, 1)
+    except ConfigError:
+        return "127.0.0.1"
 
 
 def interface_of(address: str) -> str | None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pexpect
+from accel_runtime.launch.network import own_address
 
 ACCEL = [sys.executable, "-m", "accel_runtime"]
 DOWN, ENTER = "\x1b[B", "\r"
@@ -56,6 +57,28 @@ def test_a_session_on_a_terminal_writes_what_launch_then_uses(tmp_path: Path) ->
     assert any(line.split() == ["num_processes", "2", "accel.yaml"] for line in explained.splitlines())
     launched = accel(tmp_path, "launch", "--show-ranks", "all", "train.py")
     assert sorted(launched.stdout.splitlines()) == ["0 bf16", "1 bf16"], launched.stderr
+
+
+def test_a_file_for_several_machines_is_the_same_on_each_of_them(tmp_path: Path) -> None:
+    session = pexpect.spawn(
+        ACCEL[0], [*ACCEL[1:], "config"], cwd=tmp_path, env=environment(tmp_path), encoding="utf-8", timeout=60
+    )
+    for question, keys in [
+        ("How many machines", "\x7f2" + ENTER),
+        ("How many processes on each machine", "\x7f4" + ENTER),
+        ("Address of the first machine", ENTER),
+        ("Port on the first machine", ENTER),
+        ("spread over the processes", ENTER),
+        ("Mixed precision", ENTER),
+        ("Batches for each optimizer step", ENTER),
+        ("Where to keep this", ENTER),
+    ]:
+        session.expect_exact(question)
+        session.send(keys)
+    session.expect(pexpect.EOF)
+    written = (tmp_path / "accel.yaml").read_text()
+    assert f"main_process_ip: {own_address()}\n" in written, "the address that others reach this machine by is offered"
+    assert "num_processes: 8\n" in written and "machine_rank" not in written
 
 
 def test_an_interrupted_session_writes_nothing(tmp_path: Path) -> None:
