@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.files import runs_command, writes, writes_memory
+from accel_migrate.analysis.files import makes_folder, opens_events, opens_log, runs_command, writes, writes_memory
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
+# What must not be done N times, the gravest first.
+_DEEDS = ("writes a file", "makes a folder", "opens a log file", "opens an event file", "runs a command", "prints")
+
 
 def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
-    """What a call writes, or prints, in a file that is not changed, with the first place that does."""
+    """What a call writes, or prints, in a file that is not changed, each with the first place that does."""
+    found: dict[str, str] = {}
     for owner, function in reached_elsewhere(script, training, module, call):
         for inner in owner.calls:
             if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
                 continue
-            place = f"{owner.source.path.name}:{inner.lineno}"
-            if writes(owner, inner) and not writes_memory(script.graph, owner, inner):
-                return f"writes a file ({place})"
-            if runs_command(owner, inner):
-                return f"runs a command ({place})"
-            if prints_too and shows(owner, inner):
-                return f"prints ({place})"
-    return None
+            deed = _deed(script, owner, inner)
+            if deed is not None and (prints_too or deed != "prints"):
+                found.setdefault(deed, f"{owner.source.path.name}:{inner.lineno}")
+    return " and ".join(f"{deed} ({found[deed]})" for deed in _DEEDS if deed in found) or None
+
+
+def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
+    questions = (
+        writes(module, call) and not writes_memory(script.graph, module, call),
+        makes_folder(module, call),
+        opens_log(module, call),
+        opens_events(script.roles, module, call),
+        runs_command(module, call),
+        shows(module, call),
+    )
+    return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
 
 
 def reached_elsewhere(

@@ -41,6 +41,10 @@ _FETCHING = {
     "download_url", "download_and_extract_archive", "extract_archive", "snapshot_download", "hf_hub_download", "maybe_download",
     "download_file_from_google_drive", "cached_download",
 }  # fmt: skip
+_LOG_FILES = {
+    "logging.FileHandler", "logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler",
+    "logging.handlers.WatchedFileHandler",
+}  # fmt: skip
 # Classes and functions of libraries that fetch their data when they are called, with no word about it.
 _FETCHED_BY = re.compile(
     r"(torch_geometric\.datasets|torchtext\.datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*|torchtext\.vocab\.(GloVe|FastText|CharNGram)"
@@ -103,6 +107,34 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
 def runs_command(module: Module, call: ast.Call) -> bool:
     """Whether a call starts another program."""
     return module.qualified(call.func) in _COMMANDS
+
+
+def opens_log(module: Module, call: ast.Call) -> bool:
+    """Whether a call opens a file that log lines go to."""
+    dotted = module.qualified(call.func)
+    if dotted == "logging.basicConfig":
+        return any(keyword.arg == "filename" for keyword in call.keywords)
+    if dotted == "loguru.logger.add":
+        return bool(call.args) and not (module.qualified(call.args[0]) or "").startswith("sys.")
+    return dotted in _LOG_FILES
+
+
+def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a SummaryWriter, of whatever package, or of a class that is derived from it."""
+    names = [module.qualified(call.func) or ""]
+    made = roles.target(module, call) if not names[0].endswith("SummaryWriter") else None
+    if made is not None and isinstance(made.node, ast.ClassDef):
+        names = [made.module.qualified(base) or "" for base in made.node.bases]
+    return any(name.rpartition(".")[2] == "SummaryWriter" for name in names)
+
+
+def makes_folder(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a folder, and fails where another process has made it."""
+    dotted = module.qualified(call.func)
+    is_path = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
+    tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
+    spared = tried or any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
+    return (is_path or dotted in ("os.makedirs", "os.mkdir")) and not spared
 
 
 def downloads(module: Module, call: ast.Call) -> bool:

@@ -48,6 +48,7 @@ def _unplaced_loaders(
         if not any(link in cast.shared for link in links):
             members.check_data_parallel(loop)
         elif members.unmoved(loop) is not None:
+            members.check_data_parallel(loop)
             found.update(links)
     staying = [
         move

@@ -26,10 +26,11 @@ _DEPTH = 5
 class Members:
     """Reads of batches, as far as they can be followed."""
 
-    def __init__(self, roles: Roles, moves: set[ast.Call], data_parallel: bool) -> None:
+    def __init__(self, roles: Roles, moves: set[ast.Call], data_parallel: bool, of_models: bool = False) -> None:
         self.roles = roles
         self.moves = moves
         self.data_parallel = data_parallel  # which moves what the model is handed
+        self.of_models = of_models  # only what a model is handed is asked for
 
     def unmoved(self, loop: LoaderLoop) -> ast.expr | None:
         """The first read of a batch, or of a part of it, that depends on where it is and is not moved."""
@@ -46,11 +47,11 @@ class Members:
 
     def check_data_parallel(self, loop: LoaderLoop) -> None:
         """NoHome where DataParallel moved the input of the model, and no prepared loader does from now on."""
-        read = Members(self.roles, self.moves, False).unmoved(loop) if self.data_parallel else None
+        read = Members(self.roles, self.moves, False, True).unmoved(loop) if self.data_parallel else None
         if read is not None:
             raise NoHome(
-                f"`{loop.module.source.code(read)}` is moved by DataParallel, which goes; move it to the device first",
-                read.lineno,
+                f"`{unparse(read)}` is moved by DataParallel, which goes; move it to the device first",
+                loop.statement.lineno,
                 loop.module,
             )
 
@@ -122,7 +123,7 @@ class Members:
         statement = module.statement(read)
         if isinstance(statement, ast.Assign) and _is_taken_apart(module, statement, whole):
             return self._assigned(module, statement, depth)
-        return read
+        return None if self.of_models else read
 
     def _argument(
         self, module: Module, call: ast.Call, handed: ast.expr, read: ast.expr, depth: int
@@ -136,9 +137,12 @@ class Members:
             return self._use(module, call, depth + 1) if depth < _DEPTH else None
         if self.data_parallel and self.roles.role(module, call.func) & Role.MODEL:
             return None
+        if self.of_models and self.roles.role(module, call.func) & Role.MODEL:
+            return read
         target = self.roles.target(module, call)
         if target is None or isinstance(target.node, ast.ClassDef):
-            return read
+            runs = any(self.roles.role(module, part) & Role.MODEL for part in call.args)
+            return read if runs or not self.of_models else None
         for parameter, argument in arguments_of(call, target):
             if argument is handed:
                 return self._first(

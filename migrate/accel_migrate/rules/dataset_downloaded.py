@@ -50,7 +50,9 @@ def _run_when_made(function: Function, modules: list[Module]) -> list[Function]:
     if function.name not in ("download", "process"):
         return []
     owners = [module.parents[function] for module in modules if function in module.functions]
-    body = [statement for owner in owners if isinstance(owner, ast.ClassDef) for statement in owner.body]
+    body = [
+        statement for owner in owners if isinstance(owner, ast.ClassDef) and owner.bases for statement in owner.body
+    ]
     return [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
 
 

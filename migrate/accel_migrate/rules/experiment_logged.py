@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.files import is_forward
+from accel_migrate.analysis.files import is_forward, opens_events
 from accel_migrate.edits import add_argument, change, quoted
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Guard, Safety
@@ -25,7 +25,7 @@ def find(context: Context) -> Iterator[Change]:
             continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
-        elif _is_writer(dotted) and not opened:
+        elif not opened and opens_events(context.script.roles, module, call):
             opened = True
             message = (
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
@@ -87,15 +87,10 @@ def _uses(context: Context) -> list[ast.Call]:
         and call.func.attr.startswith("add_")
         and not context.training.flow.only_main(module, call)
         and any(
-            isinstance(part, ast.Call) and _is_writer(owner.qualified(part.func) or "")
+            isinstance(part, ast.Call) and opens_events(context.script.roles, owner, part)
             for owner, part in contents(context.script.graph, module, call.func.value)
         )
     ]
-
-
-def _is_writer(dotted: str) -> bool:
-    """Of torch, tensorboardX or any other package: all have the methods of TensorBoard's."""
-    return dotted.rpartition(".")[2] == "SummaryWriter"
 
 
 def _runs_model(context: Context, call: ast.Call) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.elsewhere import shows
+from accel_migrate.analysis.files import opens_log
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change, replace_callee
 from accel_migrate.plan import Change, Guard, Safety
@@ -28,12 +29,6 @@ _LOOKS = {
     "time",
     "now",
     "timedelta",
-}
-_LOG_FILES = {
-    "logging.FileHandler",
-    "logging.handlers.RotatingFileHandler",
-    "logging.handlers.TimedRotatingFileHandler",
-    "logging.handlers.WatchedFileHandler",
 }
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "success"}
 
@@ -59,7 +54,7 @@ def _noted_when_launched(context: Context) -> Iterator[Change]:
         )
         yield change(CODE, own[0], message, loop=training.index, safety=Safety.NOTE)
     for call in module.calls:
-        if _opens_log(module, call) and _by_all(context, call):
+        if opens_log(module, call) and _by_all(context, call):
             message = (
                 "every process writes to this log file, N lines for one; open it where accelerator.is_main_process is true, "
                 "or give each process a file of its own"
@@ -109,14 +104,6 @@ def _is_its_own(context: Context, call: ast.Call) -> bool:
     return _by_all(context, call) and any(flow.depends(module, part) for part in told)
 
 
-def _opens_log(module: Module, call: ast.Call) -> bool:
-    dotted = module.qualified(call.func) or ""
-    if dotted == "loguru.logger.add":
-        return bool(call.args) and module.qualified(call.args[0]) not in ("sys.stdout", "sys.stderr")
-    basic = dotted == "logging.basicConfig" and any(k.arg == "filename" for k in call.keywords)
-    return basic or dotted in _LOG_FILES
-
-
 def _is_statement(module: Module, call: ast.Call) -> bool:
     """`sys.stdout.write("..." % loss.item())` by itself, where all that is called for the text only looks."""
     inner = [node for node in module.walk(call) if isinstance(node, ast.Call) and node is not call]
@@ -131,10 +118,22 @@ def _is_logged(context: Context, call: ast.Call) -> bool:
         return False
     if (module.qualified(call.func) or "").rpartition(".")[0] in ("logging", "loguru.logger", "absl.logging"):
         return True
-    return any(
-        isinstance(part, ast.Call) and owner.qualified(part.func) == "logging.getLogger"
-        for owner, part in contents(context.script.graph, module, call.func.value)
-    )
+    return _is_logger(context, module, call.func.value)
+
+
+def _is_logger(context: Context, module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """`logging.getLogger(...)`, or what a function of the project gives back that makes one."""
+    for owner, part in contents(context.script.graph, module, node):
+        if isinstance(part, ast.Call) and owner.qualified(part.func) == "logging.getLogger":
+            return True
+        made = context.script.roles.target(owner, part) if isinstance(part, ast.Call) and depth < 3 else None
+        if made is not None and not isinstance(made.node, ast.ClassDef):
+            returned = [
+                r.value for r in made.module.walk(made.node, ast.Return) if isinstance(r, ast.Return) and r.value
+            ]
+            if any(_is_logger(context, made.module, value, depth + 1) for value in returned):
+                return True
+    return False
 
 
 def _by_all(context: Context, call: ast.Call) -> bool:

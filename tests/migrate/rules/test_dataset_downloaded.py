@@ -81,3 +81,23 @@ class Molecules(InMemoryDataset):
     files = {"train.py": script, "graphs.py": graphs}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert [result.path.name for result in results for note in result.notes if note.code == "AM604"] == ["train.py"]
+
+
+@pytest.mark.parametrize(("bases", "told"), [("(InMemoryDataset)", True), ("", False)])
+def test_a_method_that_downloads_is_called_only_by_a_class_that_it_is_derived_from(bases: str, told: bool) -> None:
+    corpus = f"""
+    import urllib.request
+    from torch_geometric.data import InMemoryDataset
+
+
+    class Rows{bases}:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def download(self):
+            urllib.request.urlretrieve("http://rows", self.folder)
+    """
+    script = training(functions="from corpus import Rows\nrows = Rows('d')\n").lstrip("\n")
+    texts = {"train.py": script, "corpus.py": dedent(corpus).lstrip("\n")}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
+    assert told == ("AM604" in {note.code for result in results for note in result.notes})

@@ -64,3 +64,12 @@ def test_keeps_events_that_one_process_writes():
 
 def test_notes_another_tracker():
     assert "mlflow" in noted(training(functions="import mlflow\n", after="mlflow.log_metric('a', 1)"), "AM603")
+
+
+def test_a_class_that_is_derived_from_a_writer_is_one():
+    functions = "class Curves(SummaryWriter):\n    pass\n"
+    source = training(
+        functions=functions, ready="curves = Curves('runs')", after="curves.add_scalar('loss', total, epoch)"
+    )
+    assert "opens an event file" in noted(source, "AM603")
+    becomes(source, "if accelerator.is_main_process:\n    curves.add_scalar('loss', total, epoch)")

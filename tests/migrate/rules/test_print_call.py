@@ -128,3 +128,9 @@ def test_notes_other_ways_to_print(functions: str, line: str):
 def test_says_nothing_of_what_is_printed_to_a_file():
     source = training(functions="import io\nlog = io.StringIO()\n", after="print(total, file=log)")
     assert "AM601" not in codes(source)
+
+
+def test_a_logger_that_a_function_makes_is_one():
+    functions = "import logging\ndef get_logger():\n    logger = logging.getLogger('x')\n    return logger\n"
+    source = training(functions=functions, ready="logger = get_logger()", after="logger.info(total)")
+    assert "every process logs this" in noted(source, "AM601", ONCE)

@@ -40,6 +40,14 @@ def test_names_an_object_that_is_handed_over():
         ("np.save('x.npy', x)", "writes a file (drawing.py:5)"),
         ("import os; os.system('convert x.png x.gif')", "runs a command (drawing.py:5)"),
         ("print(x)", "prints (drawing.py:5)"),
+        ("print(x); np.save('x.npy', x)", "writes a file (drawing.py:5) and prints (drawing.py:5)"),
+        ("import os; os.path.exists('d') or os.mkdir('d')", "makes a folder (drawing.py:5)"),
+        (
+            "import logging; logging.getLogger().addHandler(logging.FileHandler('x.log'))",
+            "opens a log file (drawing.py:5)",
+        ),
+        ("import logging; logging.basicConfig(filename='x.log')", "opens a log file (drawing.py:5)"),
+        ("from tensorboardX import SummaryWriter; SummaryWriter('runs')", "opens an event file (drawing.py:5)"),
         ("sys.stdout.write(str(x))", "prints (drawing.py:5)"),
     ],
 )
@@ -93,3 +101,16 @@ def test_a_guard_counts_only_on_the_way_of_the_call(functions: str, noted_too: b
     files = {"train.py": script, "drawing.py": NOTED.format(functions=functions)}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert any(note.code == "AM607" for result in results for note in result.notes) == noted_too
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import os; os.makedirs('d', exist_ok=True)", "import logging; logging.basicConfig(level=20)", "np.mean(x)"],
+)
+def test_says_nothing_of_what_may_be_done_by_all(line: str):
+    files = {
+        "train.py": training(functions="import drawing\n", after="drawing.draw(total)"),
+        "drawing.py": f"import numpy as np\ndef draw(x):\n    {line}\n",
+    }
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert "AM607" not in {note.code for result in results for note in result.notes}
