@@ -191,7 +191,7 @@ class Locality:
         if any(self._binding(module, variable, binding) for binding in bindings):
             return True
         held = {binding.statement for binding in bindings}
-        for receiver, given in self._feeds(module).get(variable, ()):
+        for receiver, given in self.feeds(module).get(variable, ()):
             same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
             if same and self.is_local(module, given):
                 return True
@@ -234,7 +234,7 @@ class Locality:
                     return True
         return False
 
-    def _feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
+    def feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
         """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""
         if module not in self._fed:
             found: dict[Variable, list[tuple[ast.expr, ast.expr]]] = {}
@@ -249,7 +249,7 @@ class Locality:
     def given_to(self, module: Module, owner: ast.AST) -> list[ast.expr]:
         """What an object was given of this process's own: `losses.append(loss.item())`."""
         variable = module.variable(owner)
-        given = self._feeds(module).get(variable, []) if variable is not None else []
+        given = self.feeds(module).get(variable, []) if variable is not None else []
         return [part for _, part in given if self.is_local(module, part)]
 
     def bound(self, module: Module, node: ast.expr) -> list[Binding]:

@@ -25,6 +25,7 @@ from accel_migrate.rules.gradient_clipping import RULE as GRADIENT_CLIPPING
 from accel_migrate.rules.gradient_scaler import RULE as GRADIENT_SCALER
 from accel_migrate.rules.hand_collective import RULE as HAND_COLLECTIVE
 from accel_migrate.rules.host_value import RULE as HOST_VALUE
+from accel_migrate.rules.kept_between_steps import RULE as KEPT_BETWEEN_STEPS
 from accel_migrate.rules.local_decision import RULE as LOCAL_DECISION
 from accel_migrate.rules.loop_left import RULE as LOOP_LEFT
 from accel_migrate.rules.meaningless_code import RULE as MEANINGLESS_CODE
@@ -104,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     UNUSED_PARAMETERS,
     ORDER_DRAWN,
     WEIGHTS_DRAWN,
+    KEPT_BETWEEN_STEPS,
     LOOP_LEFT,
 )
 

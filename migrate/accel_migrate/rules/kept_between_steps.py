@@ -1,0 +1,65 @@
+"""AM811: what is kept from step to step is made of one process's batches, and trained by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from accel_migrate.analysis.kept import Kept, find_kept
+from accel_migrate.analysis.made_of import made_of
+from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.seeding import Seeded, Seeding
+from accel_migrate.analysis.shares import trains_on_share
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM811"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, script, module = context.training, context.script, context.module
+    if training.distribution.joins:
+        return  # the original ran on several processes already
+    seeding = Seeding(script.roles, script.graph, training.flow)
+    if not trains_on_share(script, training) and seeding.of("torch").seeded is Seeded.ALIKE:
+        return  # every process goes through the same, AM805 says
+    for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
+        if kept.module is module:
+            yield change(CODE, kept.statement, _message(context, kept, ""), loop=training.index, safety=Safety.NOTE)
+        elif kept.module not in training.modules and training.place.module is module:
+            where = f" ({kept.module.source.path.name}:{kept.statement.lineno})"
+            message = _message(context, kept, where)
+            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _message(context: Context, kept: Kept, where: str) -> str:
+    keeps = f"`{kept.name}`{where} keeps what earlier steps put in, and the loss is computed from it"
+    if kept.is_buffer and _is_prepared(context, kept):
+        each = "a forward gives all the buffers of the main process, so it holds what that one's batches gave"
+    else:
+        each = "each has its own, of its own batches"
+    return f"{keeps}: on N processes {each}; gather what is put in over the processes where it should hold that of all"
+
+
+def _is_prepared(context: Context, kept: Kept) -> bool:
+    """Whether the class that keeps it is a part of a prepared model."""
+    return any(
+        part.node is kept.owner
+        for built in context.training.prepared
+        if built.role is Role.MODEL
+        for part in made_of(context.script.roles, context.script.graph, built.variable)
+    )
+
+
+RULE = Rule(
+    code=CODE,
+    name="kept_between_steps",
+    summary="a queue, a codebook, a bank or the like that each process fills from its own batches",
+    why="Processes share gradients, and nothing else. What a script carries from step to step besides its weights, and computes "
+    "the loss from, grows out of one process's batches: a queue of keys, averages by hand, a pool of pictures. DDP copies "
+    "registered buffers of a prepared model from the main process at each forward; all else differs from process to process.",
+    example_before="queue = torch.cat([queue, keys])[-4096:]",
+    example_after="queue = torch.cat([queue, keys])[-4096:]",
+    find=find,
+    safety=Safety.NOTE,
+)

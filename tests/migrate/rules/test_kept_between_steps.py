@@ -1,0 +1,137 @@
+"""AM811: what is kept from step to step and trained by is said to be each process's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.scripts import codes, training
+from tests.migrate.rules.verbs import noted
+
+MODULE = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 2)
+        {keeps}
+    def forward(self, x):
+        z = self.body(x)
+{does}
+        return z
+"""
+
+
+def module(keeps: str, does: str, name: str = "Net") -> str:
+    lines = "\n".join(f"        {line}" for line in does.splitlines())
+    return MODULE.format(name=name, keeps=keeps, does=lines)
+
+
+def built(source: str, loss: str = "model(x).pow(2).mean()") -> str:
+    return training(functions=source, loss=loss).replace("model = nn.Linear(3, 2)", "model = Net()")
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "queue = torch.cat([queue, model(x).detach()])[-8:]",
+        "queue[:4] = model(x).detach()",
+        "queue.mul_(0.9).add_(model(x).detach().mean())",
+        "queue.data.copy_(queue * 0.9 + y.float().mean())",
+    ],
+)
+def test_names_a_queue_of_the_loop(update: str):
+    loss = "criterion(model(x), y) + (model(x) @ queue.t()).mean()"
+    message = noted(training(ready="queue = torch.zeros(8, 2)", loss=loss, inside=update), "AM811")
+    assert "`queue`" in message and "each has its own" in message
+
+
+def test_names_a_list_that_is_drawn_from():
+    source = training(ready="pool = []", loss="criterion(model(pool[0] if pool else x), y)", inside="pool.append(x)")
+    assert "`pool`" in noted(source, "AM811")
+
+
+def test_names_what_an_object_of_the_project_keeps():
+    pool = (
+        "class Pool:\n    def __init__(self):\n        self.kept = []\n"
+        "    def query(self, x):\n        self.kept.append(x)\n        return self.kept[0]\n"
+    )
+    source = training(functions=pool, ready="pool = Pool()", loss="criterion(model(pool.query(x)), y)")
+    assert "`self.kept`" in noted(source, "AM811")
+
+
+def test_names_averages_that_a_forward_makes():
+    does = "self.mean = 0.9 * self.mean + 0.1 * z.detach().mean(0)\nz = z - self.mean"
+    assert "`self.mean`" in noted(built(module("self.mean = torch.zeros(2)", does)), "AM811")
+
+
+def test_a_buffer_of_the_model_is_the_main_process_s():
+    keeps = "self.register_buffer('bank', torch.zeros(8, 2))"
+    source = built(
+        module(keeps, "z = z @ self.bank.t()\nself._put(z)") + "    def _put(self, z):\n        self.bank[:4] = z\n"
+    )
+    message = noted(source, "AM811")
+    assert "`self.bank`" in message and "the buffers of the main process" in message
+
+
+def test_a_codebook_that_comes_of_other_averages():
+    keeps = "self.book = nn.Embedding(4, 2); self.register_buffer('sums', torch.zeros(4, 2))"
+    does = "z = z + self.book.weight.mean()\nself.sums.data.mul_(0.9).add_(z.mean())\nself.book.weight.data.copy_(self.sums)"
+    assert "`self.book`" in noted(built(module(keeps, does)), "AM811")
+
+
+def test_a_part_of_the_model_that_keeps_is_found():
+    part = module("self.seen = torch.zeros(2)", "self.seen += z.sum(0)\nz = z / self.seen", "Part")
+    whole = "\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part = Part()\n"
+    whole += "    def forward(self, x):\n        return self.part(x)\n"
+    assert "`self.seen`" in noted(built(part + whole), "AM811")
+
+
+@pytest.mark.parametrize(
+    ("ready", "inside"),
+    [
+        ("losses = []", "losses.append(loss.item())\nprint(sum(losses) / len(losses))"),
+        ("", "total += loss.item()"),
+        (
+            "teacher = copy.deepcopy(model)",
+            "for p, q in zip(teacher.parameters(), model.parameters()):\n    p.data.mul_(0.9).add_(q.data)",
+        ),
+        ("seen = 0", "seen += x.size(0)"),
+    ],
+)
+def test_figures_counts_and_copies_of_weights_are_not_named(ready: str, inside: str):
+    assert "AM811" not in codes(training(ready=ready, inside=inside))
+
+
+def test_a_loss_that_is_added_up_within_a_step_is_not_named():
+    assert "AM811" not in codes(training(loss="0\n        loss += criterion(model(x), y)"))
+
+
+def test_a_count_of_steps_in_the_loss_is_not_named():
+    assert "AM811" not in codes(
+        training(ready="steps = 0", loss="criterion(model(x), y) * min(1, steps)", inside="steps += 1")
+    )
+    does = "self.steps += 1\nz = z * min(1, self.steps)"
+    assert "AM811" not in codes(built(module("self.steps = 0", does)))
+
+
+def test_what_a_step_sets_anew_is_not_named():
+    does = "self.last = z\nz = self.last + 1"
+    assert "AM811" not in codes(built(module("self.last = None", does)))
+
+
+def test_what_every_process_makes_alike_is_not_named():
+    source = training(
+        ready="hidden = torch.zeros(4, 2)", loss="(model(x) + hidden).mean()", inside="hidden = hidden + loss"
+    )
+    assert "`hidden`" in noted(source, "AM811")
+    alike = source.replace("for i, (x, y) in enumerate(loader):", "for i in range(9):\n        x, y = data[i]")
+    assert "AM811" not in codes("import torch\ntorch.manual_seed(1)\n" + alike)
+
+
+def test_labels_that_a_function_makes_of_batches_are_named():
+    labels = (
+        "def relabel(old):\n    seen = np.zeros(40)\n    for x, y in loader:\n        seen[:4] = model(x).argmax(1)\n"
+        "    return old * 0 + torch.tensor(seen)\n"
+    )
+    loss = "criterion(model(x), labels[y])"
+    source = training(functions=labels, ready="labels = torch.zeros(40)", loss=loss, inside="labels = relabel(labels)")
+    assert "`labels`" in noted(source, "AM811")
