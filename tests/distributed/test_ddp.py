@@ -26,6 +26,28 @@ class Partly(nn.Module):
         return self.frozen(self.used(inputs)) + 0 * self.count
 
 
+class Positions(nn.Module):
+    """Adds a table that is a view with unusual strides, as positional encodings often are."""
+
+    def __init__(self, expanded):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        table = torch.arange(12.0).reshape(6, 2)
+        self.register_buffer("table", table[:1].expand(6, 2) if expanded else table.unsqueeze(0).transpose(0, 1))
+
+    def forward(self, inputs):
+        return self.layer(inputs).unsqueeze(1) + self.table[:2].view(2, 1, 2)
+
+
+def trained_with_views(expanded):
+    accelerator = Accelerator()
+    model = accelerator.prepare(Positions(expanded))
+    table = model.table.clone()
+    for _ in range(3):
+        accelerator.backward(model(torch.ones(2, 2)).sum())
+    return torch.equal(model.table, table), model.table.shape, model.layer.bias.grad.tolist()
+
+
 def losses_of(precision):
     return train(Accelerator(gradient_accumulation_steps=ACCUMULATION, mixed_precision=precision)).losses
 
@@ -71,6 +93,7 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
             error_about_unused(),
             trained_though_unused(),
             sync_batchnorm_on_the_cpu(),
+            [trained_with_views(expanded) for expanded in (False, True)],
         )
 
     first, second = in_world(2, work)
@@ -78,7 +101,8 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
     for precision, tolerance in TOLERANCE.items():
         assert relative_distance(first[0][precision], reference) < tolerance, precision
     assert first == second
-    _, complaint, (count, gradient, still_unused), no_sync = first
+    _, complaint, (count, gradient, still_unused), no_sync, views = first
+    assert views == [(True, shape, [6.0, 6.0]) for shape in ((6, 1, 2), (6, 2))]
     assert complaint.startswith("2 parameters of Partly had no part in the loss of the last step")
     assert ": unused.weight, unused.bias; freeze them" in complaint
     assert (count, still_unused) == (1, True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join
@@ -155,6 +156,7 @@ class Ddp(Strategy):
             return model
         if self.settings.sync_batchnorm:
             model = with_synced_batch_norms(model)
+        _lay_out_buffers(model)
         settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
         # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
         wrapped = DataParallel(model, **settings)
@@ -162,3 +164,17 @@ class Ddp(Strategy):
         self.unseen.append(wrapped)
         self.wrapped.append(weakref.ref(wrapped))
         return wrapped
+
+
+def _lay_out_buffers(model: Module) -> None:
+    """Buffers in memory as torch can send them (pytorch#68407): a view such as `table.unsqueeze(0).transpose(0, 1)`, in which
+    sizes of 1 have other strides than usual, and one that was expanded fail when torch writes into them what it received.
+    """
+    for buffer in model.buffers():
+        if buffer.layout is not torch.strided:
+            continue
+        expanded = any(size > 1 and stride == 0 for size, stride in zip(buffer.shape, buffer.stride()))
+        if expanded or buffer.is_contiguous():
+            usual = buffer.detach().contiguous().view(-1).view(buffer.shape)
+            if usual.stride() != buffer.stride():
+                buffer.data = usual
