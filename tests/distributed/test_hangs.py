@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from accel_runtime.errors import UsageError
 from accel_runtime.watchdog import Watchdog
 from accel_runtime.world import World
 from torch.distributed import TCPStore
+from torch.utils.data import DataLoader, IterableDataset
 
 from tests.distributed.worlds import in_world
 
@@ -169,3 +171,18 @@ def test_debug_mode_watches_checkpoints_too(tmp_path: Path) -> None:
     for rank, said in enumerate(in_world(2, work)):
         assert f"rank {rank} is in {'barrier' if rank else 'save_state'} at {__file__}:" in said
     assert not list(tmp_path.iterdir())
+
+
+class Stuck(IterableDataset):
+    def __iter__(self):
+        yield torch.zeros(1)
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_loader_worker_that_does_not_answer_is_an_error_where_the_loader_has_a_timeout(persistent: bool) -> None:
+    loader = DataLoader(Stuck(), 1, num_workers=1, timeout=1, persistent_workers=persistent)
+    batches = iter(Accelerator(cpu=True).prepare(loader))
+    next(batches)
+    with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
+        next(batches)

@@ -183,3 +183,32 @@ def test_sparse_gradients_are_saved_and_come_back_sparse(tmp_path: Path) -> None
     accelerator.load_state(folder)
     assert model.weight.grad.is_sparse and torch.equal(model.weight.grad.to_dense(), gradient.to_dense())
     assert model.weight.grad.is_coalesced() == gradient.is_coalesced()
+
+
+class Counted(nn.Module):
+    """Keeps a number beside its tensors, one of which is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.register_buffer("none", torch.zeros(0, 3))
+        self.calls = 0
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.calls = state["calls"]
+
+
+def test_what_a_model_keeps_beside_tensors_and_empty_ones_come_back(tmp_path: Path) -> None:
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(Counted())
+    model.calls = 3
+    weight = model.layer.weight.clone()
+    accelerator.save_state(tmp_path / "x")
+    model.calls = 9
+    with torch.no_grad():
+        model.layer.weight.zero_()
+    accelerator.load_state(tmp_path / "x")
+    assert model.calls == 3 and torch.equal(model.layer.weight, weight) and model.none.shape == (0, 3)
