@@ -14,6 +14,7 @@ from accel_runtime.checkpoint.manifest import read_manifest, write_manifest
 from accel_runtime.checkpoint.tensors import digest_of
 from accel_runtime.errors import CheckpointError
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -72,13 +73,23 @@ class Run:
             self.optimizer.zero_grad()
         self.accelerator.log({"rows": len(inputs)})
 
-    def everything(self) -> str:
-        """All that a load may change, to be compared."""
+    def everything(self) -> list:
+        """All that a load may change, to be compared to the bit."""
         kept = [self.model.state_dict(), self.optimizer.state_dict(), self.scheduler.state_dict()]
         kept += [self.recorder.state_dict(), [weight.grad for weight in self.model.parameters()]]
         position = vars(self.loader.passage)
         counts = {name: value for name, value in position.items() if isinstance(value, (int, type(None)))}
-        return repr((kept, counts, torch.get_rng_state().tolist(), random.getstate()))
+        return bits_of([kept, counts, torch.get_rng_state(), random.getstate()])
+
+
+def bits_of(value):
+    """What equals only what is the same to the bit; a printed tensor would hide its last digits, and takes long."""
+    if isinstance(value, torch.Tensor):
+        local = value.detach().to_local() if isinstance(value, DTensor) else value.detach()
+        return str(local.dtype), tuple(local.shape), bytes(local.contiguous().reshape(-1).view(torch.uint8).numpy())
+    if isinstance(value, dict):
+        return [(repr(key), bits_of(one)) for key, one in value.items()]
+    return [bits_of(one) for one in value] if isinstance(value, (list, tuple)) else repr(value)
 
 
 def fix_manifest(folder: Path) -> None:
