@@ -16,6 +16,7 @@ NETWORK = re.compile(
 )
 REFUSED = re.compile(r"(\S+ asks for \S+, which has no stand-in)")
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+FAILED_FIRST = re.compile(r"^accel launch: rank \d+ of \d+ failed first: (.+)$", re.MULTILINE)
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning)\b.*$", re.MULTILINE)
 LONGEST = 300
 
@@ -40,7 +41,8 @@ def sentence(run: Run) -> str:
 
 def last_error(run: Run) -> str:
     """The script's own words."""
-    found = RAISED.findall(run.ended.errors) or run.ended.errors.strip().splitlines()[-1:]
+    first = FAILED_FIRST.findall(run.ended.errors)  # of several processes: the others follow from it
+    found = first or RAISED.findall(run.ended.errors) or run.ended.errors.strip().splitlines()[-1:]
     return found[-1].strip()[:LONGEST] if found else f"exit code {run.ended.code}"
 
 
