@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.by_hand import with_shared_by_hand
-from accel_migrate.analysis.constructions import is_foreign_loader, pads_batches
+from accel_migrate.analysis.constructions import constructions, is_foreign_loader, pads_batches
 from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.distribution import find_distribution
 from accel_migrate.analysis.doubts import check_optimizers
@@ -148,7 +148,10 @@ class _Casting:
     def _check_each_optimizer(self, optimizers: list[Variable]) -> None:
         """Of several optimizers each must be known to update models: what one alone knows is not averaged otherwise."""
         for optimizer in optimizers if len(optimizers) > 1 else ():
-            if not self._optimized_models([optimizer]):
+            built = [
+                made for link in self._chain(optimizer) for made in constructions(self.roles, link, Role.OPTIMIZER)
+            ]
+            if built and not self._optimized_models([optimizer]):
                 reason = f"whose parameters `{optimizer.name}` updates is not in sight, so nobody may average their gradients"
                 raise NoHome(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
 
