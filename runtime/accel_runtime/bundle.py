@@ -143,13 +143,13 @@ class Prepared:
                 f"{type(scheduler).__name__} steps a {type(scheduler.optimizer).__name__} that was not prepared; "
                 "pass that optimizer to prepare() too, before its scheduler or together with it"
             )
-        times = 1 if self._loader_settings.split else self._session.world.size
+        once = self._loader_settings.split or self._session.strategy.counts_steps(scheduler)
         return PreparedScheduler(
             scheduler,
             (known[1],),
             self._accumulation,
             self._loader_settings.iterations,
-            times=times,
+            times=1 if once else self._session.world.size,
             with_optimizer=self.choices.step_scheduler_with_optimizer,
         )
 

@@ -261,10 +261,6 @@ ARGUMENTS = {
         "enable_msamp": "MS-AMP is not here; use mixed_precision='fp8'",
         "msamp_opt_level": "MS-AMP is not here; use mixed_precision='fp8'",
     },
-    "FullyShardedDataParallelPlugin": dict.fromkeys(
-        ("state_dict_config", "optim_state_dict_config"),
-        "state_dict_type says whether checkpoints are whole or sharded",
-    ),
     "TorchDynamoPlugin": {"use_regional_compilation": REGIONS},
 }
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accel_runtime import DeepSpeedPlugin
+import torch
+from accel_runtime import Accelerator, DeepSpeedPlugin
 from accel_runtime.errors import ConfigError
 from accel_runtime.strategies.deepspeed_config import Config, Run, Written, engine_config, written_in
+from accel_runtime.strategies.deepspeed_sections import optimizer_in
 from accel_runtime.utils import DummyScheduler
 
 RUN = Run(processes=2, accumulation=4, precision="no", micro_batch=8)
@@ -150,9 +152,53 @@ def test_a_script_can_look_into_the_file_of_a_plugin(tmp_path: Path) -> None:
     assert plugin.deepspeed_config == {"gradient_clipping": 1.0}
 
 
-def test_a_stand_in_for_an_optimizer_of_the_file_says_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="DummyScheduler stands for a section of DeepSpeed's file"):
-        DummyScheduler(None, total_num_steps=4)
+SECTION = {"optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto", "torch_adam": True}}}
+WEIGHTS = (torch.nn.Parameter(torch.ones(2)),)
+AUTO = {"lr": 0.1, "weight_decay": 0.2}
+
+
+def built(kind: str, **params: Any) -> torch.optim.Optimizer:
+    written = Written("ds.json", {"optimizer": {"type": kind, "params": {"lr": "auto", **params}}})
+    return optimizer_in(written, WEIGHTS, AUTO)
+
+
+def test_a_section_builds_an_optimizer_with_what_the_script_says_where_it_says_auto() -> None:
+    made = optimizer_in(Written("ds.json", SECTION), [{"params": WEIGHTS, "weight_decay": 0.0}], AUTO)
+    assert type(made) is torch.optim.AdamW
+    assert (made.defaults["lr"], made.defaults["weight_decay"]) == (0.1, 0.2)
+    assert made.param_groups[0]["weight_decay"] == 0, "a group's own word is kept"
+    assert built("AdamW", lr=0.5).defaults["lr"] == 0.5, "so is the file's"
+
+
+def test_names_of_optimizers_mean_what_they_do_in_deepspeed() -> None:
+    kinds = {name: type(built(name)).__name__ for name in ("adam", "AdamW", "SGD", "Adagrad")}
+    assert kinds == {"adam": "AdamW", "AdamW": "AdamW", "SGD": "SGD", "Adagrad": "Adagrad"}
+    assert type(built("Adam", adam_w_mode=False)) is torch.optim.Adam
+
+
+def test_a_section_that_the_script_had_built_is_not_the_engine_s() -> None:
+    assert "optimizer" not in settled(SECTION, Run(2, 1, "no", built=frozenset({"optimizer"})))
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({}, "ds.json has no section 'optimizer' to build from"),
+        ({"optimizer": {"type": "OneBitAdam"}}, "optimizer.type is 'OneBitAdam', which DeepSpeed builds for itself"),
+        ({"optimizer": {"type": "Adam", "params": {"betas": "auto"}}}, "optimizer.params.betas is auto, and nothing"),
+    ],
+)
+def test_a_section_that_cannot_be_built_says_why(config: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        optimizer_in(Written("ds.json", config), WEIGHTS, AUTO)
+    assert told in str(caught.value)
+
+
+def test_a_stand_in_needs_deepspeed() -> None:
+    accelerator = Accelerator(cpu=True)
+    with pytest.raises(ConfigError, match=r"DummyScheduler stands for a section .* does not run on DeepSpeed"):
+        DummyScheduler(torch.optim.SGD(WEIGHTS), total_num_steps=4)
+    del accelerator
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,12 @@ def test_what_the_plugin_cannot_do_is_refused(settings, match):
         FullyShardedDataParallelPlugin(**settings)
 
 
+def test_where_states_are_gathered_is_always_so():
+    with pytest.warns(UserWarning, match=r"state_dict_config, optim_state_dict_config .* go to its CPU"):
+        plugin = FullyShardedDataParallelPlugin(state_dict_config=object(), optim_state_dict_config=object())
+    assert not settled(plugin, Options()).whole_checkpoints
+
+
 def test_what_is_always_so_is_said():
     with pytest.warns(UserWarning, match=r"use_orig_params, sync_module_states .* has no effect"):
         plugin = FullyShardedDataParallelPlugin(use_orig_params=True, sync_module_states=True)

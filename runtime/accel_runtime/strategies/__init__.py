@@ -66,6 +66,10 @@ class Strategy(ABC):
         whole: Any = torch.compile(model, **settings)
         return whole  # type: ignore[no-any-return]
 
+    def counts_steps(self, scheduler: Any) -> bool:
+        """Whether the schedule counts steps of the optimizer, and not batches of one process."""
+        return False
+
     def forget(self) -> None:  # noqa: B027 most strategies hold on to nothing
         """Lets go of what was prepared."""
 

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from math import ceil
 from typing import Any, Self
 
 import torch.distributed as dist
@@ -21,6 +22,7 @@ from accel_runtime.strategies import Bundle, Strategy, bare
 from accel_runtime.strategies.deepspeed_config import Config, Run, engine_config, written_in
 from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
+from accel_runtime.strategies.deepspeed_sections import optimizer_in, scheduler_in
 from accel_runtime.strategies.deepspeed_state import load_weights, whole_optimizer, whole_weights
 
 LIVING: weakref.WeakSet[DeepSpeed] = weakref.WeakSet()
@@ -46,6 +48,7 @@ class DeepSpeed(Strategy):
         self.deepspeed_plugin = plugin
         self.written = written_in(plugin.hf_ds_config)
         self.optimizer: EngineOptimizer | None = None  # the one in training, which knows its engine
+        self.built: dict[str, Any] = {}  # what was built from the sections of the file
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -71,11 +74,27 @@ class DeepSpeed(Strategy):
         models = tuple(engine_of.get(id(model), model) for model in bundle.models)
         return Bundle(models, (self.optimizer,), bundle.loaders)  # type: ignore[arg-type]
 
+    def optimizer_of_file(self, params: Iterable[Any], **auto: Any) -> Optimizer:
+        """What the file describes, with values for those that it leaves open."""
+        self.built["optimizer"] = optimizer_in(self.written, params, auto)
+        return self.built["optimizer"]  # type: ignore[no-any-return]
+
+    def scheduler_of_file(self, optimizer: Optimizer, make: Callable[[Optimizer], Any] | None, **auto: Any) -> Any:
+        """The same; `total_num_steps` counts the batches of all processes, the schedule the steps of the engine."""
+        if auto.get("total_num_steps") is not None and not self.options.split_batches:
+            auto["total_num_steps"] = ceil(auto["total_num_steps"] / dist.get_world_size())
+        auto = {"warmup_min_lr": 0, "warmup_max_lr": optimizer.param_groups[0]["lr"], **auto}
+        self.built["scheduler"] = make(optimizer) if make else scheduler_in(self.written, optimizer, auto)
+        return self.built["scheduler"]
+
+    def counts_steps(self, scheduler: Any) -> bool:
+        return scheduler is self.built.get("scheduler")
+
     def _started(self, model: Module, optimizer: Optimizer, bundle: Bundle) -> Any:
         _warn_of_frozen(optimizer)
         self._warn_of_others()
         groups = tuple(tuple(group["params"]) for group in optimizer.param_groups if group["params"])
-        engine = start_engine(model, optimizer, engine_config(self.written, self._run(bundle)))
+        engine = start_engine(model, optimizer, engine_config(self.written, self._run(bundle, optimizer)))
         self.optimizer = EngineOptimizer(optimizer, engine, groups)
         return engine
 
@@ -90,7 +109,7 @@ class DeepSpeed(Strategy):
                 stacklevel=6,
             )
 
-    def _run(self, bundle: Bundle) -> Run:
+    def _run(self, bundle: Bundle, optimizer: Optimizer) -> Run:
         options, processes = self.options, dist.get_world_size()
         batches = [loader.batch_size for loader in bundle.loaders if loader.batch_size is not None]
         share = processes if options.split_batches else 1
@@ -103,6 +122,7 @@ class DeepSpeed(Strategy):
             clipping=options.gradient_clipping,
             offload=_offload(self.deepspeed_plugin),
             cpu_offload=options.cpu_offload,
+            built=frozenset(name for name, thing in self.built.items() if name != "optimizer" or thing is optimizer),
         )
 
     def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
@@ -115,6 +135,7 @@ class DeepSpeed(Strategy):
 
     def forget(self) -> None:
         self.optimizer = None
+        self.built.clear()
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:

@@ -14,6 +14,8 @@ from accel_runtime.errors import ConfigError
 AUTO = "auto"
 DEFAULT_STAGE = 2
 Config = dict[str, Any]
+# Sections that describe what a script builds, and what builds it from there.
+BUILT = {"optimizer": "DummyOptim", "scheduler": "DummyScheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Run:
     clipping: float | None = None
     offload: Mapping[str, Config] | None = None  # the sections of zero_optimization that say where things rest
     cpu_offload: bool = False  # all that the stage shards
+    built: frozenset[str] = frozenset()  # the sections that the script had built for it
 
 
 def written_in(source: str | Path | Mapping[str, Any] | None) -> Written:
@@ -57,8 +60,8 @@ def written_in(source: str | Path | Mapping[str, Any] | None) -> Written:
 
 def engine_config(written: Written, run: Run) -> Config:
     """The configuration to start the engine with; a contradiction is an error that shows both values."""
-    _refuse_built_by_script(written)
-    config = copy.deepcopy(dict(written.config))
+    _refuse_built_twice(written, run.built)
+    config = copy.deepcopy({key: value for key, value in written.config.items() if key not in BUILT})
     zero = config.setdefault("zero_optimization", {})
     _settle(written, config, "gradient_accumulation_steps", run.accumulation, "the Accelerator accumulates")
     _settle_batch(written, config, run)
@@ -87,12 +90,12 @@ def engine_config(written: Written, run: Run) -> Config:
     return config
 
 
-def _refuse_built_by_script(written: Written) -> None:
-    for section in ("optimizer", "scheduler"):
-        if section in written.config:
+def _refuse_built_twice(written: Written, built: frozenset[str]) -> None:
+    for section, stand_in in BUILT.items():
+        if section in written.config and section not in built:
             raise ConfigError(
                 f"{written.origin}: the section {section!r} would build what the script builds itself; take it out, "
-                f"and the script's own {section} is used"
+                f"and the script's own {section} is used, or build it with accel_runtime.utils.{stand_in}"
             )
 
 

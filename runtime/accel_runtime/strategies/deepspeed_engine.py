@@ -34,7 +34,7 @@ def start_engine(model: Module, optimizer: Optimizer, config: Config) -> Engine:
     deepspeed = _deepspeed(device, os.environ)
     if config.get("fp16", {}).get("enabled") and not deepspeed.accelerator.get_accelerator().is_fp16_supported():
         raise ConfigError(f"DeepSpeed does not train in fp16 on this {device}; use mixed_precision bf16 or no")
-    with _quiet():
+    with quiet():
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
     if hasattr(model, "config"):
         # Attributes of the model are reached through the engine, but for this one, which the engine has and needs no more.
@@ -64,7 +64,7 @@ def _deepspeed(device: str, environ: MutableMapping[str, str]) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """While it starts the engine tells of itself on stdout, where the results of scripts go."""
     log = logging.getLogger("DeepSpeed")
     log.setLevel(logging.ERROR)

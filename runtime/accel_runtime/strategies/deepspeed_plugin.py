@@ -68,17 +68,3 @@ class DeepSpeedPlugin:
             "gradient_clipping": self.gradient_clipping,
         }
         return {key: None if value == "auto" else value for key, value in said.items()}
-
-
-class DummyOptim:
-    """Accelerate's stand-in for an optimizer that DeepSpeed's file describes."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise ConfigError(
-            f"{type(self).__name__} stands for a section of DeepSpeed's file that builds what the script builds here; take "
-            "the section out, and build the script's own"
-        )
-
-
-class DummyScheduler(DummyOptim):
-    """The same for a scheduler."""

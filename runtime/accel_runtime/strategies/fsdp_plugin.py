@@ -11,7 +11,6 @@ import torch
 from torch.nn import Module
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import refused_argument
 from accel_runtime.options import Options
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ class FullyShardedDataParallelPlugin:
     optim_state_dict_config: Any = None
 
     def __post_init__(self) -> None:
-        if text := refused_argument("FullyShardedDataParallelPlugin", vars(self)):
-            raise ConfigError(text)
         if self.fsdp_version != 2:
             raise ConfigError(f"fsdp_version={self.fsdp_version}: this runtime has FSDP2 only; leave it out")
         if self.ignored_modules:
@@ -74,11 +71,12 @@ class FullyShardedDataParallelPlugin:
 
     def _say_what_is_always_so(self) -> None:
         names = ("backward_prefetch", "forward_prefetch", "limit_all_gathers", "use_orig_params", "sync_module_states")
-        given = [name for name in (*names, "cpu_ram_efficient_loading") if getattr(self, name) is not None]
+        gathered = ("cpu_ram_efficient_loading", "state_dict_config", "optim_state_dict_config")
+        given = [name for name in (*names, *gathered) if getattr(self, name) is not None]
         if given:
             warnings.warn(
                 f"{', '.join(given)} of FullyShardedDataParallelPlugin has no effect: FSDP2 prefetches, limits and keeps "
-                "original parameters by itself, and weights always come from process 0",
+                "original parameters by itself, and whole weights always come from process 0 and go to its CPU",
                 stacklevel=4,
             )
 
