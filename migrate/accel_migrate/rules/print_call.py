@@ -98,8 +98,8 @@ def _is_its_own(context: Context, call: ast.Call) -> bool:
     module, flow = context.module, context.training.flow
     guard = flow.guard(module, call)
     if isinstance(guard, ast.If) and isinstance(guard.test, ast.Compare):
-        others = not flow.picks_main(module, guard.test)
-        return others and any(module.holds(statement, call) for statement in guard.body)
+        other = isinstance(guard.test.ops[0], ast.Eq | ast.NotEq | ast.Gt) and not flow.picks_main(module, guard.test)
+        return other and any(module.holds(statement, call) for statement in guard.body)
     told = [part for argument in call.args for part in module.walk(argument) if isinstance(part, ast.expr)]
     return _by_all(context, call) and any(flow.depends(module, part) for part in told)
 

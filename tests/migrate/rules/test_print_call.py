@@ -25,8 +25,9 @@ def test_says_how_to_see_what_each_process_prints_of_itself():
     assert "start with --show-ranks all" in noted(source, "AM601")
     alone = training(ready="me = int(os.environ.get('RANK', 0))", after="if me == 1:\n    print(total)")
     assert "not every process prints the same here" in noted(alone, "AM601")
-    main = training(ready="me = int(os.environ.get('RANK', 0))", after="if me == 0:\n    print(total)")
-    assert "AM601" not in codes(main)
+    for test in ("me == 0", "me <= 0", "me in (-1, 0)", "not me"):
+        main = training(ready="me = int(os.environ.get('RANK', 0))", after=f"if {test}:\n    print(total)")
+        assert "AM601" not in codes(main)
     assert "AM601" not in codes(training(after="print(f'{epoch} {total} {device}')"))
 
 
