@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
+LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", "--show-ranks", "all"]
 KILLS, PATIENCE = (20, 1800) if "CHAOS" in os.environ else (2, 300)
 
 STOP = """
