@@ -15,6 +15,7 @@ from accel_migrate.flow.program import File, Scope
 CODE = "AM964"
 _GPUS = ("cuda", "mps", "xpu")
 _AVAILABLE = ("is_available", "device_count")
+_RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
 _DEPTH = 4
 _OPPOSITE = {
     ast.Eq: ast.NotEq,
@@ -29,6 +30,7 @@ _OPPOSITE = {
 def find(project: Project) -> Iterator[Violation]:
     """The choices that the Accelerator took over: it has one device, so they must agree, and it must be told."""
     after = project.evidence.after
+    yield from _cards_unset(project)
     if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
         return
     told = {name for _, call in after.created for keyword in call.keywords for name in _read(keyword.value)}
@@ -47,6 +49,36 @@ def find(project: Project) -> Iterator[Violation]:
             yield Violation(
                 CODE, pair.path, 1, f"`{text}` decides on the device, and the Accelerator would not be told"
             )
+
+
+def _cards_unset(project: Project) -> Iterator[Violation]:
+    """`torch.cuda.set_device(args.gpu)` that is gone, in a project that knows no ranks: the number was the user's choice."""
+    sides = project.evidence
+    if not sides.after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
+        return
+    told = {name for _, call in sides.after.created for keyword in call.keywords for name in _read(keyword.value)}
+    for pair in project.changed:
+        if b"set_device" not in pair.before.source.data:
+            continue
+        before, result = sides.before.file(pair.path), sides.after.file(pair.path)
+        left = {unparse(call) for file, call in sides.after.calls if file is result}
+        for file, call in sides.before.calls:
+            if file is not before or file.qualified(call.func) != "torch.cuda.set_device" or unparse(call) in left:
+                continue
+            chosen = [argument for argument in call.args if not set(_read(argument)) <= told]
+            if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
+                message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not be told"
+                yield Violation(CODE, pair.path, 1, message)
+
+
+def _is_accelerators(file: File, name: str) -> bool:
+    """Whether a file sets a name to the Accelerator's device."""
+    return any(
+        isinstance(node, ast.Assign)
+        and unparse(node.targets[0]) == name
+        and unparse(node.value).endswith("accelerator.device")
+        for node in file.of_kinds(ast.Assign)
+    )
 
 
 class _Choice(NamedTuple):

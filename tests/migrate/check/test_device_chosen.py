@@ -61,3 +61,14 @@ def test_two_conditions_that_become_one_device() -> None:
 )
 def test_choices_that_still_decide(before: str, after: str) -> None:
     assert not said("AM964", before, MADE + after)
+
+
+def test_a_number_of_a_gpu_that_the_accelerator_is_not_told() -> None:
+    before = "import torch\ntorch.cuda.set_device({})\nnet.cuda()\n"
+    after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
+    assert said("AM964", before.format("args.gpus[0]"), after.format("cpu=not args.cuda"))
+    assert not said("AM964", before.format("args.gpu"), after.format("device=f'cuda:{args.gpu}'"))
+    assert not said("AM964", before.format("0"), after.format(""))
+    assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
+    assert not said("AM964", "import torch.distributed\n" + before.format("args.gpu"), after.format(""))
+    assert not said("AM964", before.format("args.gpu"), "torch.cuda.set_device(args.gpu)\n" + after.format(""))
