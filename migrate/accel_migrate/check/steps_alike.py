@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
 
@@ -26,6 +26,9 @@ def _found(evidence: Evidence) -> Found:
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
                 yield from _by_the_batch(file, node)
                 yield from _by_a_count(side, file, node)
+    if not _is_seeded(side):
+        for file, call in side.asked("backward"):
+            yield from _by_the_games(side, file, call, frozenset())
 
 
 def _by_the_batch(file: File, loop: ast.For) -> Found:
@@ -46,6 +49,73 @@ def _by_the_batch(file: File, loop: ast.For) -> Found:
                     node,
                     f"how often `{unparse(decided)[:50]}` trains depends on the batch, and so on the process",
                 )
+
+
+def _is_seeded(side: Side) -> bool:
+    """Whether torch and an environment are both given a seed: then all processes may play the same games."""
+    names = {getattr(call.func, "attr", "") for _, call in side.calls}
+    given = any(keyword.arg == "seed" for _, call in side.calls for keyword in call.keywords)
+    return bool(names & {"manual_seed", "set_seed"}) and (given or "seed" in names)
+
+
+def _by_the_games(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> Found:
+    """A backward pass in an episode, which ends when the environment says so, or once episodes have filled a memory."""
+    scope = file.scope(node).function
+    told = _told_by_games(scope.node)
+    at = node
+    while at in file.parents and at is not scope.node:
+        inner, at = at, file.parents[at]
+        if isinstance(at, ast.For | ast.While) and (ends := _end_of_episode(at, told)) is not None:
+            yield file, at, f"how often it trains would depend on `{unparse(ends)[:50]}`, on each process's own games"
+            return
+        if isinstance(at, ast.If) and inner is not at.test and (asked := _size_in(at.test)) is not None:
+            if any(_end_of_episode(loop, told) for loop in walk(scope.node) if isinstance(loop, ast.For | ast.While)):
+                yield file, at, f"when it trains would depend on `{unparse(asked)[:50]}`, on each process's own games"
+                return
+    if isinstance(scope.node, Function) and scope.node not in seen:
+        for site in side.above(scope.node):
+            yield from _by_the_games(side, site.file, site.call, seen | {scope.node})
+
+
+def _told_by_games(function: ast.AST) -> set[str]:
+    """The names that hold what an environment answered: `state, reward, done, info = env.step(action)`."""
+    found: set[str] = set()
+    for node in walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2:
+            called = node.value.func if isinstance(node.value, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr == "step":
+                found |= {part.id for part in walk(node.targets[0]) if isinstance(part, ast.Name)}
+    for node in walk(function):
+        if isinstance(node, ast.Assign) and found & {
+            part.id for part in walk(node.value) if isinstance(part, ast.Name)
+        }:
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _end_of_episode(loop: ast.For | ast.While, told: set[str]) -> ast.expr | None:
+    """What a loop asks of an environment's answer before it goes on."""
+    inner = {
+        n for other in walk(loop) if isinstance(other, ast.For | ast.While) and other is not loop for n in walk(other)
+    }
+    stops = [
+        node.test
+        for node in walk(loop)
+        if isinstance(node, ast.If) and node not in inner and any(isinstance(each, ast.Break) for each in node.body)
+    ]
+    for test in [loop.test, *stops] if isinstance(loop, ast.While) else stops:
+        if told & {part.id for part in walk(test) if isinstance(part, ast.Name)}:
+            return test
+    return None
+
+
+def _size_in(test: ast.expr) -> ast.Call | None:
+    for node in walk(test):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("len", "size", "__len__"):
+                return node
+    return None
 
 
 def _counters(loop: ast.For) -> set[str]:
@@ -103,8 +173,9 @@ CONDITION = Condition(
     name="steps_alike",
     summary="processes would take different numbers of steps, or a schedule too many",
     why="In each backward pass the processes exchange gradients: one that makes more of them than the others waits for ever. So "
-    "the number of backward passes must not depend on a process's own batch. And a prepared schedule moves on for all processes "
-    "at once, which is right for loops that go through the data, not for those that end after a number of steps.",
+    "the number of backward passes must not depend on a process's own batch, or on how long its own games last. And a prepared "
+    "schedule moves on for all processes at once, which is right for loops that go through the data, not for those that end "
+    "after a number of steps.",
     example_before="for images in loader:\n    for image in images:\n        accelerator.backward(model(image))",
     example_after="for images in loader:\n    accelerator.backward(model(images))",
     find=find,

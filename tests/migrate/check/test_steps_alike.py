@@ -27,3 +27,29 @@ def test_a_prepared_schedule_in_a_loop_that_ends_at_a_count() -> None:
     assert not said("AM961", "x = 1\n", TOP + loop)
     plain = TOP.replace("net, opt, plan, data", "net, opt, data").replace("(net, opt, plan, data)", "(net, opt, data)")
     assert not said("AM961", "x = 1\n", plain + loop + "    if i == 100:\n        break\n")
+
+
+GAME = (
+    "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(net, opt)\n"
+    "def train(memory):\n    accelerator.backward(net(memory.sample()))\n"
+)
+
+
+PLAYED = "for game in range(9):\n    done = False\n    while not done:\n        s, r, done, _ = env.step(a)\n"
+BROKEN = "for game in range(9):\n    for t in range(9):\n        s, r, end, cut, _ = env.step(a)\n        done = end or cut\n"
+
+
+def test_a_backward_pass_in_an_episode_of_a_process_s_own() -> None:
+    assert said("AM961", "x = 1\n", GAME + PLAYED + "        train(memory)\n")
+    trained = GAME + BROKEN + "        train(memory)\n        if done:\n            "
+    assert said("AM961", "x = 1\n", trained + "break\n")
+    assert not said("AM961", "x = 1\n", trained + "s = env.reset()\n")
+    assert not said("AM961", "x = 1\n", GAME + BROKEN + "        if done:\n            break\n    train(memory)\n")
+
+
+def test_a_backward_pass_once_episodes_have_filled_a_memory() -> None:
+    filled = PLAYED + "        memory.put(s)\n    if {}:\n        train(memory)\n"
+    assert said("AM961", "x = 1\n", GAME + filled.format("memory.size() > 2000"))
+    assert not said("AM961", "x = 1\n", GAME + filled.format("game > 20"))
+    seeds = "torch.manual_seed(1)\nenv.reset(seed=1)\n"
+    assert not said("AM961", "x = 1\n", GAME + seeds + filled.format("memory.size() > 2000"))
