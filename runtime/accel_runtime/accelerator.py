@@ -14,10 +14,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import DataParallel, Module
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
 from accel_runtime.announcement import nothing_trains_together, run_in_a_line, say_once, unused_devices
@@ -33,7 +33,7 @@ from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
-from accel_runtime.latest import remember
+from accel_runtime.latest import numbered, remember
 from accel_runtime.machine import this_machine
 from accel_runtime.metrics import gather_samples
 from accel_runtime.nan_policy import policy_of
@@ -98,7 +98,7 @@ class Accelerator(Processes, Facts, Recording):
         **unsupported: Any,
     ) -> None:
         refuse_unsupported(unsupported)
-        self.dataloader_config = dataloader_config or DataLoaderConfiguration()
+        self._dataloader_config = dataloader_config or DataLoaderConfiguration()
         asked = asked_device(device, cpu)
         arguments = _agreed(
             {
@@ -128,7 +128,7 @@ class Accelerator(Processes, Facts, Recording):
         self._prepared = Prepared(
             self._session,
             self._accumulation,
-            self._loader_settings(options),
+            self._loader_settings(options.split_batches),
             Choices(
                 autocast_forward,
                 step_scheduler_with_optimizer,
@@ -144,7 +144,7 @@ class Accelerator(Processes, Facts, Recording):
         self.project_configuration = project_config or ProjectConfiguration()
         if project_dir is not None and self.project_dir is None:
             self.project_configuration.set_directories(project_dir)
-        self._trackers = Trackers(log_with, active=self.is_main_process)
+        self._trackers = Trackers(log_with, active=self.is_main_process, has_folder=self.logging_dir is not None)
         self._registry = Registry()
         self._stopping = Stopping()
         self._watchdog = Watchdog(self._world, self._iterations.indices, hang_timeout)
@@ -163,17 +163,28 @@ class Accelerator(Processes, Facts, Recording):
             lines = [unused_devices(session, this_machine(os.environ)), *unread_of_peer(os.environ)]
             for line in filter(None, lines):
                 say_once(line)
-        remember(self)
+        self._number = remember(self)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\nMixed precision type: {self.mixed_precision}\n"
 
-    def _loader_settings(self, options: Options) -> LoaderSettings:
+    @property
+    def dataloader_config(self) -> DataLoaderConfiguration:
+        """How loaders are prepared; another one holds for those that are prepared from then on."""
+        return self._dataloader_config
+
+    @dataloader_config.setter
+    def dataloader_config(self, config: DataLoaderConfiguration) -> None:
+        split = self._session.options.split_batches if config.split_batches is None else config.split_batches
+        self._dataloader_config = config
+        self._prepared.loader_settings = self._loader_settings(split)
+
+    def _loader_settings(self, split: bool) -> LoaderSettings:
         config = self.dataloader_config
         return LoaderSettings(
             collectives=self._session.collectives,
             iterations=self._iterations,
-            split=options.split_batches,
+            split=split,
             even=config.even_batches,
             dispatch=config.dispatch_batches,
             seedable=config.use_seedable_sampler,
@@ -281,11 +292,21 @@ class Accelerator(Processes, Facts, Recording):
     def join_uneven_inputs(self, joinables: list[Any], even_batches: bool | None = None) -> Iterator[None]:
         """A region in which processes may run out of batches at different times."""
         before = [(loader, loader.source) for loader in self._prepared.loaders]
+        models = [one for one in joinables if isinstance(one, Module)]
+        if self.use_distributed and not models:
+            warnings.warn(
+                "join_uneven_inputs is only supported for multi-GPU or multi-CPU training, and got no model",
+                stacklevel=3,
+            )
         if even_batches is not None:
+            if any(isinstance(loader.dataset, IterableDataset) for loader, _ in before):
+                warnings.warn(
+                    "even_batches is only supported for map-style datasets; a stream stays as it is", stacklevel=3
+                )
             for loader, _ in before:
                 loader.__dict__["source"] = loader.with_even_batches(even_batches)
         try:
-            with self._session.strategy.join([one for one in joinables if isinstance(one, Module)]):
+            with self._session.strategy.join(models):
                 yield
         finally:
             for loader, source in before:
@@ -343,6 +364,8 @@ class Accelerator(Processes, Facts, Recording):
     def unwrap_model(self, model: Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True) -> Module:
         """The model that the user wrote; without the `fp32_wrapper` its forward no longer runs in this precision."""
         inner = self._session.strategy.unwrap(model)
+        while isinstance(inner, DataParallel):  # of the script's own
+            inner = inner.module
         if not keep_fp32_wrapper:
             unwrap_forward(inner)
         return inner
@@ -432,6 +455,10 @@ class Accelerator(Processes, Facts, Recording):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle names the Accelerator, and is opened by the process that made it, or by one that it has forked."""
+        return numbered, (self._number,)
 
 
 def _one_of(name: str, argument: bool | None, configured: bool | None) -> bool | None:

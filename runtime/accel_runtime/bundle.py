@@ -43,7 +43,7 @@ class Prepared:
     def __init__(self, session: Session, accumulation: Accumulation, loaders: LoaderSettings, choices: Choices) -> None:
         self._session = session
         self._accumulation = accumulation
-        self._loader_settings = loaders
+        self.loader_settings = loaders
         self.choices = choices
         self.models: list[Module] = []
         self.optimizers: list[PreparedOptimizer] = []
@@ -95,7 +95,7 @@ class Prepared:
     def _take(self, given: Bundle, spread: Bundle, still: set[int]) -> None:
         for before, model in zip(given.models, spread.models):
             self._fit_forward(model)
-            self._loader_settings.iterations.watch(model)
+            self.loader_settings.iterations.watch(model)
             compiled: Any = self._compiled(model)
             compiled._is_accelerate_prepared = True
             self._remember(before, compiled, self.models)
@@ -106,9 +106,9 @@ class Prepared:
             wrapped.__dict__["nan_policy"] = self.choices.nan_policy
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
-            settings = replace(self._loader_settings, feed=None) if id(plain) in still else self._loader_settings
+            settings = replace(self.loader_settings, feed=None) if id(plain) in still else self.loader_settings
             self._remember(plain, prepared_loader(loader, settings), self.loaders)
-        if given.models and not self._loader_settings.dispatch:
+        if given.models and not self.loader_settings.dispatch:
             # Only where the processes meet anyway: a loader may be prepared by one of them alone.
             check_alike(self.loaders[len(self.loaders) - len(given.loaders) :], self._session.collectives)
 
@@ -143,12 +143,12 @@ class Prepared:
                 f"{type(scheduler).__name__} steps a {type(scheduler.optimizer).__name__} that was not prepared; "
                 "pass that optimizer to prepare() too, before its scheduler or together with it"
             )
-        once = self._loader_settings.split or self._session.strategy.counts_steps(scheduler)
+        once = self.loader_settings.split or self._session.strategy.counts_steps(scheduler)
         return PreparedScheduler(
             scheduler,
             (known[1],),
             self._accumulation,
-            self._loader_settings.iterations,
+            self.loader_settings.iterations,
             times=1 if once else self._session.world.size,
             with_optimizer=self.choices.step_scheduler_with_optimizer,
         )

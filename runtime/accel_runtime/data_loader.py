@@ -169,7 +169,7 @@ class _Kind(type):
     skips = False
 
     def __instancecheck__(cls, loader: Any) -> bool:
-        if type(loader) is not PreparedLoader:
+        if not issubclass(type(loader), PreparedLoader):
             return False
         return (loader.settings.dispatch or not cls.dispatch) and (loader.skipped > 0 or not cls.skips)
 

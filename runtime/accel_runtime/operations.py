@@ -78,6 +78,9 @@ def concatenate(data: list[Tree], dim: int = 0) -> Tree:
     """Nested batches joined row by row, or along another dimension."""
     if len(data) == 1:
         return data[0]
+    for path, leaf in leaves(data[0]):
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"concatenate joins tensors and got {type(leaf).__name__} at {path or 'the top'}")
     if dim == 0:
         return concatenated_rows(list(data))
     columns = zip(*([leaf for _, leaf in leaves(one)] for one in data))

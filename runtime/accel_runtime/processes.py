@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -109,6 +110,16 @@ class Processes:
             return DistributedType.XLA
         kind = {"cuda": "GPU", "mps": "GPU"}.get(self._device.type, self._device.type.upper())
         return DistributedType(f"MULTI_{kind}")
+
+    @distributed_type.setter
+    def distributed_type(self, shown: DistributedType) -> None:
+        """What is said from now on; how a run is spread is decided when it begins."""
+        if shown != self.distributed_type:
+            warnings.warn(
+                f"distributed_type={shown} changes what is said about this run, which goes on as {self.distributed_type}",
+                stacklevel=2,
+            )
+        self._engine = DistributedType(shown)
 
     @property
     def backend(self) -> str | None:

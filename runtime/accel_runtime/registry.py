@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from accel_runtime.errors import UsageError
+from accel_runtime.errors import ConfigError
 
 Hook = Callable[..., None]
 
@@ -46,10 +46,14 @@ class Registry:
     before_load: Hooks = field(default_factory=Hooks)
 
     def add(self, objects: tuple[Any, ...]) -> None:
-        for thing in objects:
-            if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
-                raise UsageError(
-                    f"register_for_checkpointing got a {type(thing).__name__} without state_dict and load_state_dict; "
-                    "give it both"
-                )
+        without = [
+            f"Item at index {index}, a {type(thing).__name__}"
+            for index, thing in enumerate(objects)
+            if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"))
+        ]
+        if without:
+            raise ConfigError(
+                f"register_for_checkpointing got what is without state_dict and load_state_dict ({'; '.join(without)}); "
+                "give it both"
+            )
         self.objects.extend(objects)

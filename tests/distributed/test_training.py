@@ -2,16 +2,23 @@
 
 import subprocess
 import sys
+import warnings
 from datetime import timedelta
 from itertools import product
 
 import pytest
 import torch
-from accel_runtime import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs, LocalSGD
+from accel_runtime import (
+    Accelerator,
+    DataLoaderConfiguration,
+    DistributedDataParallelKwargs,
+    InitProcessGroupKwargs,
+    LocalSGD,
+)
 from accel_runtime.errors import UsageError
 from accel_runtime.utils import TorchDynamoPlugin
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from tests.distributed.overflow import steps_with_an_overflow
 from tests.distributed.worlds import in_world
@@ -21,6 +28,11 @@ OPTIMIZERS = {
     "sgd": lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9),
     "adamw": lambda weights: torch.optim.AdamW(weights, lr=1e-2),
 }
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.ones(3, 1))
 
 
 def small_model():
@@ -225,6 +237,55 @@ def test_uneven_inputs_are_joined_on_the_cpu():
         return steps, sum(1 for _ in loader)
 
     assert in_world(2, work) == [(3, 3), (2, 3)]
+
+
+def test_a_join_that_joins_nothing_says_so():
+    def work():
+        accelerator = Accelerator()
+        accelerator.prepare(DataLoader(Stream(), 1))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with accelerator.join_uneven_inputs([object()], even_batches=False):
+                pass
+        return [str(one.message) for one in said if "only supported" in str(one.message)]
+
+    for messages in in_world(2, work):
+        assert [message.partition(" is only")[0] for message in messages] == ["join_uneven_inputs", "even_batches"]
+
+
+def test_the_batch_sampler_of_a_prepared_loader_has_the_batches_of_this_process():
+    def work():
+        accelerator = Accelerator()
+        own = BatchSampler(SequentialSampler(range(6)), 1, drop_last=False)
+        loader = accelerator.prepare(DataLoader(torch.arange(6), batch_sampler=own))
+        shown = loader.batch_sampler
+        with accelerator.join_uneven_inputs([accelerator.prepare(nn.Linear(1, 1))], even_batches=False):
+            within = loader.batch_sampler.even_batches
+        return [
+            list(shown),
+            len(shown),
+            shown.batch_sampler is own and shown.sampler is own.sampler and isinstance(shown, BatchSampler),
+            (shown.even_batches, within, loader.batch_sampler.even_batches, shown.split_batches),
+        ]
+
+    rest = [3, True, (True, False, True, False)]
+    assert in_world(2, work) == [[[[0], [2], [4]], *rest], [[[1], [3], [5]], *rest]]
+
+
+def test_a_stateful_loader_goes_on_on_many_processes():
+    def work():
+        config = DataLoaderConfiguration(use_stateful_dataloader=True)
+        accelerator = Accelerator(dataloader_config=config)
+        loader = accelerator.prepare(DataLoader(torch.arange(12), 2, shuffle=True))
+        seen = []
+        for index, batch in enumerate(loader):
+            seen.append(batch.tolist())
+            if index == 0:
+                state = loader.state_dict()
+        loader.load_state_dict(state)
+        return seen[1:] == [batch.tolist() for batch in loader]
+
+    assert in_world(2, work) == [True, True]
 
 
 def test_local_sgd_averages_weights_now_and_then():

@@ -1,5 +1,7 @@
 """Accelerate's names for what shards data."""
 
+import pickle
+
 import pytest
 import torch
 from accel_runtime import Accelerator, DataLoaderConfiguration
@@ -63,3 +65,64 @@ def test_a_loader_is_prepared_for_a_place_that_is_named():
     assert sorted(sample for order in orders for batch in order for sample in batch) == list(range(8))
     with pytest.raises(ConfigError, match="slice_fn_for_dispatch"):
         prepare_data_loader(DataLoader(range(8)), slice_fn_for_dispatch=len)
+
+
+def stateful_loader(workers=0, **settings):
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
+    return accelerator.prepare(DataLoader(torch.arange(16), 4, num_workers=workers, **settings))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_goes_on_where_its_state_was_taken(workers):
+    torch.manual_seed(3)
+    first, seen = stateful_loader(workers, shuffle=True), []
+    for index, batch in enumerate(first):
+        seen.append(batch.tolist())
+        if index == 1:
+            state = pickle.loads(pickle.dumps(first.state_dict()))
+    second = stateful_loader(workers, shuffle=True)
+    second.load_state_dict(state)
+    assert [batch.tolist() for batch in second] == seen[2:]
+    assert len(list(second)) == 4 and isinstance(skip_first_batches(second, 1), SkipDataLoader)
+
+
+def test_only_stateful_loaders_have_a_state():
+    assert not hasattr(Accelerator(cpu=True).prepare(DataLoader(range(4))), "state_dict")
+    assert isinstance(stateful_loader(), DataLoader) and isinstance(stateful_loader(), DataLoaderShard)
+
+
+def test_a_stateful_loader_is_torchdatas_where_that_is_installed(monkeypatch):
+    class StatefulDataLoader(DataLoader):
+        pass
+
+    class OfTheScript(DataLoader):
+        pass
+
+    monkeypatch.setattr("accel_runtime.data.stateful._torchdatas", lambda: StatefulDataLoader)
+    assert isinstance(stateful_loader(), StatefulDataLoader)
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
+    assert isinstance(accelerator.prepare(OfTheScript(range(4))), OfTheScript)
+
+
+def test_a_state_that_is_taken_after_a_loop_was_left_says_what_is_lost():
+    model = torch.nn.Linear(1, 1)
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
+    model, optimizer, loader = accelerator.prepare(
+        model, torch.optim.SGD(model.parameters(), 0.1), DataLoader(torch.ones(8, 1), 2)
+    )
+    for index, batch in enumerate(loader):
+        accelerator.backward(model(batch).sum())
+        optimizer.step()
+        if index == 1:
+            break
+    with pytest.warns(UserWarning, match=r"left after 2 of 4 batches.*call state_dict\(\) inside the loop"):
+        loader.state_dict()
+
+
+def test_another_configuration_holds_for_what_is_prepared_after_it():
+    accelerator = Accelerator(cpu=True)
+    before = accelerator.prepare(DataLoader(range(4)))
+    accelerator.dataloader_config = DataLoaderConfiguration(use_stateful_dataloader=True, even_batches=False)
+    after = accelerator.prepare(DataLoader(range(4)))
+    assert (before.settings.stateful, after.settings.stateful, after.settings.even) == (False, True, False)
+    assert accelerator.even_batches is False and not after.settings.split

@@ -224,5 +224,14 @@ def test_a_prepared_loader_survives_a_pickle():
 
 
 def test_checkpointed_objects_need_a_state():
-    with pytest.raises(UsageError, match="without state_dict and load_state_dict"):
-        Accelerator(cpu=True).register_for_checkpointing(object())
+    with pytest.raises(ConfigError, match=r"without state_dict and load_state_dict \(Item at index 1, a object\)"):
+        Accelerator(cpu=True).register_for_checkpointing(nn.Linear(1, 1), object())
+
+
+def test_a_pickle_of_an_accelerator_is_the_accelerator_where_it_was_made(monkeypatch):
+    accelerator = Accelerator(cpu=True)
+    pickled = pickle.dumps(accelerator)
+    assert pickle.loads(pickled) is accelerator
+    monkeypatch.setattr("accel_runtime.latest._all", {})
+    with pytest.raises(UsageError, match="in a process that does not have it"):
+        pickle.loads(pickled)

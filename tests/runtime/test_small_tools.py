@@ -6,10 +6,10 @@ import random
 import numpy
 import pytest
 import torch
-from accel_runtime import find_executable_batch_size, set_seed
+from accel_runtime import Accelerator, find_executable_batch_size, set_seed
 from accel_runtime.errors import UsageError
 from accel_runtime.logging import get_logger
-from accel_runtime.utils import tqdm
+from accel_runtime.utils import concatenate, tqdm
 
 
 def test_a_seed_repeats_every_generator():
@@ -92,3 +92,15 @@ def test_a_batch_of_one_that_does_not_fit_is_the_end():
 
     with pytest.raises(UsageError, match="even with a batch of one sample"):
         train()
+
+
+def test_only_tensors_are_concatenated():
+    one = {"x": torch.ones(2, 3), "name": "a"}
+    assert concatenate([one]) is one
+    with pytest.raises(TypeError, match=r"got str at \['name'\]"):
+        concatenate([one, one])
+
+
+def test_a_model_is_unwrapped_from_the_scripts_own_data_parallel():
+    model = torch.nn.Linear(1, 1)
+    assert Accelerator(cpu=True).unwrap_model(torch.compile(torch.nn.DataParallel(model))) is model

@@ -50,6 +50,13 @@ def test_the_accelerator_state_shows_the_accelerator_made_last():
     assert not is_initialized() and second.num_processes == 1
 
 
+def test_a_distributed_type_that_is_set_is_shown_and_named_as_no_more_than_that():
+    accelerator = Accelerator(cpu=True)
+    with pytest.warns(UserWarning, match="goes on as NO"):
+        accelerator.state.distributed_type = "FSDP"
+    assert accelerator.distributed_type == "FSDP"
+
+
 def test_the_accelerator_state_changes_nothing_and_says_so():
     accelerator = Accelerator(cpu=True)
     with pytest.raises(ConfigError, match="pass mixed_precision or cpu to the Accelerator"):

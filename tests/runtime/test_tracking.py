@@ -179,3 +179,14 @@ def test_a_figure_that_is_none_is_left_out_of_tensorboard_and_stays_in_json(tmp_
     events = EventAccumulator(str(tmp_path / "run"))
     events.Reload()
     assert events.Tags()["scalars"] == ["loss"]
+
+
+def test_a_tracker_that_opens_its_file_in_start_has_it_open_for_all_that_follows(tmp_path):
+    class Late(Remembering):
+        def start(self):
+            self.told.append(("opened",))
+
+    accelerator = Accelerator(cpu=True, log_with=Late())
+    accelerator.init_trackers("run", config={"lr": 1}, init_kwargs=None)
+    accelerator.log({"loss": 1}, log_kwargs=None)
+    assert [told[0] for told in accelerator.trackers[0].told] == ["start", "opened", "config", "log"]

@@ -103,6 +103,11 @@ class PreparedLoader(Proxy):
         return 1 if self.settings.split else self.settings.collectives.world.size
 
     @property
+    def batch_sampler(self) -> Any:
+        """The loader's own; on many processes with the batches of this one, and its own as `batch_sampler`."""
+        return self.source.batch_sampler
+
+    @property
     def total_dataset_length(self) -> int:
         return len(self.behind.dataset)
 
@@ -143,9 +148,7 @@ class PreparedLoader(Proxy):
     def skipping(self, batches: int) -> PreparedLoader:
         """The same loader without its first batches."""
         skipped = self.skipped + batches
-        return PreparedLoader(
-            self.behind, self.source.skipping(batches), self.settings, self.passage, skipped, self.whole
-        )
+        return type(self)(self.behind, self.source.skipping(batches), self.settings, self.passage, skipped, self.whole)
 
     def position(self) -> Position:
         """Where this loader stands."""
@@ -242,9 +245,12 @@ class PreparedLoader(Proxy):
 
 def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
     """The loader with the source that fits its data; the original is left as it was."""
+    from accel_runtime.data.stateful import StatefulLoader  # which is a PreparedLoader
+
     if settings.seedable:
         loader = with_seedable_sampler(loader, settings.seed, settings.collectives)
-    return PreparedLoader(loader, _source(loader, settings), settings)
+    kind = StatefulLoader if settings.stateful else PreparedLoader
+    return kind(loader, _source(loader, settings), settings)
 
 
 def _source(loader: Loader, settings: LoaderSettings) -> Source:

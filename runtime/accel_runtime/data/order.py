@@ -24,6 +24,7 @@ from accel_runtime.data.source import (
     track_of,
 )
 from accel_runtime.errors import CheckpointError
+from accel_runtime.proxy import Proxy
 
 
 class Ordered(Source):
@@ -45,6 +46,10 @@ class Ordered(Source):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def batch_sampler(self) -> Any:
+        return ShownIndices(self.indices) if type(self.indices) is ShardedIndices else self.loader.batch_sampler
 
     def skipping(self, batches: int) -> Source:
         return Ordered(self.loader, self.indices.skipping(batches), self.place)
@@ -121,6 +126,34 @@ class ShardedIndices:
     def _tail(self) -> int:
         size, samples = self.sharding.batch_size or 0, self._samples()
         return size if samples is None or self.sharding.drop_last or not size else samples % size or size
+
+
+class ShownIndices(Proxy):
+    """The user's batch sampler to whoever asks the loader for it, with the batches of this process."""
+
+    indices: ShardedIndices
+
+    def __init__(self, indices: ShardedIndices) -> None:
+        super().__init__(indices.batches)
+        self.__dict__["indices"] = indices
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.indices)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def batch_sampler(self) -> Any:
+        return self.behind
+
+    @property
+    def even_batches(self) -> bool:
+        return self.indices.sharding.even
+
+    @property
+    def split_batches(self) -> bool:
+        return self.indices.sharding.split
 
 
 class ShardedItems(ShardedIndices):

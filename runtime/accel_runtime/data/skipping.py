@@ -18,7 +18,7 @@ def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
     """
     if num_batches < 0:
         raise UsageError(f"skip_first_batches cannot skip {num_batches} batches")
-    if type(dataloader) is PreparedLoader:
+    if issubclass(type(dataloader), PreparedLoader):
         return dataloader.skipping(num_batches)
     return _plain(dataloader, num_batches)
 

@@ -78,6 +78,11 @@ class Source(ABC):
     def __len__(self) -> int: ...
 
     @property
+    def batch_sampler(self) -> Any:
+        """What stands where the loader's batch sampler stood."""
+        return self.loader.batch_sampler
+
+    @property
     def total(self) -> int | None:
         """The number of batches, where it can be relied upon: streams may lie about their length."""
         return None if isinstance(self.loader.dataset, IterableDataset) else length_of(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import torch
@@ -120,7 +120,8 @@ class Ddp(Strategy):
             wrapped.register(name)
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
-        return Join([one for one in map(bare, models) if isinstance(one, DistributedDataParallel)])
+        joined: list[Any] = [one for one in map(bare, models) if isinstance(one, DistributedDataParallel)]
+        return Join(joined) if joined else nullcontext()
 
     def own_state(self) -> list[list[str]] | None:
         return [layout_of(model) for model in self._ordered()] or None

@@ -45,6 +45,9 @@ class GeneralTracker(ABC):
     name: str
     requires_logging_directory = False
 
+    def start(self) -> None:  # noqa: B027 most begin when they are made
+        """Begins; called by `init_trackers`, before anything is kept."""
+
     @property
     def tracker(self) -> Any:
         """The object of the tracking library."""
@@ -75,12 +78,12 @@ Choice = str | GeneralTracker | type[GeneralTracker]
 class Trackers:
     """The trackers of one Accelerator; on processes other than the main one there are none."""
 
-    def __init__(self, log_with: Choice | Iterable[Choice] | None, active: bool) -> None:
+    def __init__(self, log_with: Choice | Iterable[Choice] | None, active: bool, has_folder: bool = True) -> None:
         single = isinstance(log_with, (str, GeneralTracker, type)) or log_with is None
         choices: list[Any] = [log_with] if single else list(log_with)  # type: ignore[arg-type]
         if "all" in choices:
             choices = get_available_trackers()
-        self.choices = [_checked(choice) for choice in choices if choice is not None]
+        self.choices = [_checked(choice, has_folder) for choice in choices if choice is not None]
         self.active = active
         self.started: list[GeneralTracker] = []
         self._resumed: dict[str, dict[str, Any]] = {}
@@ -96,6 +99,7 @@ class Trackers:
             return
         for choice in self.choices:
             tracker = choice if isinstance(choice, GeneralTracker) else _built(choice, run, directory, settings)
+            tracker.start()
             if config is not None:
                 tracker.store_init_configuration(config)
             self.started.append(tracker)
@@ -168,10 +172,15 @@ def _is_single(value: Any) -> bool:
     return int(value.numel() if hasattr(value, "numel") else value.size) == 1
 
 
-def _checked(choice: Choice) -> Choice:
+def _checked(choice: Choice, has_folder: bool) -> Choice:
     if isinstance(choice, str) and choice not in TRACKERS:
         raise ConfigError(
             f"log_with={choice!r} is not one of {', '.join(TRACKERS)}; for another tracker pass a GeneralTracker"
+        )
+    kind = tracker_class(choice) if isinstance(choice, str) else choice
+    if isinstance(kind, type) and kind.requires_logging_directory and not has_folder:
+        raise ConfigError(
+            f"Logging with `{kind.name}` requires a `logging_dir`, for it writes files: pass project_dir= to the Accelerator"
         )
     return choice
 
@@ -179,8 +188,6 @@ def _checked(choice: Choice) -> Choice:
 def _built(choice: Any, run: str, directory: Path | None, settings: Mapping[str, Mapping[str, Any]]) -> GeneralTracker:
     choice = tracker_class(choice) if isinstance(choice, str) else choice
     if choice.requires_logging_directory:
-        if directory is None:
-            raise ConfigError(f"the tracker {choice.name!r} writes files; pass project_dir= to the Accelerator")
         return choice(run, directory, **settings.get(choice.name, {}))  # type: ignore[no-any-return]
     return choice(run, **settings.get(choice.name, {}))  # type: ignore[no-any-return]
 
