@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from accel_migrate.analysis.devices import Move
 from accel_migrate.analysis.scopes import Module
@@ -39,13 +40,49 @@ def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]
         _does_nothing(statement, dropped) or _is_entry_again(module, statement, dropped)
     ):
         return [Remove(statement, keep_comments=not about_moving)]
-    edits: list[Edit] = [_shortened(source, move) for move in moves]
+    gone = _itself_again(source, statement, dropped)
+    edits: list[Edit] = [*gone, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, gone)]]
     replaced = _plain_copy(source, statement, dropped)
     if replaced is not None:
         edits = [replaced]
     if about_moving:
         edits.append(Uncomment(statement))
     return edits
+
+
+def _itself_again(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> list[Replace]:
+    """`x, y = x.view(n).to(device), y.to(device)`: what is only itself without its move leaves both sides."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+        return []
+    pairs = list(zip(target.elts, value.elts))
+    again = {n for n, (a, b) in enumerate(pairs) if b in dropped and isinstance(a, ast.Name) and _same(a, dropped[b])}
+    if not all(_is_plain(source, side) for side in (target, value)):
+        return []
+    return [edit for side in (target, value) for edit in _without(source, side.elts, again)]
+
+
+def _is_plain(source: Source, side: ast.Tuple) -> bool:
+    """Whether nothing but a comma stands between the items of a tuple, and none behind them: `(x,)` is no `x`."""
+    items = side.elts
+    between = [source.text[source.end(a) : source.start(b)].strip() for a, b in pairwise(items)]
+    return all(text == "," for text in between) and "," not in source.text[source.end(items[-1]) : source.end(side)]
+
+
+def _without(source: Source, items: list[ast.expr], gone: set[int]) -> Iterator[Replace]:
+    """Items go with the comma before them; the first ones with the comma behind them."""
+    kept = [number for number in range(len(items)) if number not in gone]
+    if kept[0]:
+        yield Replace(source.start(items[0]), source.start(items[kept[0]]), "")
+    for here, following in zip(kept, [*kept[1:], len(items)]):
+        if following > here + 1:
+            yield Replace(source.end(items[here]), source.end(items[following - 1]), "")
+
+
+def _is_inside(source: Source, call: ast.Call, edits: list[Replace]) -> bool:
+    return any(edit.start <= source.start(call) and source.end(call) <= edit.end for edit in edits)
 
 
 def _shortened(source: Source, move: Move) -> Replace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import rewritten
+from tests.migrate.rules.verbs import migrated, rewritten
 
 BEFORE = """
 import torch
@@ -93,3 +93,40 @@ def test_what_else_a_statement_says_stays(before: str, after: str) -> None:
 )
 def test_what_no_loader_gave_is_still_moved(lines: str) -> None:
     becomes(lines, lines, kept=True)
+
+
+PAIRS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for x, y, z in loader:
+    {line}
+    loss = model(x).sum() + y.sum() + z.sum()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x, y, z = x.view(-1, 4).to(device), y.to(device), z.to(device)", "x = x.view(-1, 4)"),
+        ("x, y, z = x.to(device), y.to(device), z.view(-1).to(device)", "z = z.view(-1)"),
+        ("x, y, z = x.to(device), y.view(-1).to(device), z.to(device)", "y = y.view(-1)"),
+        ("x, y, z = x.view(4).to(device), y.to(device), z.view(1).to(device)", "x, z = x.view(4), z.view(1)"),
+        ("x, y, z = y.to(device), x.to(device), z.to(device)", "x, y = y, x"),
+        # A comma behind the last one would leave a tuple of one.
+        ("x, y, z = (x.view(4).to(device), y.to(device), z.to(device),)", "x, y, z = (x.view(4), y, z,)"),
+        ("x, y, z = x.view(4).to(device), (y.to(device)), z.to(device)", "x, y, z = x.view(4), (y), z"),
+    ],
+)
+def test_what_is_only_itself_leaves_a_tuple_of_moves(before: str, after: str) -> None:
+    text = migrated(PAIRS.format(line=before))
+    assert f"\n    {after}\n    loss = " in text
+    compile(text, "train.py", "exec")
