@@ -66,8 +66,8 @@ class Side:
         waiting = list(found)
         while waiting:
             file = waiting.pop()
-            for name in file.imports:
-                there = self.program.imported(file, name)
+            brought = [self.program.imported(file, name) for name in file.imports]
+            for there in (*brought, *[self.program.locate(file, module) for module in file.stars]):
                 if there is not None and there[0] not in found:
                     found.add(there[0])
                     waiting.append(there[0])

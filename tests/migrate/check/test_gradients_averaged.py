@@ -46,3 +46,10 @@ def test_a_buffer_that_wants_gradients() -> None:
     net = "class Net(torch.nn.Module):\n    def __init__(self):\n        self.register_buffer('w', to_var(w{}))\n"
     assert said("AM967", "x = 1\n", OWN + net.format(", requires_grad=True"))
     assert not said("AM967", "x = 1\n", OWN + net.format(""))
+
+
+def test_such_a_buffer_in_a_file_of_which_all_names_are_imported() -> None:
+    net = "class Net(Module):\n    def __init__(self):\n        self.register_buffer('w', to_var(w, requires_grad=True))\n"
+    before = {"train.py": "from nets import *\n", "nets.py": net}
+    assert said("AM967", before, {"train.py": "from nets import *\n" + OWN, "nets.py": net})
+    assert not said("AM967", before, {"train.py": OWN, "nets.py": net})
