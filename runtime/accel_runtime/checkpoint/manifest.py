@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -91,6 +91,6 @@ def _check(path: Path, manifest: Manifest) -> None:
 
 def _text(manifest: Manifest) -> str:
     """The whole file, byte for byte, so that none of it can change unnoticed."""
-    content = json.dumps(asdict(manifest), indent=1)
+    content = json.dumps(msgspec.to_builtins(manifest), indent=1)
     digest = hashlib.sha256(content.encode()).hexdigest()
     return f'{{"manifest": {content},\n"sha256": "{digest}"}}\n'
