@@ -125,13 +125,28 @@ class _Writes:
 
     def _in(self, module: Module, around: ast.AST) -> Iterator[_Write]:
         for node in module.walk(around, ast.Assign, ast.AugAssign, ast.Call):
-            changed, given = _changed(module, node)
+            changed, given = self._applied(module, node) or _changed(module, node)
             variable = module.variable(changed) if changed is not None else None
             if variable is None or self.roles.of(variable) & _NOT_KEPT:
                 continue
             variable = _whole(variable)
             if not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable):
                 yield _Write(module, node, variable, tuple(given))
+
+    def _applied(self, module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]] | None:
+        """`Bank.apply(x, self.memory)`, where a method of that autograd.Function changes its `memory` in place."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply"):
+            return None
+        owner = self.roles.project.definition(module, node.func.value)
+        forward = self.roles.project.method(owner, "forward") if owner is not None else None
+        if owner is None or forward is None or not isinstance(forward.node, ast.FunctionDef):
+            return None
+        changed = [_changed(owner.module, n)[0] for n in owner.module.walk(owner.node, ast.Assign, ast.Call)]
+        names = {root.id for root in changed if isinstance(root, ast.Name)}
+        for parameter, argument in zip(forward.node.args.args[1:], node.args):
+            if parameter.arg in names and isinstance(root := _root(argument), ast.Attribute):
+                return root, [other for other in node.args if other is not argument]
+        return None
 
     def _outlives(self, module: Module, statement: ast.stmt, variable: Variable) -> bool:
         """Whether a variable has been there before the step, and none sets it up anew in it."""

@@ -135,3 +135,15 @@ def test_labels_that_a_function_makes_of_batches_are_named():
     loss = "criterion(model(x), labels[y])"
     source = training(functions=labels, ready="labels = torch.zeros(40)", loss=loss, inside="labels = relabel(labels)")
     assert "`labels`" in noted(source, "AM811")
+
+
+def test_a_bank_that_a_function_of_autograd_changes():
+    bank = (
+        "class Bank(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, memory):\n"
+        "        ctx.save_for_backward(x, memory)\n        return x @ memory.t()\n"
+        "    @staticmethod\n    def backward(ctx, grad):\n        x, memory = ctx.saved_tensors\n"
+        "        {}\n        return grad @ memory, None\n"
+    )
+    source = module("self.register_buffer('memory', torch.zeros(8, 2))", "z = Bank.apply(z, self.memory)")
+    assert "`self.memory`" in noted(built(bank.format("memory.index_copy_(0, x, x)") + source), "AM811")
+    assert "AM811" not in codes(built(bank.format("seen = memory.sum()") + source))
