@@ -86,7 +86,7 @@ def _texts(context: Context) -> Iterator[Change]:
 
 
 def _import(module: Module, start: Start, line: str) -> Edit:
-    """After the last import of torch or another package at the top, before those of the project itself."""
+    """Among the imports of torch and other packages: where the file's sorting puts it, else after the last of them."""
     body = module.tree.body
     limits = [s.lineno for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
     if module.scope(start.statement).function is None:
@@ -98,10 +98,36 @@ def _import(module: Module, start: Start, line: str) -> Edit:
     if not imports:
         return Insert(_first_statement(module), (line,), "before", blank_after=True)
     anchor = (packages or outside or imports)[-1]
-    first, last = outside[0] if outside else anchor, anchor
-    between = module.source.text[module.source.start(first) : module.source.start(last)]
-    grouped = "\n\n" in between.replace("\r\n", "\n").replace(" ", "") or _is_future(anchor)
-    return Insert(anchor, (line,), "after", blank_before=grouped)
+    if not packages:
+        return Insert(anchor, (line,), "after", blank_before=_is_future(anchor))
+    group = _group(outside, anchor)
+    smaller = [s for s in group if _sorted_before(s) < (True, line.split()[1])]
+    if not _is_sorted(group) or not smaller:
+        return Insert(anchor, (line,), "after")
+    return Insert(smaller[-1], (line,), "after")
+
+
+def _group(imports: list[ast.Import | ast.ImportFrom], anchor: ast.stmt) -> list[ast.Import | ast.ImportFrom]:
+    """The imports around one that no blank line or comment parts from it."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    for statement in imports:
+        apart = bool(found) and statement.lineno != (found[-1].end_lineno or 0) + 1
+        if apart and anchor in found:
+            break
+        found = [statement] if apart else [*found, statement]
+    return found
+
+
+def _is_sorted(group: list[ast.Import | ast.ImportFrom]) -> bool:
+    """As isort and ruff sort: plain imports, then `from` imports, each by name."""
+    names = [_sorted_before(statement) for statement in group]
+    return len(group) > 1 and names == sorted(names)
+
+
+def _sorted_before(statement: ast.Import | ast.ImportFrom) -> tuple[bool, str]:
+    if isinstance(statement, ast.ImportFrom):
+        return True, (statement.module or "").lower()
+    return False, statement.names[0].name.lower()
 
 
 def _is_future(statement: ast.stmt) -> bool:

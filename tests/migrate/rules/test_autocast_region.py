@@ -36,8 +36,8 @@ def test_region_becomes_the_accelerators():
         SCRIPT.format(region="with torch.autocast(device.type, dtype=torch.bfloat16):"),
         """
         import torch
-        from torch import nn
         from accel_runtime import Accelerator
+        from torch import nn
 
         accelerator = Accelerator(mixed_precision="bf16", autocast_forward=False)
         loader = torch.utils.data.DataLoader(data(), batch_size=4)

@@ -24,9 +24,9 @@ for batch in loader:
 """
 AFTER = """
 import torch
+from accel_runtime import Accelerator
 from torch import nn
 from torch.utils.data import DataLoader
-from accel_runtime import Accelerator
 
 accelerator = Accelerator(){kept}
 loader = DataLoader(data, batch_size=4)

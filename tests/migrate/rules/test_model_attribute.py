@@ -23,9 +23,9 @@ for x, y in loader:
 """
 AFTER = """
 import torch
+from accel_runtime import Accelerator
 from torch import nn
 from torch.utils.data import DataLoader
-from accel_runtime import Accelerator
 
 loader = DataLoader(data, batch_size=4)
 model = Net()
