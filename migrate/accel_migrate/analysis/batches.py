@@ -162,6 +162,8 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding
                 own = [b for b in bindings if b.statement is here and b.kind == "for"]
                 if own:
                     return own
+            if isinstance(here, ast.While):  # asked again after each round
+                found += [b for b in bindings if b.statement is not here and module.holds(here, b.statement)]
             continue
         for block in _blocks(parent):
             if any(item is position for item in block):
@@ -172,11 +174,10 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding
             own = [b for b in bindings if b.statement is parent and b.kind == "for"]
             if own:
                 return found + own
+        if isinstance(parent, ast.For | ast.AsyncFor | ast.While):
             # set further down, read in the next round
-            found += [
-                b for b in bindings if b not in found and module.holds(parent, b.statement) and b.statement is not here
-            ]
-        elif isinstance(parent, ast.With | ast.AsyncWith):
+            found += [b for b in bindings if b not in found and module.holds(parent, b.statement)]
+        if isinstance(parent, ast.With | ast.AsyncWith):
             own = [b for b in bindings if b.statement is parent]
             if own:
                 return found + own

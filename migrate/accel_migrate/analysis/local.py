@@ -260,18 +260,8 @@ class Locality:
                 self._bindings[node] = []
             else:
                 named = isinstance(node, ast.Name)
-                self._bindings[node] = _may_hold(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
+                self._bindings[node] = reaching(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
         return self._bindings[node]
-
-
-def _may_hold(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
-    """The bindings that reach a name, those further down in a `while` around it included: it comes round again."""
-    found = list(reaching(module, node, variable))
-    here = module.statement(node)
-    again = {
-        inner for loop in (here, *module.ancestors(here)) if isinstance(loop, ast.While) for inner in module.walk(loop)
-    }
-    return found + [b for b in module.bindings(variable) if b.statement in again and b not in found]
 
 
 def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

@@ -285,3 +285,35 @@ def test_a_divisor_out_of_sight_is_told():
     assert "not in sight" in noted(
         training(inside="total += loss.item()", after="mean = total / data.count()"), "AM605"
     )
+
+
+def test_what_a_while_binds_anew_above_is_not_what_was_bound_in_another_loop_of_it():
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    rows = [(torch.randn(4), torch.randn(1)) for _ in range(8)]
+    loader, test_loader = DataLoader(rows, batch_size=2), DataLoader(rows, batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    step, best = 0, 9.0
+    while step < 6:
+        for x, y in loader:
+            outputs = model(x)
+            loss = nn.functional.mse_loss(outputs, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+            if step % 3 == 0:
+                worst = 0.0
+                for a, b in test_loader:
+                    outputs = model(a)
+                    rows = outputs.tolist()
+                    worst = max(worst, rows[0][0])
+                if worst < best:
+                    best = worst
+                    torch.save(model.state_dict(), "best.pt")
+    """
+    assert "AM806" not in codes(source)
