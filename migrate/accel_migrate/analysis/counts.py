@@ -7,11 +7,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.constructions import constructions, is_torchs_sampler
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.results import is_length
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.rank_flow import RankFlow
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Binding, Module
 from accel_migrate.analysis.timing import Timing

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.flow.nodes import walk

@@ -159,6 +159,15 @@ def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
     return bool(roles.role(module, call.func) & Role.MODEL)
 
 
+def runs_model(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a model, or a method of the author's own of it."""
+    if is_forward(roles, module, call):
+        return True
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    target = roles.target(module, call) if owner is not None and roles.role(module, owner) & Role.MODEL else None
+    return target is not None
+
+
 def writes(module: Module, call: ast.Call) -> bool:
     """Whether a call makes, changes or takes away a file."""
     dotted = module.qualified(call.func)

@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.loss_path import LossPath
 from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Variable
 

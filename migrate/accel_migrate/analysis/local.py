@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.nodes import children
@@ -18,6 +18,7 @@ from accel_migrate.flow.nodes import children
 _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER
 _COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "reduce")
 _ALIKE_METHODS = {"size", "numel", "dim", "ndimension"}  # every process gets batches of the same size
+_SHOWS = {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
 _DEEPEST = 24
 
 
@@ -268,6 +269,8 @@ def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.ex
     """The object that a statement changes without binding it, with what it is given."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _SHOWS:
+            return None, []  # a bar shows a figure, and what it counts is as it was
         owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if module.qualified(call.func) is None:
             return _root(owner), [*call.args, *[keyword.value for keyword in call.keywords]]

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.scopes import Function, Module, Scope, Variable
 from accel_migrate.flow.nodes import unparse
@@ -174,12 +175,16 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
             continue
         if isinstance(iterated, ast.Name):
             variable = module.variable(iterated)
-            values = [b.value for b in module.bindings(variable) if not b.path] if variable is not None else []
+            values = (
+                [b.value for b in reaching(module, iterated, variable) if not b.path] if variable is not None else []
+            )
             if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
                 iterated = _either(module, values[0])
                 continue
             if values and all(isinstance(value, ast.Call) and _passes_through(module, value) for value in values):
                 assert values[0] is not None
+                if len({unparse(value.args[0]) for value in values if isinstance(value, ast.Call)}) > 1:
+                    return None  # one bar for several loaders, and which of them is not known here
                 iterated = values[0]  # `bar = tqdm(loader)`, looped over later
                 continue
         return iterated if roles.role(module, iterated) & Role.LOADER else None

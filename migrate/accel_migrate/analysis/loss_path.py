@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import Backward, CallGraph
 from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles, arguments_of, is_wrapper
 from accel_migrate.analysis.scopes import Binding, Module, Variable
 from accel_migrate.flow.nodes import children

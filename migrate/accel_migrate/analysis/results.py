@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.figures import NotExact
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.flow.nodes import unparse, walk

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.flow.nodes import unparse, walk

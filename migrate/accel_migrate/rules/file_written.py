@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.files import Written, downloads, is_forward, runs_command
+from accel_migrate.analysis.files import Written, downloads, runs_command, runs_model
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Guard, Safety
@@ -67,7 +67,7 @@ def _trouble(context: Context, written: Written) -> str:
     if written.kept:
         return "what it opens is written to later, or its result is used"
     for node in walk(written.statement):
-        if isinstance(node, ast.Call) and is_forward(context.script.roles, module, node):
+        if isinstance(node, ast.Call) and runs_model(context.script.roles, module, node):
             return "a model runs in it, which all processes must do together"
         if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue):
             return "the flow of the script depends on it"

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import add_argument, change, opening_bracket

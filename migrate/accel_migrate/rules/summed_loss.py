@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.batches import reaching
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change

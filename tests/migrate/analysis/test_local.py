@@ -317,3 +317,22 @@ def test_what_a_while_binds_anew_above_is_not_what_was_bound_in_another_loop_of_
                     torch.save(model.state_dict(), "best.pt")
     """
     assert "AM806" not in codes(source)
+
+
+def test_a_counter_that_a_bar_hands_out_is_the_same_on_all():
+    source = """
+    import torch
+    from tqdm import tqdm
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tqdm(range(9)) as bar:
+        for i in bar:
+            loss = model(torch.randn(4, 2)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            bar.set_description(f"{loss.item()}")
+            if i % 4 == 0:
+                torch.save(model.state_dict(), "m.pt")
+    """
+    assert "AM806" not in codes(source)

@@ -130,3 +130,41 @@ def test_what_is_only_itself_leaves_a_tuple_of_moves(before: str, after: str) ->
     text = migrated(PAIRS.format(line=before))
     assert f"\n    {after}\n    loss = " in text
     compile(text, "train.py", "exec")
+
+
+ONE_BAR = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+data = TensorDataset(torch.randn(16, 3), torch.randn(16, 3))
+loader, test_loader = DataLoader(data, batch_size=4), DataLoader(data, batch_size=4)
+model = nn.Linear(3, 3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    bar = tqdm(loader)
+    for x, y in bar:
+        x, y = x.cuda(), y.cuda()
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        bar = tqdm(test_loader)
+        for a, b in bar:
+            a, b = a.cuda(), b.cuda()
+            print((model(model(a)) - b).abs().max())
+"""
+
+
+def test_one_bar_over_two_loaders_is_the_loader_that_it_was_made_of_last():
+    text = migrated(ONE_BAR)
+    assert "x, y = x" not in text
+    assert "a, b = a.to(accelerator.device), b.to(accelerator.device)" in text
+
+
+def test_what_a_bar_over_one_of_two_loaders_hands_out_keeps_its_moves():
+    branches = "    if epoch:\n        bar = tqdm(loader)\n    else:\n        bar = tqdm(test_loader)\n"
+    text = migrated(ONE_BAR.replace("    bar = tqdm(loader)\n", branches, 1))
+    assert "x, y = x.to(accelerator.device), y.to(accelerator.device)" in text

@@ -223,3 +223,13 @@ def test_guards_a_file_in_a_function_that_downloads_as_well():
     body = ['raw = Digits("d", download=True)', *lines[start:]]
     source = "\n".join([*lines[:start], "def main():", *[f"    {line}" for line in body], "main()", ""])
     becomes(source, 'if accelerator.is_main_process:\nnp.save("y.npy", y)')
+
+
+def test_a_file_that_a_method_of_the_model_is_run_for_is_written_by_all():
+    functions = (
+        "class Net(nn.Module):\n    def forward(self, x):\n        return x\n    def draw(self, x):\n        return x\n"
+    )
+    source = training(functions=functions, after='save_image(model.draw(x), "x.png")').replace(
+        "nn.Linear(3, 2)", "Net()"
+    )
+    assert "a model runs in it" in noted(source, "AM504")
