@@ -20,6 +20,7 @@ _WITH_WEIGHTS = {
     "LayerNorm", "GroupNorm", "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
     "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "Parameter",
 }  # fmt: skip
+_COPIES = {"torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder", "copy.deepcopy"}
 _ANY_PART = {"children", "modules", "named_children", "named_modules", "_modules", "__dict__", "parameters"}
 
 
@@ -61,7 +62,7 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
         n.attr
         for m in modules
         for n in m.walk(m.tree, ast.Attribute)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and not _is_only_copied(m, n)
     }
     named = {
         n.value
@@ -80,6 +81,14 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
                 if binding.value is not None and not binding.path and _has_weights(roles, owner.module, binding.value):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
+
+
+def _is_only_copied(module: Module, node: ast.Attribute) -> bool:
+    """`nn.TransformerEncoder(self.layer, 6)` makes copies of the layer, and trains those."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.keyword):
+        parent = module.parents[parent]
+    return isinstance(parent, ast.Call) and parent.func is not node and module.qualified(parent.func) in _COPIES
 
 
 def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth: int = 0) -> bool:

@@ -24,7 +24,7 @@ def find(context: Context) -> Iterator[Change]:
         for part in parts_unread(context.script.roles, context.script.graph, built.variable):
             where = f"line {part.line}" if part.module is module else f"{part.module.source.path.name}:{part.line}"
             message = (
-                f"nothing reads `{part.name}` of {part.owner.name} ({where}), so it gets no gradient, and on N processes "
+                f"nothing computes with `{part.name}` of {part.owner.name} ({where}), so it gets no gradient, and on N processes "
                 "training stops at the second step; take it out, or make the Accelerator with "
                 "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]"
             )

@@ -345,3 +345,13 @@ def test_tells_the_order_that_another_file_draws():
     found = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM809"]
     assert len(found) == 1
     assert "files.py:5" in found[0]
+
+
+def test_a_layer_that_torch_copies_gets_no_gradient_itself() -> None:
+    copied = unread(more="self.stack = nn.TransformerEncoder(self.spare, 2)", read=" + self.stack(x)")
+    layer = copied.replace("nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.TransformerEncoderLayer(3, 1)")
+    assert "`spare` of Net" in noted(layer, "AM808")
+    assert "`spare` of Net" in noted(
+        layer.replace("(self.spare, 2)", "(encoder_layer=self.spare, num_layers=2)"), "AM808"
+    )
+    assert "AM808" not in codes(layer.replace(" + self.stack(x)", " + self.stack(self.spare(x))"))
