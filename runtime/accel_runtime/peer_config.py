@@ -8,7 +8,7 @@ from typing import Any
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.nearest import nearest
-from accel_runtime.not_here import BETWEEN_LAYERS, WITHIN_LAYERS
+from accel_runtime.not_here import BETWEEN_LAYERS, FLAGS, WITHIN_LAYERS
 
 # Their key -> ours, where the value means the same.
 SAME = {
@@ -65,8 +65,9 @@ WORDS: Mapping[str, Mapping[Any, Mapping[str, Any]]] = {
 REFUSED = {
     "megatron_lm_config": BETWEEN_LAYERS,
     "parallelism_config": WITHIN_LAYERS,
-    "fp8_config": "it has no counterpart here",
-    "mpirun_config": "it has no counterpart here",
+    "fp8_config": FLAGS["--fp8-"],
+    "mpirun_config": FLAGS["--mpirun-hostfile"],
+    **dict.fromkeys(("ec2_instance_type", "iam_role_name"), FLAGS["--aws-"]),
 }
 
 # Keys that hold for the peer's own launcher, or say what is always so here.
@@ -106,7 +107,7 @@ def translated(content: Mapping[str, Any], path: str) -> Translated:
     unused: list[str] = []
     for key, value in _flat(content):
         if key in REFUSED:
-            raise ConfigError(f"{path}: {key}: {REFUSED[key]}; take it out, or train with the peer")
+            raise ConfigError(f"{path}: {key}: {REFUSED[key]}; take it out, or train with Accelerate")
         if key in WORDS:
             values |= meaning(f"{path}: {key}", key, value)
         elif key in SAME:
@@ -117,7 +118,7 @@ def translated(content: Mapping[str, Any], path: str) -> Translated:
             raise ConfigError(
                 f"{path}: unknown key {key!r}{nearest(key, [*SAME, *WITHOUT_MEANING, 'distributed_type'])}"
             )
-    note = f"{path}: read as a file of the peer; without meaning here: {', '.join(unused)}"
+    note = f"{path}: read as a file of Accelerate; without meaning here: {', '.join(unused)}"
     return Translated(values, (note,) if unused else ())
 
 

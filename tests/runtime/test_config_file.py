@@ -50,6 +50,14 @@ def test_a_bad_value_is_never_written(tmp_path: Path) -> None:
         ("distributed_type: MULTI_GPUU\n", "distributed_type is 'MULTI_GPUU', expected one of"),
         ("distributed_type: 'NO'\nnum_procs: 2\n", "unknown key 'num_procs'; did you mean num_processes?"),
         (
+            "distributed_type: MULTI_GPU\nfp8_config: {backend: TE}\n",
+            "fp8_config: pass kwargs_handlers=[TERecipeKwargs",
+        ),
+        (
+            "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: x\n",
+            "ec2_instance_type: a job of SageMaker is started with its own tools",
+        ),
+        (
             "distributed_type: MULTI_GPU\nmegatron_lm_config: {a: 1}\n",
             "megatron_lm_config: Megatron-LM, with its tensor",
         ),
