@@ -16,6 +16,7 @@ COMMANDS = {
     "test": "Check this set-up by starting it.",
     "env": "Print versions, devices and configuration for a bug report.",
     "merge-weights": "Write the models of a checkpoint as whole files.",
+    "to-accelerate": "Write a checkpoint in the form of Accelerate.",
 }
 
 
