@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torch.optim.lr_scheduler import LRScheduler
@@ -26,6 +27,8 @@ class PreparedScheduler(Proxy):
     iterations: Iterations
     times: int
     with_optimizer: bool
+    bounded: bool  # whether its length is fixed
+    past_end = False
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class PreparedScheduler(Proxy):
             iterations=iterations,
             times=times,
             with_optimizer=with_optimizer,
+            bounded=hasattr(scheduler, "total_steps"),
         )
 
     def step(self, *metric: Any, **named: Any) -> None:
@@ -56,17 +60,23 @@ class PreparedScheduler(Proxy):
         for optimizer in self.optimizers:  # not any(): a generator costs calls at every step
             if optimizer.step_was_skipped:
                 return
-        if self.times == 1 or not self.iterations.stack:
+        if not self.bounded and (self.times == 1 or not self.iterations.stack):
             self.scheduler.step()
         else:
-            for _ in range(self.times):
+            for _ in range(self.times if self.iterations.stack else 1):
                 self._step_within_total()
 
     def _step_within_total(self) -> None:
         # The last round may count batches that do not exist, and a schedule of fixed length refuses to go past its end.
-        total = getattr(self.scheduler, "total_steps", None)
-        if total is None or self.scheduler.last_epoch < total:
+        if not self.bounded or self.scheduler.last_epoch < self.scheduler.total_steps:  # type: ignore[attr-defined]
             self.scheduler.step()
+        elif self.times == 1 and not self.past_end:
+            self.__dict__["past_end"] = True
+            warnings.warn(
+                f"{type(self.scheduler).__name__} is made for {self.total_steps} steps and is asked for more; the learning "
+                "rate stays where it ended",
+                stacklevel=3,
+            )
 
 
 # The name by which scripts for Accelerate ask whether a scheduler was prepared.

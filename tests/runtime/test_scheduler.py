@@ -59,6 +59,17 @@ def test_a_schedule_of_fixed_length_is_not_overrun():
     assert scheduler.last_epoch == 5
 
 
+def test_on_one_process_a_schedule_that_has_ended_stays_there_and_says_so():
+    scheduler = on_processes(OneCycleLR(optimizer(), 1.0, total_steps=2), 1, inside=True)
+    scheduler.optimizers[0].step()
+    scheduler.step()
+    scheduler.step()
+    with pytest.warns(UserWarning, match="OneCycleLR is made for 2 steps and is asked for more") as said:
+        scheduler.step()
+        scheduler.step()
+    assert len(said) == 1 and scheduler.last_epoch == 2
+
+
 def test_a_held_back_micro_step_does_not_count():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     bare = optimizer()
