@@ -286,6 +286,7 @@ def fuzz(tmp_path: Path, name: str) -> dict[str, float]:
     chance = random.Random(f"13 {name}")
     names = {path.name for path in folder.iterdir()}
     assert names == set(WHOLE) if name in WHOLE else name in names
+    repr(torch.ones(2))  # imports modules when it is first called, as a refusal that names a value may
     watch = Watch(tmp_path, writes=str(tmp_path / "second" / "exp"))
     told = {"edits": 0, "refused": 0, "loaded": 0, "slowest": 0.0}
     started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
