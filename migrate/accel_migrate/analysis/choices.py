@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move, is_cpu
-from accel_migrate.analysis.given import GivenDevice
+from accel_migrate.analysis.given import GivenDevice, is_number
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.pieces import Distribution
@@ -112,6 +112,10 @@ def _inline_choice(
         if move.device is None:
             found.setdefault(None, move)
             continue
+        if is_number(move) and not names_rank(move.module, move.device, ranks):
+            if is_card_number(roles, move.module, move.device):
+                found.setdefault(f'f"cuda:{{{unparse(move.device)}}}"', move)
+            continue
         meant = where(roles, move.module, move.device)
         is_text = not isinstance(move.device, ast.Name | ast.Attribute)
         if not is_text or meant & Where.UNKNOWN or names_rank(move.module, move.device, ranks):
@@ -131,6 +135,34 @@ def _inline_choice(
             f"`{numbered[0]}` is not known where the Accelerator is created", second.call.lineno, second.module
         )
     return numbered[0]
+
+
+def is_card_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
+    """Whether an expression is the number of a GPU that the user chooses: an option that always is an integer."""
+    variable = module.variable(node)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth:
+        return is_card_number(roles, module, bindings[0].value, depth - 1)
+    if not isinstance(node, ast.Attribute) or bindings:
+        return False
+    options = [call for m in roles.project.modules for call in m.calls if _adds_option(call, node.attr)]
+    return bool(options) and all(_is_integer(call) for call in options)
+
+
+def _adds_option(call: ast.Call, name: str) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+        return False
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    said = [k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
+    return name in (said or [flag.lstrip("-").replace("-", "_") for flag in flags])
+
+
+def _is_integer(call: ast.Call) -> bool:
+    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    default, kind = said.get("default"), said.get("type")
+    if "nargs" in said or not isinstance(default, ast.Constant) or type(default.value) is not int:
+        return False
+    return isinstance(kind, ast.Name) and kind.id == "int"
 
 
 def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Variable]) -> Choice:

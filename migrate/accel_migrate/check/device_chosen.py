@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,6 +17,7 @@ CODE = "AM964"
 _GPUS = ("cuda", "mps", "xpu")
 _AVAILABLE = ("is_available", "device_count")
 _RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
+_CHOSEN = re.compile(rb"set_device|\.cuda\(\s*[A-Za-z_]")
 _DEPTH = 4
 _OPPOSITE = {
     ast.Eq: ast.NotEq,
@@ -52,23 +54,33 @@ def find(project: Project) -> Iterator[Violation]:
 
 
 def _cards_unset(project: Project) -> Iterator[Violation]:
-    """`torch.cuda.set_device(args.gpu)` that is gone, in a project that knows no ranks: the number was the user's choice."""
+    """`torch.cuda.set_device(args.gpu)` or `model.cuda(args.gpu)` that is gone, in a project that knows no ranks: the number
+    was the user's choice.
+    """
     sides = project.evidence
     if not sides.after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
         return
     told = {name for _, call in sides.after.created for keyword in call.keywords for name in _read(keyword.value)}
     for pair in project.changed:
-        if b"set_device" not in pair.before.source.data:
+        if not _CHOSEN.search(pair.before.source.data):
             continue
         before, result = sides.before.file(pair.path), sides.after.file(pair.path)
         left = {unparse(call) for file, call in sides.after.calls if file is result}
         for file, call in sides.before.calls:
-            if file is not before or file.qualified(call.func) != "torch.cuda.set_device" or unparse(call) in left:
+            if file is not before or not _chooses_card(file, call) or unparse(call) in left:
                 continue
-            chosen = [argument for argument in call.args if not set(_read(argument)) <= told]
+            chosen = [argument for argument in call.args[:1] if not set(_read(argument)) <= told]
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
                 message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not be told"
                 yield Violation(CODE, pair.path, 1, message)
+
+
+def _chooses_card(file: File, call: ast.Call) -> bool:
+    """Whether a call takes the number of a GPU, or a device, that is not written there."""
+    if file.qualified(call.func) == "torch.cuda.set_device":
+        return True
+    moves = isinstance(call.func, ast.Attribute) and call.func.attr == "cuda" and file.qualified(call.func) is None
+    return moves and bool(call.args) and not isinstance(call.args[0], ast.Constant)
 
 
 def _is_accelerators(file: File, name: str) -> bool:

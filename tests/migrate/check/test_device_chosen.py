@@ -72,3 +72,15 @@ def test_a_number_of_a_gpu_that_the_accelerator_is_not_told() -> None:
     assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
     assert not said("AM964", "import torch.distributed\n" + before.format("args.gpu"), after.format(""))
     assert not said("AM964", before.format("args.gpu"), "torch.cuda.set_device(args.gpu)\n" + after.format(""))
+
+
+def test_a_move_to_a_gpu_by_its_number_that_the_accelerator_is_not_told() -> None:
+    before = "import torch\nnet.cuda({})\n"
+    after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
+    assert said("AM964", before.format("args.gpu"), after.format(""))
+    assert said("AM964", before.format("GPU"), after.format(""))
+    assert not said("AM964", before.format("GPU"), after.format("device=f'cuda:{GPU}'"))
+    for plain in ("", "0", "non_blocking=True"):
+        assert not said("AM964", before.format(plain), after.format(""))
+    assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
+    assert not said("AM964", "import torch.distributed\n" + before.format("args.gpu"), after.format(""))
