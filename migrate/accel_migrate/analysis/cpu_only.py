@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.homes import Built
+from accel_migrate.analysis.homes import Built, NoHome, chain
+from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
@@ -43,6 +44,17 @@ def cpu_only(
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
     return f"needs the CPU in line {min(lines)}" if lines else None
+
+
+def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:
+    """NoHome where a model comes from outside: it is on a device that nothing here tells, and may not be sent to the CPU."""
+    for built in prepared:
+        for link in chain(roles, graph, built.variable) if built.role is Role.MODEL else ():
+            handed = any(binding.kind == "parameter" for binding in link.scope.module.bindings(link))
+            function = link.scope.node
+            if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):
+                reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not in sight"
+                raise NoHome(reason, function.lineno, link.scope.module)
 
 
 def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.attributes import Asked, own_attributes
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
 from accel_migrate.analysis.choices import Choice, choice_of
-from accel_migrate.analysis.cpu_only import cpu_only
+from accel_migrate.analysis.cpu_only import check_built_here, cpu_only
 from accel_migrate.analysis.decisions import Decision, find_decisions
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.entries import is_chosen
@@ -404,6 +404,8 @@ class _Reader:
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
             whole = [e.loop.statement.lineno for e in cast.evaluations if isinstance(e, Whole)]
             tied = cpu_only(self.roles, modules, found.timing, stage.prepared, whole)
+            if tied:
+                check_built_here(self.roles, self.graph, stage.prepared)
             start = replace(start, cpu="True" if tied else None, tied=tied)
         return after_names(start, precision.argument), precision, carrier, given
 

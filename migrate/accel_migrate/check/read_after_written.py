@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, step_of
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.program import File, Function, Scope
 
 # What each process finds out for itself: a name that is made of it is not the same on all.
@@ -26,6 +27,14 @@ _OWN = frozenset(
     + [f"datetime.{name}" for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")]
     + ["tempfile.mkdtemp", "tempfile.mktemp", "secrets.token_hex"]
 )
+_READS = frozenset(
+    {
+        *("torch.load", "torch.jit.load", "numpy.load", "pandas.read_csv", "safetensors.torch.load_file"),
+        *("os.path.getsize", "os.stat", "os.rename", "os.replace"),
+        *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move"),
+    }
+)
+_MEETING = ("wait_for_everyone", "gather", "gather_for_metrics", "gather_object", "reduce", "broadcast", "backward")
 _TELLING = frozenset(["strftime", "isoformat"])
 
 
@@ -62,31 +71,65 @@ def _is_own(file: File, call: ast.Call) -> bool:
 
 
 def _violations(evidence: Evidence) -> Iterator[Violation]:
-    """Loads of a path that the script saves by one process, where nothing waits."""
+    """Reads of a file that the script saves by one process, where nothing waits in between."""
     side = evidence.after
-    if any(True for _ in side.asked("wait_for_everyone")):
-        return
     saves = [call for _, call in side.asked("save") if len(call.args) > 1]
-    paths = {ast.unparse(call.args[1]) for call in saves}
+    if not saves:
+        return
     for file, call in side.calls:
-        if (file.qualified(call.func) or "") == "torch.load" and call.args and ast.unparse(call.args[0]) in paths:
-            if _runs_after(side, set(saves), call) and Guards(side).of(file, call) is None:
-                message = f"`{ast.unparse(call)[:60]}` would be read by all processes while one may still write it"
-                yield Violation("AM962", file.path, call.lineno, message)
+        if file.qualified(call.func) not in _READS or not call.args:
+            continue
+        same = {save for save in saves if _is_same_file(save.args[1], call.args[0])}
+        if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
+            message = f"`{ast.unparse(call)[:60]}` would be read by all processes while one may still write it"
+            yield Violation("AM962", file.path, call.lineno, message)
 
 
-def _runs_after(side: Side, saves: set[ast.Call], load: ast.Call) -> bool:
-    """Whether a scope does both, itself or in what it calls, and can come from a save to the load."""
-    writing, reading = _doing(side, saves), _doing(side, {load})
+def _is_same_file(written: ast.expr, read: ast.expr) -> bool:
+    """By the text of the path, or by the name that both end in: `folder + '/best.pt'` and `'%s/best.pt' % folder`."""
+    if ast.unparse(written) == ast.unparse(read):
+        return True
+    name = _file_name(written)
+    return name is not None and name == _file_name(read)
+
+
+def _file_name(path: ast.expr) -> str | None:
+    """What a path ends in, where that is written out."""
+    texts = [n for n in ast.walk(path) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    last = max(texts, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0), default=None)
+    name = str(last.value).rpartition("/")[2] if last is not None else ""
+    return name if "." in name.strip(".") and not any(mark in name for mark in "%{}") else None
+
+
+def _meetings(side: Side) -> set[ast.AST]:
+    """Statements that no process leaves before all have come to them, and calls of functions whose own block has one."""
+    own = {call for _, call in side.asked(*_MEETING)}
+    found: set[ast.AST] = {file.statement(call) for file, call in side.calls if call in own}
+    found |= {
+        file.statement(call)
+        for file, call in side.calls
+        for function in side.flows.callees.get(call, ())
+        if not isinstance(function, ast.Lambda) and any(statement in found for statement in function.body)
+    }
+    return {statement for statement in found if not hasattr(statement, "body")}
+
+
+def _runs_after(side: Side, saves: set[ast.Call], load: ast.Call, meetings: Collection[ast.AST] = ()) -> bool:
+    """Whether a scope does both, itself or in what it calls, and can come from a save to the load without a meeting."""
+    writing = _doing(side, saves, lambda graph, step: graph.reachable_past(step, None, meetings))
+    reading = _doing(side, {load}, lambda graph, step: graph.reachable_past(None, step, meetings))
     for scope, first in writing.items():
         graph = side.graph(scope)
-        if any(one is not other and graph.reachable(one, other) for one in first for other in reading.get(scope, ())):
-            return True
+        for one in first:
+            if any(one is not other and graph.reachable_past(one, other, meetings) for other in reading.get(scope, ())):
+                return True
     return False
 
 
-def _doing(side: Side, calls: set[ast.Call]) -> dict[Scope, list[ast.stmt]]:
-    """For each scope the steps that make one of these calls, or call what does."""
+def _doing(
+    side: Side, calls: set[ast.Call], is_callers: Callable[[Graph, ast.stmt], bool]
+) -> dict[Scope, list[ast.stmt]]:
+    """For each scope the steps that make one of these calls, or call what does as far as that concerns the caller."""
     found: dict[Scope, list[ast.stmt]] = {}
     waiting = [(file, call) for file, call in side.calls if call in calls]
     seen: set[ast.AST] = set()
@@ -99,7 +142,7 @@ def _doing(side: Side, calls: set[ast.Call]) -> dict[Scope, list[ast.stmt]]:
         step = step_of(file, call, side.graph(scope))
         if step is not None:
             found.setdefault(scope, []).append(step)
-        if isinstance(scope.node, Function):
+        if isinstance(scope.node, Function) and (step is None or is_callers(side.graph(scope), step)):
             waiting += [(site.file, site.call) for site in side.above(scope.node)]
     return found
 

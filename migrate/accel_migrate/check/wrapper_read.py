@@ -17,6 +17,20 @@ def find(project: Project) -> Iterator[Violation]:
     for file, node in _found(project.evidence):
         message = f"`{unparse(node)[:60]}` would fail on one process, where prepare() returns the model itself"
         yield Violation("AM965", file.path, node.lineno, message)
+    for file, call in _handed_itself(project.evidence.after):
+        message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
+        yield Violation("AM965", file.path, call.lineno, message)
+
+
+def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
+    """`accelerator.unwrap_model(model).serialize(model)`: of one model, the method would read the wrapper's attributes."""
+    bare = {call for _, call in side.asked("unwrap_model") if call.args}
+    for file, call in side.calls:
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if owner in bare and isinstance(owner, ast.Call):
+            given = [*call.args, *[keyword.value for keyword in call.keywords]]
+            if any(unparse(argument) == unparse(owner.args[0]) for argument in given):
+                yield file, call
 
 
 def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:

@@ -7,6 +7,7 @@ follow the program as it is written: they hold as long as no statement fails tha
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from functools import cached_property
 from typing import NamedTuple
 
@@ -57,6 +58,25 @@ class Graph:
         for point in self._graph.of[first]:
             after |= self._after[point]
         return any(after >> point & 1 for point in self._graph.of[second])
+
+    def reachable_past(self, first: ast.AST | None, second: ast.AST | None, without: Collection[ast.AST]) -> bool:
+        """Whether a run can come to `second` after `first` and go through none of some statements on the way.
+
+        None is the beginning of the scope for `first`, and its end for `second`.
+        """
+        barred = {point for statement in without for point in self._graph.of.get(statement, ())}
+        aims = set(self._graph.of[second]) if second is not None else {1}
+        seen = set(barred) - aims
+        begun = self._graph.of[first] if first is not None else [0]
+        waiting = [after for point in begun for after in self._every_edge[point]]
+        while waiting:
+            point = waiting.pop()
+            if point in aims:
+                return True
+            if point not in seen:
+                seen.add(point)
+                waiting += self._every_edge[point]
+        return False
 
     def in_loop(self, statement: ast.AST) -> bool:
         """Whether a statement can run more than once in one run of its scope."""

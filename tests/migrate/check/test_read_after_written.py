@@ -53,3 +53,35 @@ def test_a_file_that_has_one_name(lines: str, path: str) -> None:
 def test_a_file_that_only_one_process_writes_and_reads() -> None:
     code = "path = time.strftime('%H.pt')\naccelerator.save(x, path)\nif accelerator.is_main_process:\n    torch.load(path)\n"
     assert not said("AM962", "x = 1\n", OWN + code)
+
+
+HEAD = "import os, torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+ELSEWHERE = (
+    HEAD
+    + "def train(folder):\n    for e in range(3):\n        accelerator.save(w, '%s/best.pt' % folder)\n{end}train(run)\n{then}"
+)
+
+
+def test_a_wait_elsewhere_does_not_help() -> None:
+    early = "accelerator.wait_for_everyone()\naccelerator.save(w, 'best.pt')\ntorch.load('best.pt')\n"
+    assert said("AM962", "x = 1\n", HEAD + early)
+    under = "accelerator.save(w, 'best.pt')\nif late:\n    accelerator.wait_for_everyone()\ntorch.load('best.pt')\n"
+    assert said("AM962", "x = 1\n", HEAD + under)
+    between = "accelerator.save(w, 'best.pt')\nx = accelerator.gather(x)\ntorch.load('best.pt')\n"
+    assert not said("AM962", "x = 1\n", HEAD + between)
+
+
+def test_a_file_that_another_function_writes_under_another_spelling() -> None:
+    load = "torch.load(args.run + '/best.pt')\n"
+    assert said("AM962", "x = 1\n", ELSEWHERE.format(end="", then=load))
+    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="    accelerator.wait_for_everyone()\n", then=load))
+    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="accelerator.wait_for_everyone()\n" + load))
+    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="torch.load(args.run + '/first.pt')\n"))
+    assert not said("AM962", "x = 1\n", ELSEWHERE.format(end="", then="torch.load('%s.pt' % args.run)\n"))
+
+
+def test_a_file_whose_size_is_asked() -> None:
+    lines = "accelerator.save(w, path)\nprint(os.path.getsize(path))\n"
+    assert said("AM962", "x = 1\n", HEAD + lines)
+    guarded = "accelerator.save(w, path)\nif accelerator.is_main_process:\n    print(os.path.getsize(path))\n"
+    assert not said("AM962", "x = 1\n", HEAD + guarded)

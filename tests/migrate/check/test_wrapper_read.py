@@ -38,3 +38,9 @@ def test_a_wrapper_that_one_process_does_not_have(read: str) -> None:
 )
 def test_a_wrapper_that_is_asked_for_first(read: str) -> None:
     assert not said("AM965", "x = 1\n", TOP + read)
+
+
+def test_a_method_of_the_bare_model_that_is_handed_the_wrapper() -> None:
+    assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
+    assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(model=net))\n")
+    assert not said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(opt))\n")
