@@ -60,7 +60,8 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
     sides = project.evidence
     if not sides.after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
         return
-    told = {name for _, call in sides.after.created for keyword in call.keywords for name in _read(keyword.value)}
+    named = [k.value for _, call in sides.after.created for k in call.keywords if k.arg == "device"]
+    told = {name for value in named for name in _read(value)}
     for pair in project.changed:
         if not _CHOSEN.search(pair.before.source.data):
             continue

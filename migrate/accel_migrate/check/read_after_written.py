@@ -73,13 +73,18 @@ def _is_own(file: File, call: ast.Call) -> bool:
 def _violations(evidence: Evidence) -> Iterator[Violation]:
     """Reads of a file that the script saves by one process, where nothing waits in between."""
     side = evidence.after
-    saves = [call for _, call in side.asked("save") if len(call.args) > 1]
+    saves = [(file, call) for file, call in side.asked("save") if len(call.args) > 1]
     if not saves:
         return
     for file, call in side.calls:
         if file.qualified(call.func) not in _READS or not call.args:
             continue
-        same = {save for save in saves if _is_same_file(save.args[1], call.args[0])}
+        handed = side.flows.reached([side.flows.place(file, call.args[0])], computed=False)
+        same = {
+            save
+            for owner, save in saves
+            if _is_same_file(save.args[1], call.args[0]) or side.flows.place(owner, save.args[1]) in handed
+        }
         if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
             message = f"`{ast.unparse(call)[:60]}` would be read by all processes while one may still write it"
             yield Violation("AM962", file.path, call.lineno, message)

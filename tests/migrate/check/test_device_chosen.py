@@ -84,3 +84,9 @@ def test_a_move_to_a_gpu_by_its_number_that_the_accelerator_is_not_told() -> Non
         assert not said("AM964", before.format(plain), after.format(""))
     assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
     assert not said("AM964", "import torch.distributed\n" + before.format("args.gpu"), after.format(""))
+
+
+def test_a_number_that_only_tells_whether_to_use_the_cpu() -> None:
+    before = "import torch\nif args.gpu:\n    torch.cuda.set_device(args.gpu)\nnet.cuda()\n"
+    after = MADE + "import torch\naccelerator = Accelerator(cpu=not args.gpu)\nnet = accelerator.prepare(net)\n"
+    assert said("AM964", before, after)

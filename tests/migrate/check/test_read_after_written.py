@@ -85,3 +85,13 @@ def test_a_file_whose_size_is_asked() -> None:
     assert said("AM962", "x = 1\n", HEAD + lines)
     guarded = "accelerator.save(w, path)\nif accelerator.is_main_process:\n    print(os.path.getsize(path))\n"
     assert not said("AM962", "x = 1\n", HEAD + guarded)
+
+
+def test_a_file_whose_path_is_handed_to_what_writes_it() -> None:
+    lines = "def save(filename):\n    accelerator.save(w, filename)\nsave(path)\nshutil.copyfile(path, best)\n"
+    assert said("AM962", "x = 1\n", HEAD.replace("import os", "import os, shutil") + lines)
+    assert not said(
+        "AM962",
+        "x = 1\n",
+        HEAD.replace("import os", "import os, shutil") + lines.replace("(path, best", "(other, best"),
+    )
