@@ -33,12 +33,23 @@ def find(context: Context) -> Iterator[Change]:
             )
             yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
     yield from _written(context)
+    for function in module.functions:
+        if any((module.qualified(_called(d)) or "") == "hydra.main" for d in function.decorator_list):  # type: ignore[attr-defined]
+            message = (
+                "hydra writes a log and its settings from every process, into one folder; hydra/job_logging=stdout and "
+                "hydra.output_subdir=null on the command line turn that off"
+            )
+            yield change(CODE, function, message, loop=context.training.index, safety=Safety.NOTE)
     others = [c for c in module.calls if (module.qualified(c.func) or "").partition(".")[0] in _TRACKERS]
     others = [c for c in others if not flow.on_some(module, c)]
     if others:
         name = (module.qualified(others[0].func) or "").partition(".")[0]
         message = f"every process logs to {name}; start and use it where accelerator.is_main_process is true"
         yield change(CODE, others[0], message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _called(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:

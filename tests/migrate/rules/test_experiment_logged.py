@@ -73,3 +73,26 @@ def test_a_class_that_is_derived_from_a_writer_is_one():
     )
     assert "opens an event file" in noted(source, "AM603")
     becomes(source, "if accelerator.is_main_process:\n    curves.add_scalar('loss', total, epoch)")
+
+
+def test_notes_what_hydra_writes_from_every_process():
+    script = """
+import hydra
+import torch
+from torch.utils.data import DataLoader
+
+
+@hydra.main(config_path="config", config_name="train")
+def main(args):
+    loader = DataLoader(data, batch_size=4)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    for x in loader:
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+    assert "hydra.output_subdir=null" in noted(script, "AM603")
