@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.training import Script, Training
 
 
@@ -16,6 +19,24 @@ def trains_on_share(script: Script, training: Training) -> bool:
 def takes_in_more(script: Script, training: Training) -> bool:
     """Whether a step takes in more than before: not where each process took in a batch already."""
     return not training.distribution.joins and trains_on_share(script, training)
+
+
+def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.Call] | None:
+    """In a script that joined processes, the loader to train on that had no sampler: each process went through all of it."""
+    if not training.distribution.joins:
+        return None
+    prepared = {built.variable for built in training.prepared if built.role is Role.LOADER}
+    for loop in training.loops:
+        variable = loop.module.variable(loop.loader) if loop.trains else None
+        for link in chain(script.roles, script.graph, variable) if variable is not None else ():
+            module = link.scope.module
+            for binding in module.bindings(link) if link in prepared else ():
+                call = binding.value
+                if isinstance(call, ast.Call) and (module.qualified(call.func) or "").endswith("data.DataLoader"):
+                    said = {keyword.arg for keyword in call.keywords}
+                    if not said & {"sampler", "batch_sampler", None} and len(call.args) < 4:
+                        return module, call
+    return None
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.shares import takes_in_more
+from accel_migrate.analysis.shares import read_whole_before, takes_in_more
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -29,6 +29,13 @@ def find(context: Context) -> Iterator[Change]:
         if _shows_figures(context):
             message += "; figures of training that are printed or logged are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+    whole = read_whole_before(context.script, training)
+    if whole is not None and whole[0] is context.module:
+        message = (
+            "no sampler shared out this loader, so each of N processes went through all of its data; now they share it out, and "
+            "an epoch has N times fewer steps"
+        )
+        yield change(CODE, whole[1], message, loop=training.index, safety=Safety.NOTE)
 
 
 def _steps(context: Context) -> str:

@@ -355,3 +355,28 @@ def test_a_layer_that_torch_copies_gets_no_gradient_itself() -> None:
         layer.replace("(self.spare, 2)", "(encoder_layer=self.spare, num_layers=2)"), "AM808"
     )
     assert "AM808" not in codes(layer.replace(" + self.stack(x)", " + self.stack(self.spare(x))"))
+
+
+JOINED = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("gloo")
+loader = DataLoader(data, batch_size=4{sampler})
+model = DDP(nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for inputs, labels in loader:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_tells_that_processes_share_what_each_read_whole():
+    assert "no sampler shared out this loader" in noted(JOINED.format(sampler=""), "AM801")
+    assert "AM801" not in codes(JOINED.format(sampler=", sampler=DistributedSampler(data)"))
