@@ -139,9 +139,9 @@ def test_json_tells_every_file(run: Run) -> None:
 
 
 def test_an_unknown_option_names_the_nearest(run: Run) -> None:
-    done = run("--statistic", ".")
+    done = run("--interactiv", ".")
     assert done.code == 2
-    assert "Did you mean '--statistics'?" in done.err
+    assert "Did you mean '--interactive'?" in done.err
 
 
 def test_loads_neither_torch_nor_libcst_to_answer_help() -> None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -88,10 +89,10 @@ class Strategy(ABC):
         """The parameters as they are now: a strategy may have put others in the place of what the script holds."""
         return [parameters] if isinstance(parameters, Tensor) else list(parameters)
 
-    # Torch's own where weights are whole: a method that hands on would be a call more at every step.
-    clip_norm: Callable[[Iterable[Tensor] | Tensor, float, float], Tensor] = staticmethod(
-        torch.nn.utils.clip_grad_norm_
-    )
+    @cached_property
+    def clip_norm(self) -> Callable[[Iterable[Tensor] | Tensor, float, float], Tensor]:
+        """Torch's own where weights are whole, looked up once: a method that hands on would be a call more at every step."""
+        return torch.nn.utils.clip_grad_norm_
 
     def clip_value(self, parameters: Iterable[Tensor] | Tensor, clip_value: float) -> None:
         torch.nn.utils.clip_grad_value_(parameters, clip_value)
