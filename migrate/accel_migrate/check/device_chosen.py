@@ -77,11 +77,20 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
 
 
 def _chooses_card(file: File, call: ast.Call) -> bool:
-    """Whether a call takes the number of a GPU, or a device, that is not written there."""
+    """Whether a call takes the number of a GPU from elsewhere; a device that the file makes is another question."""
     if file.qualified(call.func) == "torch.cuda.set_device":
         return True
-    moves = isinstance(call.func, ast.Attribute) and call.func.attr == "cuda" and file.qualified(call.func) is None
-    return moves and bool(call.args) and not isinstance(call.args[0], ast.Constant)
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "cuda" or not call.args:
+        return False
+    number = call.args[0]
+    if not isinstance(number, ast.Name):
+        return isinstance(number, ast.Attribute | ast.Subscript)
+    values = [
+        node.value
+        for node in file.of_kinds(ast.Assign)
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == number.id for t in node.targets)
+    ]
+    return bool(values) and all(isinstance(value, ast.Attribute | ast.Subscript) for value in values)
 
 
 def _is_accelerators(file: File, name: str) -> bool:

@@ -33,6 +33,8 @@ def _found(evidence: Evidence) -> Found:
 
 def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that is computed by methods of bare models alone: no wrapper sees that there will be gradients."""
+    if not any(True for _ in side.asked("unwrap_model")):
+        return
     path = _Path(side)
     for loss in backward.args:
         path.visit(file, loss)
@@ -65,6 +67,7 @@ class _Path:
         self.side = side
         self.calls: dict[ast.Call, File] = {}
         self.seen: set[ast.AST] = set()
+        self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
 
     def visit(self, file: File, value: ast.AST) -> None:
         pending: list[tuple[File, ast.AST]] = [(file, value)]
@@ -89,19 +92,28 @@ class _Path:
 
     def _bound(self, file: File, name: ast.Name) -> Iterator[tuple[File, ast.AST]]:
         scope = file.scope(name).function
-        for node in walk(scope.node):
-            if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(part, ast.Name) and part.id == name.id for t in targets for part in walk(t)):
-                    yield file, node.value
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if isinstance(node.func.value, ast.Name) and node.func.value.id == name.id:
-                    yield from ((file, argument) for argument in node.args)  # losses.append(loss)
+        if scope.node not in self._values:
+            self._values[scope.node] = _values_in(scope.node)
+        yield from ((file, value) for value in self._values[scope.node].get(name.id, ()))
         if isinstance(scope.node, Function) and name.id in parameter_names(scope.node):
             for site in self.side.above(scope.node):
                 argument = argument_of(scope.node, site.call, name.id)
                 if argument is not None:
                     yield site.file, argument
+
+
+def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
+    """What each name of a scope is set to, or handed by its methods: `losses.append(loss)`."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in walk(scope):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
+                found.setdefault(name, []).append(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if isinstance(node.func.value, ast.Name):
+                found.setdefault(node.func.value.id, []).extend(node.args)
+    return found
 
 
 def _updated_elsewhere(file: File, calls: list[ast.Call]) -> Found:

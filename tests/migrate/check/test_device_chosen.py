@@ -78,8 +78,9 @@ def test_a_move_to_a_gpu_by_its_number_that_the_accelerator_is_not_told() -> Non
     before = "import torch\nnet.cuda({})\n"
     after = MADE + "import torch\naccelerator = Accelerator({})\nnet = accelerator.prepare(net)\n"
     assert said("AM964", before.format("args.gpu"), after.format(""))
-    assert said("AM964", before.format("GPU"), after.format(""))
-    assert not said("AM964", before.format("GPU"), after.format("device=f'cuda:{GPU}'"))
+    assert said("AM964", "GPU = args.gpu\n" + before.format("GPU"), after.format(""))
+    assert not said("AM964", "GPU = args.gpu\n" + before.format("GPU"), after.format("device=f'cuda:{GPU}'"))
+    assert not said("AM964", "spot = torch.device('cuda:0')\n" + before.format("spot"), after.format(""))
     for plain in ("", "0", "non_blocking=True"):
         assert not said("AM964", before.format(plain), after.format(""))
     assert not said("AM964", before.format("spot"), after.format("") + "spot = accelerator.device\n")
