@@ -16,26 +16,9 @@ from math import prod
 from pathlib import Path
 
 from accel_migrate.errors import MigrateError
+from accel_migrate.proof.recorder.stand_ins.made_up import sentence
 
 LARGEST = 2**28  # numbers
-WORDS = (
-    "a",
-    "the",
-    "good",
-    "bad",
-    "film",
-    "was",
-    "very",
-    "never",
-    "we",
-    "saw",
-    "plot",
-    "of",
-    "in",
-    "and",
-    "long",
-    "end",
-)
 FORM = re.compile(r"(?P<path>[^=]+)=(?P<sizes>\d+(?:x\d+)*)(?::(?P<rest>.+))?")
 TYPES = {  # of numpy: its code, and the code of `array`
     "float32": ("<f4", "f"),
@@ -123,7 +106,7 @@ def _table(shape: Shape, target: Path, dice: random.Random) -> None:
 
 
 def _text(shape: Shape, target: Path, dice: random.Random) -> None:
-    lines = (" ".join(dice.choices(WORDS, k=dice.randrange(4, 24))) for _ in range(shape.sizes[0]))
+    lines = (sentence(dice) for _ in range(shape.sizes[0]))
     target.write_text("\n".join(lines) + "\n", "utf-8")
 
 

@@ -6,28 +6,11 @@ import string
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from accel_migrate.proof.recorder.stand_ins.told import Told, dice
+from accel_migrate.proof.recorder.stand_ins.made_up import dice, sentence
+from accel_migrate.proof.recorder.stand_ins.told import Told
 
 LAYERS = 2  # of a model whose weights are not here; widths stay as they are, because scripts count on them
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = (
-    "a",
-    "the",
-    "good",
-    "bad",
-    "film",
-    "was",
-    "very",
-    "never",
-    "we",
-    "saw",
-    "plot",
-    "of",
-    "in",
-    "and",
-    "long",
-    "end",
-)
 SMALL = {"train": 256, "validation": 64, "test": 64, "unsupervised": 64}
 
 
@@ -75,10 +58,7 @@ def of_datasets(datasets: Any, told: Told) -> None:
 
 def _rows(datasets: Any, name: str, known: Rows, split: str) -> Any:
     numbers, length = dice(name, split), SMALL.get(split, 64)
-    columns: dict[str, list[Any]] = {
-        column: [" ".join(numbers.choices(WORDS, k=numbers.randrange(4, 24))) for _ in range(length)]
-        for column in known.texts
-    }
+    columns: dict[str, list[Any]] = {column: [sentence(numbers) for _ in range(length)] for column in known.texts}
     if known.classes:
         columns["label"] = [numbers.randrange(known.classes) for _ in range(length)]
     made = datasets.Dataset.from_dict({**columns, **({"idx": list(range(length))} if "/" in name else {})})

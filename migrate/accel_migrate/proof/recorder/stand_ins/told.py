@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 NAME = "stand-ins"
@@ -22,8 +21,3 @@ class Told:
             self._said.add(line)
             with self.file.open("a", encoding="utf-8") as stream:
                 stream.write(line + "\n")
-
-
-def dice(*names: object) -> random.Random:
-    """Random numbers by name: the same in every run, and apart from those that the script draws."""
-    return random.Random(repr(names))

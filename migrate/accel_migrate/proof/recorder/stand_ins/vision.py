@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accel_migrate.proof.recorder.stand_ins.told import Told, dice
+from accel_migrate.proof.recorder.stand_ins.made_up import dice
+from accel_migrate.proof.recorder.stand_ins.told import Told
 
 SMALL = 512, 256  # samples to train and to test on: a few batches of each are seen within the steps of a proof
 IN_A_FOLDER = 2, 96, 48  # classes of a tree of images, and images of each class in a folder to train on, and in another
