@@ -51,7 +51,7 @@ class ByHand:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """The loader is not shared out: every process evaluates everything, for the reason given."""
+    """The loader is not sharded: every process evaluates everything, for the reason given."""
 
     loop: LoaderLoop
     reason: str

@@ -101,7 +101,7 @@ def _set_epochs(module: Module, variable: Variable) -> Iterator[Piece]:
         if isinstance(function, ast.Attribute) and function.attr == "set_epoch":
             statement = module.statement(call)
             if module.variable(function.value) == variable and isinstance(statement, ast.Expr):
-                yield Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch")
+                yield Piece(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")
 
 
 def _definitions(module: Module, variable: Variable, statement: ast.Assign) -> Iterator[Piece]:
@@ -129,7 +129,7 @@ def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[P
         if isinstance(parent, ast.keyword) and parent.arg == "sampler":
             shared.append(_shared(module, parent, sampler))
         elif isinstance(parent, ast.Attribute) and parent.attr == "set_epoch" and isinstance(statement, ast.Expr):
-            pieces.append(Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch"))
+            pieces.append(Piece(CODE, module, statement, None, "a prepared loader reshuffles in each epoch"))
         elif not _asks_for_none(module, node, variable):
             raise NoHome(f"`{variable.name}` does more than share out a loader", node.lineno, module)
     return pieces, shared
@@ -199,7 +199,7 @@ def epochs_told(
         links = chain(roles, graph, variable) if variable is not None else []
         built = [made for link in links for _, made in constructions(roles, link, Role.LOADER)]
         if built and all(one in gone or _is_told_plainly(one, replaced) for one in built):
-            pieces.append(Piece(CODE, module, statement, None, "a prepared loader draws anew in each epoch"))
+            pieces.append(Piece(CODE, module, statement, None, "a prepared loader reshuffles in each epoch"))
         elif gone.intersection(built):
             raise NoHome(
                 f"`{unparse(loader)}` has a DistributedSampler in one place only; give each loader its own name",

@@ -1,4 +1,4 @@
-"""AM204: calls that need a CUDA card are pointed out; all else of the script runs on any device."""
+"""AM204: calls that need a CUDA GPU are pointed out; all else of the script runs on any device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def find(context: Context) -> Iterator[Change]:
     yield from _named_gpus(context)
     for node in module.walk(module.tree, ast.Call, ast.Attribute):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
-            what = f"{unparse(node.func)}() needs a CUDA card"
+            what = f"{unparse(node.func)}() needs a CUDA GPU"
         elif isinstance(node, ast.Call) and (module.qualified(node.func) or "").endswith("set_default_tensor_type"):
             what = "a default tensor type makes loaders and their shuffling fail on the device"
         elif (
@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
             and (module.qualified(node) or "").startswith("torch.cuda.")
             and (node.attr.endswith("Tensor"))
         ):
-            what = f"{unparse(node)} makes tensors on a CUDA card"
+            what = f"{unparse(node)} makes tensors on a CUDA GPU"
         else:
             continue
         message = f'{what}; use accelerator.device, or guard it by accelerator.device.type == "cuda"'
@@ -67,7 +67,7 @@ def _is_guarded(module: Module, node: ast.AST) -> bool:
 RULE = Rule(
     code=CODE,
     name="cuda_only",
-    summary="calls that need a CUDA card",
+    summary="calls that need a CUDA GPU",
     why="The Accelerator runs on whatever there is; these calls fail or do nothing elsewhere. They are left as they are, "
     "because what they measure or make is the author's business.",
     example_before="torch.cuda.synchronize()",

@@ -1,4 +1,4 @@
-"""AM805: a training without a loader that can be shared out does the same work on every process."""
+"""AM805: a training without a loader that can be sharded does the same work on every process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find(context: Context) -> Iterator[Change]:
         yield from _chosen(context, trained)
         return
     plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
-    message = f"no DataLoader is shared out: every process {_told(context, plays)}"
+    message = f"no DataLoader is sharded: every process {_told(context, plays)}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
 
@@ -84,7 +84,7 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
         if is_entry(context.script.roles, loop.module, loop.loader):
             kept = unparse(loop.loader.value)  # type: ignore[attr-defined]
             message = (
-                f"which loader of `{kept}` is trained on is not in sight, so none is shared out and every process trains on "
+                f"which loader of `{kept}` is trained on is not in sight, so none is sharded and every process trains on "
                 f'all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), with its own key'
             )
             yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)

@@ -45,9 +45,9 @@ RULE = Rule(
     code=CODE,
     name="distributed_sampler",
     summary="DistributedSampler becomes `shuffle=`",
-    why="A loader that keeps its DistributedSampler and is prepared is shared out twice: on two processes half of the data is "
+    why="A loader that keeps its DistributedSampler and is prepared is sharded twice: on two processes half of the data is "
     "never seen. `shuffle=` follows what the sampler did (it shuffles unless told otherwise); the order is drawn from torch's "
-    "seed instead of the sampler's own. `set_epoch` goes: a prepared loader draws anew in each epoch.",
+    "seed instead of the sampler's own. `set_epoch` goes: a prepared loader reshuffles in each epoch.",
     example_before="loader = DataLoader(data, sampler=DistributedSampler(data))",
     example_after="loader = DataLoader(data, shuffle=True)",
     find=find,

@@ -36,7 +36,7 @@ def find(context: Context) -> Iterator[Change]:
 RULE = Rule(
     code=CODE,
     name="evaluation_whole",
-    summary="an evaluation loader that is not shared out",
+    summary="an evaluation loader that is not sharded",
     why="Sharing out the batches would change a figure such as a mean of batch means. Left whole, the figure is the "
     "original's on any number of processes; evaluation is as long as it was on one.",
     example_before="val_loss += criterion(model(x), y).item()  # later: / len(val_loader)",

@@ -25,14 +25,14 @@ def find(context: Context) -> Iterator[Change]:
         worker = training.distribution.worker
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
-            message += "; DataParallel split one batch over the cards, so divide batch_size by N to keep it"
+            message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
         if _shows_figures(context):
             message += "; figures of training that are printed or logged are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:
         message = (
-            "no sampler shared out this loader, so each of N processes went through all of its data; now they share it out, and "
+            "no sampler sharded this loader, so each of N processes went through all of its data; now it is sharded, and "
             "an epoch has N times fewer steps"
         )
         yield change(CODE, whole[1], message, loop=training.index, safety=Safety.NOTE)

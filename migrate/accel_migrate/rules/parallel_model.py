@@ -80,7 +80,7 @@ def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncommen
 
 
 _SPLIT = (
-    "DataParallel split each batch over the cards; now each process takes a batch of its own, so N processes train on N "
+    "DataParallel split each batch over the GPUs; now each process takes a batch of its own, so N processes train on N "
     "times the batch: divide batch_size by the number of processes to keep it"
 )
 RULE = Rule(

@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
     if worker is not None and worker.module is module:
         asked = module.source.code(worker.choice.test)
         message = (
-            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and cards have no "
+            f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and GPUs have no "
             "effect any more: `accel launch --num_processes N` starts them and tells each who it is"
         )
         yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)

@@ -1,4 +1,4 @@
-"""AM807: loaders whose batches are not shared out, or are chosen by the author's own sampler."""
+"""AM807: loaders whose batches are not sharded, or are chosen by the author's own sampler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find(context: Context) -> Iterator[Change]:
         if loop.module is module and loop.trains and variable is not None:
             if is_foreign_loader(roles, context.script.graph, variable):
                 message = (
-                    "this loader is not shared out: its library makes batches and samples of its own kind, so every process "
+                    "this loader is not sharded: its library makes batches and samples of its own kind, so every process "
                     "trains on all of the data; give it each process's part, by accelerator.process_index"
                 )
                 yield change(CODE, loop.statement, message, loop=training.index, safety=Safety.NOTE)

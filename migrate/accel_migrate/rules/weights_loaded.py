@@ -65,7 +65,7 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
     said = []
     if load.lands_on_cpu:
         edits.append(_located(module, load))
-        said.append("every process reads to the CPU, whatever card saved")
+        said.append("every process reads to the CPU, whatever GPU saved")
     elif spelled is not None and load.late and load.location is None and _is_whole_model(context, load):
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
@@ -118,7 +118,7 @@ RULE = Rule(
     code=CODE,
     name="weights_loaded",
     summary="read weights to the CPU and put them into the bare model",
-    why="A file names the card that saved it, so N processes would all load onto that card. A prepared model's wrapper wants "
+    why="A file names the GPU that saved it, so N processes would all load onto that GPU. A prepared model's wrapper wants "
     "keys that the file does not have. And a file that this run writes is written by one process while others are on their "
     "way to read it.",
     example_before='model.load_state_dict(torch.load("best.pt", map_location=device))',

@@ -62,4 +62,4 @@ def test_says_so_when_the_entry_cannot_be_told(test: str):
 
 
 def test_a_dictionary_of_other_things_is_none_of_loaders():
-    assert "no DataLoader is shared out" in noted(script(loaders="loaders = {'train': [(a, b)], 'val': []}"), "AM805")
+    assert "no DataLoader is sharded" in noted(script(loaders="loaders = {'train': [(a, b)], 'val': []}"), "AM805")

@@ -81,7 +81,7 @@ EVALUATED_ONLY = """
 
 
 def test_a_loader_that_is_only_evaluated_shares_out_no_training():
-    assert "no DataLoader is shared out" in noted(EVALUATED_ONLY, "AM805")
+    assert "no DataLoader is sharded" in noted(EVALUATED_ONLY, "AM805")
     assert "AM801" not in codes(dedent(EVALUATED_ONLY))
 
 
@@ -160,7 +160,7 @@ def test_tells_a_sampler_of_the_authors_own():
 def test_does_not_share_out_the_loader_of_a_graph_library():
     source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", "GraphLoader(data)")
     source = source.replace("import wandb", "from torch_geometric.loader import DataLoader as GraphLoader")
-    assert "not shared out" in noted(source, "AM807")
+    assert "not sharded" in noted(source, "AM807")
 
 
 STREAM = """
@@ -378,5 +378,5 @@ for inputs, labels in loader:
 
 
 def test_tells_that_processes_share_what_each_read_whole():
-    assert "no sampler shared out this loader" in noted(JOINED.format(sampler=""), "AM801")
+    assert "no sampler sharded this loader" in noted(JOINED.format(sampler=""), "AM801")
     assert "AM801" not in codes(JOINED.format(sampler=", sampler=DistributedSampler(data)"))
