@@ -26,6 +26,7 @@ from accel_migrate.check.pair import Pair
 from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
 from accel_migrate.check.read_after_written import CONDITION as READ_AFTER_WRITTEN
 from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
+from accel_migrate.check.shards_together import CONDITION as SHARDS_TOGETHER
 from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
 from accel_migrate.check.wrapper_read import CONDITION as WRAPPER_READ
@@ -54,6 +55,7 @@ CONDITIONS: tuple[Condition, ...] = (
     WRAPPER_READ,
     GROUP_NEEDED,
     GRADIENTS_AVERAGED,
+    SHARDS_TOGETHER,
 )
 
 

@@ -100,7 +100,7 @@ class Side:
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
         flows = self.flows
-        if not flows.made(file, node, "prepared"):
+        if not any(self._may_follow(file, node, made.node) for made in flows.made(file, node, "prepared")):
             return False
         while isinstance(node, ast.Call) and node.args:
             inner = next((a for a in node.args if flows.made(file, a, "prepared")), None)
@@ -114,6 +114,14 @@ class Side:
             return True
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
+
+    def _may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
+        """Whether a node may run after a call; in one function that is a matter of order."""
+        if call not in file.parents or file.scope(call).function is not file.scope(node).function:
+            return True
+        graph = self.graph(file.scope(call))
+        first, second = step_of(file, call, graph), step_of(file, node, graph)
+        return first is None or second is None or graph.reachable(first, second)
 
     def above(self, function: Function) -> list[Site]:
         """Where a function is called."""

@@ -126,8 +126,6 @@ def _counts_a_share(side: Side, file: File, loop: ast.For) -> bool:
         return False
     if any(_trains(side, callee, set()) for n in inside for callee in side.flows.callees.get(n, ())):
         return False
-    if not any(side.flows.made(file, n.func, "prepared") for n in inside):
-        return False
     if any(
         isinstance(n, ast.Call)
         and isinstance(n.func, ast.Attribute)

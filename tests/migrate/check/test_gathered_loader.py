@@ -59,3 +59,11 @@ def test_figures_of_a_prepared_loader_that_stay_on_their_process() -> None:
         "test", "data['test']"
     )
     assert not said("AM955", "x = 1\n", TOP.split("net,")[0] + "data = {'train': a, 'test': b}\n" + keyed)
+
+
+def test_a_loop_that_counts_with_a_model_that_is_not_prepared() -> None:
+    prepared = "net, data = accelerator.prepare(net, data)\n"
+    count = "total = 0\nfor x in data:\n    total += other(x)\n"
+    top = "from accel_runtime import Accelerator\naccelerator = Accelerator()\ndata = DataLoader(a)\n"
+    assert said("AM955", "x = 1\n", top + prepared + count)
+    assert not said("AM955", "x = 1\n", top + count + prepared)

@@ -1,0 +1,140 @@
+"""AM968: a step trains on sharded data alone or on whole data alone, and what is left as it was has its data whole."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.flow.calls import Made
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Function
+
+Found = Iterator[tuple[File, ast.AST, str]]
+Names = Iterator[tuple[File, ast.Name]]
+
+
+def find(project: Project) -> Iterator[Violation]:
+    for file, node, message in _found(project.evidence):
+        yield Violation("AM968", file.path, getattr(node, "lineno", 1), message)
+
+
+def _found(evidence: Evidence) -> Found:
+    side = evidence.after
+    given = [(f, argument) for f, call in side.asked("prepare") for argument in call.args]
+    sharded = {made for f, argument in given for made in side.flows.made(f, argument, "loader")}
+    if not sharded:
+        return
+    for file, call in side.asked("backward"):
+        yield from _half(side, file, call, sharded)
+    for file, call in side.calls:
+        if _is_plain_backward(side, call):
+            loop = _loop_over_prepared(side, file, call, frozenset())
+            if loop is not None:
+                text = unparse(loop.iter)[:50]
+                yield file, call, f"the loop over `{text}` is left as it was, and {text} would be sharded for another"
+
+
+def _is_plain_backward(side: Side, call: ast.Call) -> bool:
+    """`loss.backward()`, not that of the Accelerator or of a class of the project."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward" or is_accelerator(function.value):
+        return False
+    return not side.flows.callees.get(call)
+
+
+def _half(side: Side, file: File, backward: ast.Call, sharded: set[Made]) -> Found:
+    """`for x in prepared: other = batches[i]`, where `batches` are those of a loader that every process has whole."""
+    names = list(_fed(side, file, backward, backward.args, frozenset()))
+    if not any(side.flows.made(f, name, "prepared") & side.looped_over for f, name in names):
+        return
+    for f, name in names:
+        loaders = side.flows.made(f, name, "loader")
+        if loaders and not loaders & sharded and not side.flows.made(f, name, "prepared"):
+            whose = "of a loader that is not prepared, beside those of one that is"
+            yield f, name, f"`{name.id}` would be batches {whose}"
+            return
+
+
+def _fed(side: Side, file: File, at: ast.AST, values: list[ast.expr], seen: frozenset[Function]) -> Names:
+    """The names that values are computed from in the loop around a node, or in its function and the loops that call it."""
+    around = _region(side, file, at)
+    bound = _bound(around, at)
+    names: dict[str, ast.Name] = {}
+    pending = [*values]
+    while pending:
+        for part in walk(pending.pop()):
+            if isinstance(part, ast.Name) and part.id not in names:
+                names[part.id] = part
+                pending += bound.get(part.id, ())
+    yield from ((file, name) for name in names.values())
+    if isinstance(around, Function) and around not in seen:
+        for site in side.above(around):
+            given = [argument_of(around, site.call, name) for name in parameter_names(around) if name in names]
+            fed = [argument for argument in given if argument is not None]
+            yield from _fed(side, site.file, site.call, fed, seen | {around})
+
+
+def _region(side: Side, file: File, node: ast.AST) -> ast.AST:
+    """The innermost loop over a prepared loader, or else the function."""
+    for above in file.ancestors(node):
+        if isinstance(above, Function) or (
+            isinstance(above, ast.For) and side.flows.made(file, above.iter, "prepared")
+        ):
+            return above
+    return file.tree
+
+
+def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[ast.expr]]:
+    """What each name is set to, but for loops that a node is not in: they evaluate."""
+    found: dict[str, list[ast.expr]] = {}
+    pending = [around]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.For) and node is not around and not any(part is at for part in walk(node)):
+            continue
+        pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
+                found.setdefault(name, []).append(node.value)
+    return found
+
+
+def _loop_over_prepared(side: Side, file: File, node: ast.AST, seen: frozenset[Function]) -> ast.For | None:
+    """The loop over a prepared loader in which a node runs."""
+    for above in file.ancestors(node):
+        if isinstance(above, ast.For) and _is_prepared_here(side, file, above.iter):
+            return above
+        if isinstance(above, Function):
+            sites = side.above(above) if above not in seen else []
+            found = (_loop_over_prepared(side, site.file, site.call, seen | {above}) for site in sites)
+            return next((loop for loop in found if loop is not None), None)
+    return None
+
+
+def _is_prepared_here(side: Side, file: File, node: ast.expr) -> bool:
+    """Whether something is a prepared loader; an attribute, one that its own class prepares."""
+    owners = {
+        file.scope(made.node).function.parent
+        for made in side.flows.made(file, node, "prepared")
+        if made.node in file.parents
+    }
+    attribute = any(isinstance(part, ast.Attribute) for part in walk(node))
+    if attribute:
+        return file.scope(node).function.parent in owners
+    return side.is_prepared(file, node)
+
+
+CONDITION = Condition(
+    code="AM968",
+    name="shards_together",
+    summary="sharded and whole data would be trained on side by side, or a loop that is left would get a shard",
+    why="A prepared loader gives each process a shard, any other gives each process all of its data. A step that takes batches "
+    "of both sees them in other proportions than the script was written for. And a loop that is not migrated knows nothing of "
+    "the other processes: over a prepared loader it would train on a shard by itself.",
+    example_before="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(plain_batches)))",
+    example_after="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(prepared_batches)))",
+    find=find,
+)

@@ -1,0 +1,57 @@
+"""AM968: sharded and whole data are not trained on side by side."""
+
+from __future__ import annotations
+
+from tests.migrate.check.reading import said
+
+TOP = (
+    "from accel_runtime import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\n"
+    "data = DataLoader(a)\nother = DataLoader(b)\nnet, opt, {0} = accelerator.prepare(net, opt, {0})\n"
+)
+ONE, BOTH = TOP.format("data"), TOP.format("data, other")
+
+
+def test_batches_of_a_loader_that_is_not_prepared_beside_those_of_one_that_is() -> None:
+    kept = (
+        "kept = list(enumerate(other))\nfor i, x in enumerate(data):\n    _, (z, _) = kept[i]\n    z = z.to(device)\n"
+    )
+    loop = kept + "    loss = net(x) + net(z)\n    accelerator.backward(loss)\n"
+    assert said("AM968", "x = 1\n", ONE + loop)
+    assert not said("AM968", "x = 1\n", BOTH + loop)
+    assert not said("AM968", "x = 1\n", ONE + loop.replace("net(x) + net(z)", "net(x)"))
+
+
+def test_such_a_step_in_a_function() -> None:
+    loop = "def step(x, z):\n    loss = net(x) + net(z)\n    accelerator.backward(loss)\n"
+    loop += "def train(data, rest):\n    for x in data:\n        z = next(rest)\n        step(x, z)\ntrain(data, iter(other))\n"
+    assert said("AM968", "x = 1\n", ONE + loop)
+    assert not said("AM968", "x = 1\n", BOTH + loop)
+
+
+def test_an_evaluation_with_the_same_names_is_not_trained_on() -> None:
+    loop = (
+        "for x in data:\n    out = net(x)\n    accelerator.backward(out)\n    for z in other:\n        out = net(z)\n"
+    )
+    assert not said("AM968", "x = 1\n", ONE + loop)
+    loop = "for epoch in range(3):\n    for x in data:\n        out = net(x)\n        accelerator.backward(out)\n"
+    assert not said("AM968", "x = 1\n", ONE + loop + "    for z in other:\n        out = net(z)\n")
+
+
+def test_a_loop_that_is_left_over_a_loader_that_is_prepared() -> None:
+    own = "for x in data:\n    accelerator.backward(net(x))\n"
+    left = "def by_hand(batches):\n    for z in batches:\n        loss(z).backward()\nby_hand({})\n"
+    assert said("AM968", "x = 1\n", ONE + own + left.format("data"))
+    assert not said("AM968", "x = 1\n", ONE + own + left.format("other"))
+
+
+def test_an_attribute_of_another_class_is_another_loader() -> None:
+    first = (
+        "class First:\n    def __init__(self):\n        self.data = DataLoader(a)\n"
+        "        self.net, self.data = accelerator.prepare(net, self.data)\n"
+        "    def train(self):\n        for x in self.data:\n            accelerator.backward(self.net(x))\n"
+    )
+    left = "    def by_hand(self):\n        for z in self.data:\n            loss(z).backward()\n"
+    top = ONE.split("data = DataLoader")[0]
+    assert said("AM968", "x = 1\n", top + first + left)
+    apart = "class Second:\n    def __init__(self):\n        self.data = DataLoader(a)\n" + left
+    assert not said("AM968", "x = 1\n", top + first + apart)
