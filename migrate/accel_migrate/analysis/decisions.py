@@ -23,6 +23,8 @@ _NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max",
 _PYTHONS = {"item", "float", "fsum"}
 _LEAVES_TORCH = {"item", "tolist", "numpy"}
 _SHOWS = {"print", "write", "info", "debug", "warning", "log", "set_description", "set_postfix", "add_scalar", "flush"}
+_MEETS = {"backward", "step", "save", "next", "all_reduce", "all_gather", "broadcast", "barrier"}
+_SHARED = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS
 _ASKS = {"isnan", "isfinite", "isinf", "abs", "float", "round", "bool", "any", "all"}
 
 
@@ -83,11 +85,24 @@ class _Finder:
     def _decides(self, module: Module, node: ast.If | ast.While) -> bool:
         """Whether what depends on a condition is more than what is shown; within a share, whether a round is cut short."""
         if isinstance(node, ast.While):
-            return True
+            return self._meets(module, node)
         inner = (*node.body, *node.orelse)
         if self._inside_share(module, node):
             return any(_leaves(part) for statement in inner for part in module.walk(statement))
         return any(not _shows(statement) for statement in inner)
+
+    def _meets(self, module: Module, loop: ast.While) -> bool:
+        """Whether processes meet in a loop: it trains, runs or saves a model, or reads a loader, itself or in what it calls."""
+        reached = self.local.graph.reached_from(loop, self.roles, module)
+        owners = self.roles.project.modules
+        inside = [(module, loop), *((owner, each) for owner in owners for each in reached & owner.functions.keys())]
+        return any(
+            part in self.loops
+            or (isinstance(part, ast.Call) and _name_of(part) in _MEETS)
+            or (isinstance(part, ast.Name | ast.Attribute) and self.roles.role(owner, part) & _SHARED)
+            for owner, around in inside
+            for part in owner.walk(around)
+        )
 
     def _at(self, module: Module, node: ast.stmt, tested: ast.expr) -> Iterator[Decision]:
         if not self.timing.after_prepare(module, node) or not self.local.is_local(module, tested):

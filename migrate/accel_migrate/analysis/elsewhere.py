@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from accel_migrate.analysis.files import makes_folder, opens_events, opens_log, runs_command, writes, writes_memory
 from accel_migrate.analysis.scopes import Function, Module
@@ -14,8 +15,31 @@ _DEEDS = ("writes a file", "makes a folder", "opens a log file", "opens an event
 
 def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
     """What a call writes, or prints, in a file that is not changed, each with the first place that does."""
+    return _done(script, training, reached_elsewhere(script, training, module, call), prints_too)
+
+
+def done_by_callers(script: Script, training: Training, prints_too: bool) -> str | None:
+    """The same of files that are not changed and call the training: what they do by themselves, and by what they call."""
+    called = [training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]]
+    callers: list[tuple[Module, Function | None]] = []
+    for function in called:
+        for owner, call in script.graph.all_sites.get(function, ()) if function is not None else ():
+            calling = owner.scope(call).function
+            if (owner, calling) not in callers:
+                callers.append((owner, calling))
+                called.append(calling)
+    places = [(owner, function) for owner, function in callers if owner not in training.modules]
+    for owner, function in tuple(places):
+        calls = [call for call in owner.calls if owner.scope(call).function is function]
+        places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
+    return _done(script, training, places, prints_too)
+
+
+def _done(
+    script: Script, training: Training, places: Sequence[tuple[Module, Function | None]], prints_too: bool
+) -> str | None:
     found: dict[str, str] = {}
-    for owner, function in reached_elsewhere(script, training, module, call):
+    for owner, function in places:
         for inner in owner.calls:
             if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
                 continue

@@ -208,6 +208,8 @@ class _Judge:
         parent = self.module.parents[node]
         if isinstance(parent, ast.Subscript | ast.Starred) and parent.value is node:
             raise NotExact(f"`{node.id}` is taken apart after the forward", node)
+        if any(_is_size(b.value) for b in self.module.bindings(self.module.variable(node))):  # type: ignore[arg-type]
+            raise NotExact(f"`{node.id}` is a size of this process's batch", node)
         if self.moved and node.id not in self.moved:
             raise NotExact(f"`{node.id}` stays on the CPU, and the batches of a shared loader do not", node)
         variable = self.module.variable(node)
@@ -373,3 +375,10 @@ def _moved_names(loop: LoaderLoop, moves: list[Move]) -> set[str]:
             elif isinstance(parent, ast.For):
                 names |= {n.id for n in walk(parent.iter) if isinstance(n, ast.Name)}
     return names
+
+
+def _is_size(value: ast.expr | None) -> bool:
+    """`x.shape`, `x.size()`, `len(x)`, or one entry of the first two."""
+    value = value.value if isinstance(value, ast.Subscript) else value
+    called = value.func if isinstance(value, ast.Call) else value
+    return (isinstance(value, ast.Call) and is_length(value)) or getattr(called, "attr", "") in ("shape", "size")

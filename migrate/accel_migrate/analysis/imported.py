@@ -1,9 +1,10 @@
-"""Files that are imported: by another file, or by a worker process that a loader spawns. They make no Accelerator."""
+"""Files that are imported: by another file, or by a worker process that a loader spawns; and all that a run loads."""
 
 from __future__ import annotations
 
 import ast
 
+from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 
@@ -13,14 +14,29 @@ _FORKS = (None, "fork")
 def is_imported(roles: Roles, module: Module) -> bool:
     """Whether a file runs more than once in a training: for its own sake, and for those who import it."""
     others = [other for other in roles.project.modules if other is not module]
-    return any(_imports(roles, other, module) for other in others) or any(
+    return any(module in _imports(roles.project, other) for other in others) or any(
         _spawns(roles, other, call) for other in roles.project.modules for call in other.calls
     )
 
 
-def _imports(roles: Roles, importer: Module, module: Module) -> bool:
+def loaded_with(project: Project, module: Module) -> list[Module]:
+    """The files that a training of this file may run with: those that import it, and what all of them import."""
+    imports = {each: _imports(project, each) for each in project.modules}
+    scripts = [module]
+    for each in scripts:
+        scripts += [other for other in project.modules if each in imports[other] and other not in scripts]
+    loaded = dict.fromkeys(scripts)
+    pending = list(loaded)
+    for each in pending:
+        pending += [other for other in imports[each] if other not in loaded]
+        loaded.update(dict.fromkeys(imports[each]))
+    return list(loaded)
+
+
+def _imports(project: Project, importer: Module) -> set[Module]:
     dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
-    return any(roles.project.imported_module(importer, name) is module for name in dotted)
+    dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}  # type: ignore[attr-defined]
+    return {found for name in dotted if (found := project.imported_module(importer, name)) is not None}
 
 
 def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
-from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.flow.nodes import walk
 
@@ -37,20 +37,29 @@ class Part:
 def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
     """Every class and function that building the model calls, in the project."""
     found: dict[ast.AST, Definition] = {}
-    pending: list[tuple[Module, ast.AST]] = [
-        (link.scope.module, binding.value)
-        for link in chain(roles, graph, model)
-        for binding in link.scope.module.bindings(link)
-        if binding.value is not None
-    ]
+    seen: set[Variable] = set()
+    pending: list[tuple[Module, ast.AST]] = list(_values(roles, graph, model, seen))
     while pending:
         module, node = pending.pop()
-        for call in module.walk(node):
-            target = roles.target(module, call) if isinstance(call, ast.Call) else None
+        for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
+            target = (
+                roles.target(module, part) if isinstance(part, ast.Call) else roles.project.definition(module, part)
+            )
             if target is not None and target.node not in found:
                 found[target.node] = target
                 pending.append((target.module, target.node))
+            variable = module.variable(part) if isinstance(part, ast.Name) else None
+            if variable is not None and roles.of(variable) & Role.MODEL:  # `Attacked(model)`
+                pending += _values(roles, graph, variable, seen)
     return list(found.values())
+
+
+def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]) -> Iterator[tuple[Module, ast.expr]]:
+    """What a model's variable, and those that it comes from, are bound to."""
+    for link in chain(roles, graph, model):
+        if link not in seen:
+            seen.add(link)
+            yield from ((link.scope.module, b.value) for b in link.scope.module.bindings(link) if b.value is not None)
 
 
 def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:

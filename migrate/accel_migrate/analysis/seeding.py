@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from accel_migrate.analysis.loops import CallGraph
-from accel_migrate.analysis.rank_flow import RankFlow
-from accel_migrate.analysis.roles import Roles
+from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.training import Script, Training
 
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = {
@@ -43,12 +42,13 @@ class Seed:
 
 
 class Seeding:
-    """What is known of the seeds of a project."""
+    """What is known of the seeds in the files that a training runs with."""
 
-    def __init__(self, roles: Roles, graph: CallGraph, flow: RankFlow) -> None:
-        self.roles = roles
-        self.graph = graph
-        self.flow = flow
+    def __init__(self, script: Script, training: Training) -> None:
+        self.roles = script.roles
+        self.graph = script.graph
+        self.flow = training.flow
+        self.files = loaded_with(script.project, training.place.module)
 
     def of(self, library: str) -> Seed:
         """How a library is seeded: alike only if every seed of it that runs is the same on all processes."""
@@ -60,22 +60,21 @@ class Seeding:
             return Seed(Seeded.ALIKE, *found[0])
         return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
 
-    def drawn(self, modules: Iterable[Module]) -> dict[str, tuple[Module, ast.Call]]:
-        """The libraries that these files draw from, each with the first call that does."""
+    def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
+        """The libraries that are drawn from, each with the first call that does."""
         found: dict[str, tuple[Module, ast.Call]] = {}
-        for module in modules:
-            for call in module.calls:
-                library = library_of(module, call)
-                if library is not None:
-                    found.setdefault(library, (module, call))
+        for module, call in self._calls():
+            library = library_of(module, call)
+            if library is not None:
+                found.setdefault(library, (module, call))
         return found
 
     def _calls(self) -> Iterable[tuple[Module, ast.Call]]:
-        for module in self.roles.project.modules:
+        """The calls that run, as far as that can be told."""
+        for module in self.files:
             for call in module.calls:
                 function = module.scope(call).function
-                runs = function is None or function in self.graph.sites or _is_method(module, call)
-                if runs and _libraries(module, call):
+                if function is None or function in self.graph.sites or _is_method(module, call):
                     yield module, call
 
     def _may_be_seeded(self) -> bool:
@@ -84,7 +83,7 @@ class Seeding:
             "seed" in (module.qualified(call.func) or "").rpartition(".")[2]
             and self.roles.target(module, call) is None
             and not (module.qualified(call.func) or "").startswith(("torch.", "numpy.", "random."))
-            for module in self.roles.project.modules
+            for module in self.files
             for call in module.calls
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.overriding import named_gpus
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
@@ -41,16 +42,23 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _named_gpus(context: Context) -> Iterator[Change]:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same on every process."""
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same on every process, here or in a file that is not changed."""
     module, training = context.module, context.training
-    for node in module.walk(module.tree, ast.Assign, ast.Call):
-        value = named_gpus(module, node)
-        if value is not None and not training.flow.depends(module, value):
+    others: list[Module] = []
+    if training.place.module is module:
+        others = [m for m in loaded_with(context.script.project, module) if m not in training.modules]
+    for owner in (module, *others):
+        for node in owner.walk(owner.tree, ast.Assign, ast.Call):
+            value = named_gpus(owner, node)
+            if value is None or training.flow.depends(owner, value):
+                continue
+            where = "here" if owner is module else f"in {owner.source.path.name}:{value.lineno}"
             message = (
-                "every process sees only the GPUs that are named here: one GPU is shared by all of them, and of several each "
-                "takes its own, at most one process per GPU; take it out, and set CUDA_VISIBLE_DEVICES where you launch"
+                f"every process sees only the GPUs that are named {where}: one GPU is shared by all of them, and of several "
+                "each takes its own, at most one process per GPU; take it out, and set CUDA_VISIBLE_DEVICES where you launch"
             )
-            yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
+            place = node if owner is module else training.place.after
+            yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
             return
 
 

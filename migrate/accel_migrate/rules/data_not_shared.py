@@ -52,8 +52,8 @@ def find(context: Context) -> Iterator[Change]:
 def _told(context: Context, plays: bool) -> str:
     """What each process trains on, as far as the seeds of what it draws from tell."""
     training = context.training
-    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
-    drawn = seeding.drawn(training.modules)
+    seeding = Seeding(context.script, training)
+    drawn = seeding.drawn()
     seeds = {library: seeding.of(library).seeded for library in (drawn or (LIBRARIES if plays else ()))}
     apart = [library for library, seeded in seeds.items() if seeded is Seeded.APART]
     if plays:

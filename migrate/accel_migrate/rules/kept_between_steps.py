@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     training, script, module = context.training, context.script, context.module
     if training.distribution.joins:
         return  # the original ran on several processes already
-    seeding = Seeding(script.roles, script.graph, training.flow)
+    seeding = Seeding(script, training)
     if not trains_on_share(script, training) and seeding.of("torch").seeded is Seeded.ALIKE:
         return  # every process goes through the same, AM805 says
     for kept in find_kept(script.roles, script.graph, training.local, training.backwards):

@@ -14,7 +14,7 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM809"
-_ORDERS = {"permutation", "shuffle", "sample", "randperm"}
+_ORDERS = {"permutation", "shuffle", "sample", "randperm", "choice", "choices"}
 _SPLITS = {
     "torch.utils.data.random_split": ("torch", "generator", 2),
     "torch.utils.data.dataset.random_split": ("torch", "generator", 2),
@@ -29,7 +29,7 @@ def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     if training.distribution.joins or not any(built.role is Role.LOADER for built in training.prepared):
         return
-    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
+    seeding = Seeding(context.script, training)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:
         if seeding.of(library).seeded is Seeded.APART:
@@ -62,7 +62,12 @@ def _drawn(module: Module, call: ast.Call) -> str | None:
             call.args[position : position + 1] if position is not None else []
         )
         return library if all(isinstance(v, ast.Constant) and v.value is None for v in told) else None
-    return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS else None
+    return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS or _is_compared(module, call) else None
+
+
+def _is_compared(module: Module, call: ast.Call) -> bool:
+    """`np.random.uniform(0, 1, n) < share`: each sample's side is drawn."""
+    return any(isinstance(parent, ast.Compare) for parent in module.ancestors(call) if isinstance(parent, ast.expr))
 
 
 def _drawn_in(owner: Module, function: Function, seeding: Seeding) -> tuple[str, int] | None:

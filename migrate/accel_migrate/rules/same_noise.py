@@ -17,7 +17,7 @@ _RESEED = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "r
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
+    seeding = Seeding(context.script, training)
     for call in module.calls:
         library = library_of(module, call)
         if library is None or not _in_training(context, call):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.elsewhere import done_elsewhere
+from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -71,9 +71,13 @@ def _not_changed(context: Context) -> Iterator[Change]:
             what = done_elsewhere(context.script, training, module, call, context.settings.prints_once)
             if what is not None:
                 found[unparse(call.func)] = call, what
-    if found:
-        names = ", ".join(f"{name}() (line {call.lineno}) {what}" for name, (call, what) in found.items())
-        first = next(iter(found.values()))[0]
+    told = [f"{name}() (line {call.lineno}) {what}" for name, (call, what) in found.items()]
+    if training.place.module is module:
+        done = done_by_callers(context.script, training, context.settings.prints_once)
+        told += [f"what calls this file {done}"] if done is not None else []
+    if told:
+        names = ", ".join(told)
+        first = next((call for call, _ in found.values()), training.place.after)
         message = f"every process does this: {names}; see to it that only the one whose accelerator.is_main_process is true does"
         yield change(CODE, first, message, loop=training.index, safety=Safety.NOTE)
 

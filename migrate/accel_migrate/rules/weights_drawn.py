@@ -25,7 +25,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     if training.distribution.joins:
         return  # the original ran on several processes already
-    seeding = Seeding(context.script.roles, context.script.graph, training.flow)
+    seeding = Seeding(context.script, training)
     if seeding.of("torch").seeded is not Seeded.APART:
         return
     for call in module.calls:

@@ -98,6 +98,14 @@ def test_keeps_whole_what_the_original_compared_on_the_cpu():
     assert "CPU" in noted(training(after=f"for x, y in test_loader:\n    {body}"), "AM402")
 
 
+def test_a_size_of_a_batch_does_not_stay_on_the_cpu():
+    body = (
+        "x = x.to(device)\n    rows, width = x.shape\n    out = model(x)\n    shown = torch.zeros(width) + out.mean()"
+    )
+    reason = noted(training(after=f"for x, y in test_loader:\n    {body}"), "AM402")
+    assert "`width` is a size of this process's batch" in reason
+
+
 def test_keeps_whole_a_loop_with_its_counter():
     source = training(
         after="for j, (x, y) in enumerate(test_loader):\n    out = model(x)\n    n += j * (out.argmax(1) == y).sum()"

@@ -310,6 +310,9 @@ files = Files()
         "import random\nnames = list('abc')\nrandom.shuffle(names)\n",
         "from torch.utils.data import random_split\na, b = random_split(range(4), [2, 2])\n",
         "from sklearn.model_selection import train_test_split\na, b = train_test_split(range(4), random_state=None)\n",
+        "held_out = np.random.uniform(0, 1, 40) < 0.2\n",
+        "import random\nkept = [n for n in range(40) if random.random() > 0.2]\n",
+        "chosen = np.random.choice(40, 10, replace=False)\n",
     ],
 )
 def test_tells_an_order_that_every_process_draws(functions: str):
@@ -323,6 +326,7 @@ def test_tells_an_order_that_every_process_draws(functions: str):
         "from torch.utils.data import random_split\na, b = random_split(range(4), [2, 2], torch.Generator())\n",
         "from sklearn.model_selection import train_test_split\na, b = train_test_split(range(4), random_state=1)\n",
         "def never_called():\n    return np.random.permutation(4)\n",
+        "start = np.random.uniform(0, 1, 40)\n",
         SHUFFLED.replace("np.random.permutation(40)", "range(40)").replace(
             "self.items[i", "np.random.permutation(4)[i"
         ),
@@ -336,6 +340,73 @@ def test_says_nothing_of_an_order_that_is_the_same_or_none(functions: str):
 def test_tells_gpus_that_the_script_names(value: str):
     source = training(functions=f'os.environ["CUDA_VISIBLE_DEVICES"] = {value}\n')
     assert "shared by all" in noted(source, "AM204")
+
+
+def messages(code: str, **files: str) -> list[str]:
+    """What is said under a code of several files."""
+    sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
+    return [note.message for result in migrate(sources) for note in result.notes if note.code == code]
+
+
+def test_tells_gpus_that_a_helper_names():
+    tools = "import os\ndef choose(gpu):\n    os.environ['CUDA_VISIBLE_DEVICES'] = gpu\n"
+    train = training(functions="import tools\ntools.choose('1')\n")
+    assert ["tools.py:3" in each for each in messages("AM204", train=train, tools=tools)] == [True]
+    assert not messages("AM204", train=training(), tools=tools)
+
+
+def test_a_seed_in_a_file_that_the_training_does_not_run_with_is_no_seed():
+    draws = training(inside="x = x + torch.randn(4, 3)")
+    seeds = "import torch\ntorch.manual_seed(1)\n"
+    assert not messages("AM803", train=draws, other=seeds + "import shared", shared="import torch")
+    assert messages("AM803", train=draws.replace("import wandb", "import wandb\nimport other"), other=seeds)
+    assert messages("AM803", train=draws, start=seeds + "import train")
+
+
+def test_tells_numbers_that_a_helper_draws_unseeded():
+    memory = "import random\ndef pick(items):\n    return random.sample(items, 2)\n"
+    script = BY_HAND.format(seed="np.random.seed(1)\nfrom memory import pick\npick([1, 2, 3])")
+    assert "random is not seeded alike" in messages("AM805", train=dedent(script), memory=memory)[0]
+
+
+NORMALISED = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+NORMALISED += "        self.norm = nn.BatchNorm1d(3)\n    def forward(self, x):\n        return self.norm(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        ("from net import Net\ndef build(name):\n    return {'net': Net}[name]()\n", "build('net')"),
+        (
+            "from net import Net\nclass Around(nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n"
+            "        self.inner = inner\n    def forward(self, x):\n        return self.inner(x)\ninner = Net()\n",
+            "Around(inner)",
+        ),
+    ],
+)
+def test_tells_statistics_of_a_class_from_a_table_or_of_a_model_within(functions: str, model: str):
+    script = training(functions=functions).replace("model = nn.Linear(3, 2)", f"model = {model}")
+    assert ["net.py:5" in each for each in messages("AM804", train=script, net=NORMALISED)] == [True]
+
+
+ITERATED = """
+def balanced(scores):
+    rows = np.ones(len(scores))
+    error = 1.0
+    while error > 1e-3:
+        new = 1.0 / (scores @ scores.T @ rows)
+        error = np.abs(new - rows).sum()
+        rows = new
+{more}
+    return rows
+"""
+
+
+def test_processes_that_do_not_meet_in_a_loop_do_not_wait_in_it():
+    inside = "weights = balanced(model(x).detach().cpu().numpy())"
+    assert "AM806" not in codes(training(functions=ITERATED.format(more=""), inside=inside))
+    meets = training(functions=ITERATED.format(more="        optimizer.step()"), inside=inside)
+    assert "AM806" in codes(meets)
 
 
 def test_tells_the_order_that_another_file_draws():

@@ -114,3 +114,45 @@ def test_says_nothing_of_what_may_be_done_by_all(line: str):
     }
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert "AM607" not in {note.code for result in results for note in result.notes}
+
+
+TRAINED = """
+def train(args):
+    loader = DataLoader(TensorDataset(torch.randn(40, 3)), batch_size=4)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+"""
+CALLER = """import logging, os
+from torch.utils.tensorboard import SummaryWriter
+from trained import train
+class Writer(SummaryWriter):
+    pass
+def main():
+{lines}
+    train(None)
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("os.path.exists('d') or os.mkdir('d')", "makes a folder (start.py:7)"),
+        ("Writer('runs')", "opens an event file (start.py:7)"),
+        ("logging.basicConfig(filename='x.log')", "opens a log file (start.py:7)"),
+        ("open('options.txt', 'w').write('x')", "writes a file (start.py:7)"),
+        ("os.makedirs('d', exist_ok=True)", None),
+        ("if int(os.environ['RANK']) == 0: os.mkdir('d')", None),
+    ],
+)
+def test_names_what_the_file_does_that_calls_the_training(line: str, what: str | None):
+    head = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+    files = {"start.py": CALLER.format(lines=f"    {line}"), "trained.py": head + TRAINED}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    found = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert [what in each for each in found if what is not None] == ([True] if what is not None else [])
+    assert len(found) == (what is not None)
