@@ -30,8 +30,9 @@ LAYERS = {
         effects
         flow
         notebook
-        outcome source
-        __init__ errors plan settings
+        outcome settings source
+        facts
+        __init__ errors plan
     """,
     "accel_runtime": """
         __main__

@@ -41,7 +41,7 @@ class _Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own, rest = args, []
-        if "--" in args and {"--verify", "--write-if-proven"} & set(args[: args.index("--")]):
+        if "--" in args and {"--verify", "--write-if-proven", "--observe"} & set(args[: args.index("--")]):
             own, rest = args[: args.index("--")], args[args.index("--") + 1 :]
         left = super().parse_args(ctx, own)
         ctx.params["arguments"] = tuple(rest)
@@ -86,6 +86,8 @@ class _Command(click.Command):
 @click.option(
     "--shape", multiple=True, metavar="PATH=SIZES", help="Make up this file, as data.npy=100x3x32x32:float32."
 )
+@click.option("--observe", is_flag=True, help="Run the script, see what its variables hold, and verify what follows.")
+@click.option("--facts", type=_file(), help="Keep what --observe saw in this file; without --observe, read it.")
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
@@ -129,7 +131,7 @@ def _contradiction(options: Options, undo: bool) -> str:
 
 
 def _verifies(options: Options) -> bool:
-    return options.verify or options.write_if_proven
+    return options.verify or options.write_if_proven or options.observe
 
 
 def _unverifiable(options: Options) -> str:
@@ -137,6 +139,8 @@ def _unverifiable(options: Options) -> str:
     if not _verifies(options):
         if options.stand_ins or options.shape:
             return "--stand-ins says what to verify on; add --verify"
+        if options.facts is not None and options.writes:
+            return "what rests on --facts is written only with a proof; add --write-if-proven, or --diff to look at it"
         return "-m says what to verify; add --verify" if options.module else ""
     if options.reads_stdin:
         return "--verify runs a script from its folder; name a file"

@@ -7,12 +7,14 @@ import gc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.script import read
 from accel_migrate.analysis.training import Script, Training
 from accel_migrate.errors import MigrateError, SourceError, internal_error
+from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
@@ -83,6 +85,8 @@ def _migrate(
     for source in sources:
         try:
             reason = _left_alone(source)
+            if settings.facts is not None and not settings.facts.fit(source.path, source.data):
+                raise SourceError("has changed since its run was observed; observe it again (--observe)")
             if reason:
                 results[source.path] = _unchanged(source, reason)
             else:
@@ -166,16 +170,22 @@ def _readable(source: Source) -> Module | None:
         return None  # a neighbour that cannot be read tells nothing
 
 
+def _script(modules: list[Module], settings: Settings, keeps: Keeps) -> Script:
+    """What the code tells; and where that leaves a loop, what a run showed beside it."""
+
+    def understood(facts: Facts | None) -> Script:
+        kept = lambda module, line: keeps(module.source, line)  # noqa: E731
+        return read(modules, settings.keep_device, settings.prints_once, kept, facts)
+
+    script = understood(None)
+    return understood(settings.facts) if settings.facts is not None and script.refusals else script
+
+
 def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept, keeps: Keeps
 ) -> dict[Path, FileResult]:
     try:
-        script = read(
-            [*modules, *others],
-            settings.keep_device,
-            settings.prints_once,
-            lambda module, line: keeps(module.source, line),
-        )
+        script = _script([*modules, *others], settings, keeps)
     except Exception as error:  # one file's trouble never costs another's result
         return _without_the_strange(modules, others, settings, accept, keeps, error)
     left = {module.source.path: Left() for module in modules}
@@ -245,7 +255,15 @@ def _changes(script: Script, training: Training, settings: Settings) -> Iterator
         context = Context(script, training, module, settings)
         for rule in RULES:
             for change in rule.find(context):
-                yield module, change
+                yield module, _marked(change, training)
+
+
+def _marked(change: Change, training: Training) -> Change:
+    """A change that rests on what a run showed says so."""
+    if not training.observed or not change.edits:
+        return change
+    times = min(each.times for each in training.observed)
+    return replace(change, message=f"{change.message}; observed ({times} times)")
 
 
 class _Decided:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,7 @@ from accel_migrate import project
 from accel_migrate.catalogue import known_codes
 from accel_migrate.discover import Found, discover
 from accel_migrate.errors import MigrateError, SourceError
+from accel_migrate.facts import Facts, load
 from accel_migrate.limits import SECONDS_PER_FILE
 from accel_migrate.options import Options
 from accel_migrate.outcome import NOT_TORCH, Outcome, shown
@@ -50,12 +52,17 @@ def run(options: Options) -> int:
 def terms_of(options: Options) -> Terms:
     """What holds for every file of a run in the current folder."""
     return Terms(
-        settings=options.settings(),
+        settings=replace(options.settings(), facts=_facts(options)),
         selection=selection(options.select, options.ignore, known_codes()),
         current=Path.cwd(),
         seconds=None if options.interactive else options.time_limit or SECONDS_PER_FILE,
         keep_traceback=options.verbose,
     )
+
+
+def _facts(options: Options) -> Facts | None:
+    """What an earlier run showed."""
+    return load(options.facts) if options.facts is not None and not options.observe else None
 
 
 def _exit_code(outcomes: Sequence[Outcome], options: Options) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accel_migrate.facts import Facts
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -12,6 +14,7 @@ class Settings:
     mixed_precision: str | None = None
     unsafe_fixes: bool = False  # also apply changes marked for review
     prints: str | None = None  # "launcher": it shows one process of each machine; "once": the script prints once itself
+    facts: Facts | None = None  # what a run of the script showed
 
     @property
     def prints_once(self) -> bool:

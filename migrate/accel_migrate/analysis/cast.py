@@ -203,6 +203,7 @@ class _Casting:
         found: set[Variable] = set()
         for optimizer in optimizers:
             for link in chain(self.roles, self.graph, optimizer):
+                found |= self.roles.observed[link].over if link in self.roles.observed else set()
                 module = link.scope.module
                 for binding in module.bindings(link):
                     if binding.value is not None and not self._is_handed(module, binding.value, link):

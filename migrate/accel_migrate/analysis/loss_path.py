@@ -74,6 +74,8 @@ class LossPath:
             own is not None and own.scope.is_class and own.name.count(".") == 1
         )
         if own is not None and is_object and not self.roles.of(own) and module.qualified(call.func) is None:
+            if own in self.roles.observed and self.roles.observed[own].kind == "function":
+                return
             self.unknown.setdefault(own, call.func)
             self._methods_of(module, own, depth)
 

@@ -7,8 +7,10 @@ import re
 from dataclasses import dataclass
 from enum import Flag, auto
 
+from accel_migrate.analysis.observed import Observed, observed_in
 from accel_migrate.analysis.project import Definition, Project
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
+from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse
 
 
@@ -117,11 +119,23 @@ _PRECISION_CONTEXTS = (
 )
 
 
+# What the kinds that a run shows are to training. A frozen model is none that is trained.
+_OBSERVED = {
+    "model": Role.MODEL,
+    "module without weights": Role.CRITERION,
+    "optimizer": Role.OPTIMIZER,
+    "loader": Role.LOADER,
+    "scheduler": Role.SCHEDULER,
+    "scaler": Role.SCALER,
+}
+
+
 class Roles:
     """The roles of every variable, brought to a fixed point over assignments, calls and returns."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, facts: Facts | None = None) -> None:
         self.project = project
+        self.observed: dict[Variable, Observed] = {}  # what is known from a run alone
         self.known: dict[Variable, Value] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._targets: dict[ast.Call, Definition | None] = {}
@@ -135,6 +149,18 @@ class Roles:
         if not converged or self._knows_more_targets():
             self._targets = {call: target for call, target in self._targets.items() if target is not None}
             self._settle()
+        if facts is not None:
+            self._observe(facts)
+
+    def _observe(self, facts: Facts) -> None:
+        """Take what a run showed where the code does not tell, and what follows from that."""
+        for seen in observed_in(self.project, facts):
+            if not self.of(seen.variable):
+                self.observed[seen.variable] = seen
+                self._learn(seen.variable, Value(_OBSERVED.get(seen.kind, Role.NONE)))
+            elif seen.kind == "optimizer" and self.of(seen.variable) & Role.OPTIMIZER:
+                self.observed[seen.variable] = seen  # whose parameters it updates
+        self._settle()
 
     # ---- questions
 

@@ -58,6 +58,7 @@ from accel_migrate.analysis.timing import Timing, find_timing
 from accel_migrate.analysis.training import Refusal, Script, Training
 from accel_migrate.analysis.wrapped_loads import check_other_wrappers
 from accel_migrate.errors import internal_error
+from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse, walk
 
 
@@ -66,10 +67,11 @@ def read(
     keep_device: bool = False,
     prints_once: bool = False,
     keeps: Callable[[Module, int], bool] = lambda module, line: False,
+    facts: Facts | None = None,
 ) -> Script:
     """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line."""
     project = Project(modules)
-    roles = Roles(project)
+    roles = Roles(project, facts)
     graph = CallGraph(roles)
     flow = RankFlow(roles, graph)
     backwards = backward_calls(roles)
@@ -233,6 +235,7 @@ class _Reader:
             waiting=carried_timeout(found.distribution, carrier),
             rebound=rebound + (given.rebound() if given is not None else ()),
             gone=gone,
+            observed=tuple(o for o in self.roles.observed.values() if o.variable.scope.module in modules),
         )
 
     def _prints_once(self, modules: Iterable[Module]) -> bool:

@@ -13,6 +13,7 @@ from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import Built, Place
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.observed import Observed
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision
 from accel_migrate.analysis.project import Project
@@ -73,6 +74,7 @@ class Training:
     waiting: tuple[tuple[str, str], ...]  # of init_process_group
     rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
     gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
+    observed: tuple[Observed, ...] = ()  # what is known from a run alone
     makes_accelerator: bool = True  # another training in the same scope may have made it
 
     def accelerator(self, module: Module, node: ast.AST) -> str | None:

@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,17 @@ from pathlib import Path
 from accel_migrate import project
 from accel_migrate.discover import discover
 from accel_migrate.errors import MigrateError
+from accel_migrate.facts import Facts, save
 from accel_migrate.options import Options
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Status
 from accel_migrate.present import wants_color
 from accel_migrate.proof import data, page, text
 from accel_migrate.proof.made_files import parse
+from accel_migrate.proof.observe import observe
 from accel_migrate.proof.prove import Proof
 from accel_migrate.proof.runs import Laboratory, Start, start
+from accel_migrate.proof.scratch import Project
 from accel_migrate.proof.subject import Wanted, project_of, subject
 from accel_migrate.proof.verdict import Outcome, Verdict, answer
 from accel_migrate.report import FOR_PEOPLE, Report, Shown, render
@@ -37,6 +41,8 @@ def verify(options: Options, starting: Start = start) -> int:
         raise MigrateError("several processes are run by accel_runtime; with --target accelerate add --processes 1")
     terms = terms_of(options)
     wanted = Wanted(options.paths, options.arguments, terms.current, options.module)
+    if options.observe:
+        terms = replace(terms, settings=replace(terms.settings, facts=_observed(wanted, options, starting)))
     outcomes = migrated(options.paths, options, terms)
     verdict = _verdict(wanted, outcomes, options, starting)
     if options.write_if_proven and verdict.outcome is Outcome.PROVEN:
@@ -60,8 +66,31 @@ def _verdict(wanted: Wanted, outcomes: Sequence[FileOutcome], options: Options, 
     if refusal:
         return Verdict(name, Outcome.NOT_RUN, options.processes, problem=refusal)
     folder = project_of(wanted, options.data)
+    with _laboratory(folder, options, starting) as laboratory:
+        untouched = folder.data_state()
+        proof = Proof(subject(wanted, outcomes, folder), laboratory, options.processes, _teller(options))
+        verdict = proof.verdict()
+        changed = [path for path, state in folder.data_state().items() if untouched.get(path) != state]
+    if changed:
+        problem = f"the script wrote to {changed[0]}, which --data says is only read"
+        return replace(verdict, outcome=Outcome.NOT_RUN, problem=problem)
+    return verdict
+
+
+def _observed(wanted: Wanted, options: Options, starting: Start) -> Facts:
+    """What a run shows, kept if that was asked for."""
+    folder = project_of(wanted, options.data)
+    with _laboratory(folder, options, starting) as laboratory:
+        facts = observe(wanted, laboratory, _teller(options))
+    if options.facts is not None:
+        write_whole(options.facts, save(facts, options.facts))
+    return facts
+
+
+@contextmanager
+def _laboratory(folder: Project, options: Options, starting: Start) -> Iterator[Laboratory]:
     with tempfile.TemporaryDirectory(prefix="accel-migrate-") as scratch:
-        laboratory = Laboratory(
+        yield Laboratory(
             folder,
             Path(scratch).resolve(),
             options.python or sys.executable,
@@ -72,14 +101,6 @@ def _verdict(wanted: Wanted, outcomes: Sequence[FileOutcome], options: Options, 
             "small" if options.stand_ins else "",
             tuple(parse(text) for text in options.shape),
         )
-        untouched = folder.data_state()
-        proof = Proof(subject(wanted, outcomes, folder), laboratory, options.processes, _teller(options))
-        verdict = proof.verdict()
-        changed = [path for path, state in folder.data_state().items() if untouched.get(path) != state]
-    if changed:
-        problem = f"the script wrote to {changed[0]}, which --data says is only read"
-        return replace(verdict, outcome=Outcome.NOT_RUN, problem=problem)
-    return verdict
 
 
 def _refusal(outcomes: Sequence[FileOutcome]) -> str:

@@ -84,7 +84,7 @@ class Proof:
         files = self.subject.after if migrated else self.subject.before
         self.tell(f"running the {name}")
         folder = re.sub(r"\W+", "-", name)
-        run = self.laboratory.run(folder, self.subject.target, files, still=still, **how)
+        run = self.laboratory.run(folder, self.subject.target, files, still=still, **how)  # type: ignore[arg-type]
         self.stand_ins |= dict.fromkeys(run.stand_ins)
         return run
 

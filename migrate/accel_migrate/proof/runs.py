@@ -125,7 +125,14 @@ class Laboratory:
     shapes: tuple[Shape, ...] = ()  # of files that are made up
 
     def run(
-        self, name: str, target: Target, rewrites: Mapping[Path, bytes], *, still: bool = False, **how: object
+        self,
+        name: str,
+        target: Target,
+        rewrites: Mapping[Path, bytes],
+        *,
+        still: bool = False,
+        observe: bool = False,
+        **how: object,
     ) -> Run:
         copy, folder = self.scratch / name / "project", self.scratch / name / "journal"
         shutil.rmtree(self.scratch / name, ignore_errors=True)
@@ -142,6 +149,7 @@ class Laboratory:
             "seed": SEED,
             "on_cpu": self.pretend_cpu,
             "still": still,
+            "observe": observe,
             "stand_ins": self.stand_ins,
         }
         job = replace(Job(self.python, target, copy, folder, settings, self.timeout), **how)  # type: ignore[arg-type]
@@ -153,7 +161,7 @@ class Laboratory:
         run = Run(tuple(traces(folder)), ended, self.timeout, network, stand_ins)
         shutil.rmtree(copy, ignore_errors=True)
         if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):
-            return self.run(name, target, rewrites, still=still, **{**how, "alone_in_group": True})
+            return self.run(name, target, rewrites, still=still, observe=observe, **{**how, "alone_in_group": True})
         return run
 
 

@@ -77,24 +77,28 @@ def subject(wanted: Wanted, outcomes: Sequence[Outcome], project: Project) -> Su
     migrated = [outcome for outcome in outcomes if outcome.status is Status.MIGRATED]
     texts, before, after = [], {}, {}
     for outcome in migrated:
-        place = _runnable(outcome.path)
+        place = runnable(outcome.path)
         old, new = (document(outcome.path, data).source for data in (outcome.before, outcome.after))
         texts.append(Texts(outcome, place.relative_to(project.root).as_posix(), old.text, new.text))
         after[place] = new.data
         if place != outcome.path:
             before[place] = old.data
+    name = wanted.module or shown(wanted.script or wanted.current, wanted.current)
+    return Subject(name, target_of(wanted, project), tuple(texts), before, after)
+
+
+def target_of(wanted: Wanted, project: Project) -> Target:
+    """How it is run, seen from the project."""
     script = wanted.script
     if script is None:
         assert wanted.module is not None
         folder = wanted.current.relative_to(project.root).as_posix()
-        target = Target(wanted.module, folder, is_module=True, arguments=wanted.rest)
-        return Subject(wanted.module, target, tuple(texts), before, after)
+        return Target(wanted.module, folder, is_module=True, arguments=wanted.rest)
     start = wanted.current if script.is_relative_to(wanted.current) else script.parent
-    relative = _runnable(script).relative_to(start)
-    target = Target(str(relative), start.relative_to(project.root).as_posix(), arguments=wanted.rest)
-    return Subject(shown(script, wanted.current), target, tuple(texts), before, after)
+    relative = runnable(script).relative_to(start)
+    return Target(str(relative), start.relative_to(project.root).as_posix(), arguments=wanted.rest)
 
 
-def _runnable(path: Path) -> Path:
+def runnable(path: Path) -> Path:
     """Where the program of a file runs: a notebook is run as a script beside it."""
     return path.with_name(f"{path.stem}_notebook.py") if path.suffix == ".ipynb" else path

@@ -34,6 +34,7 @@ from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.observed_fact import RULE as OBSERVED_FACT
 from accel_migrate.rules.order_drawn import RULE as ORDER_DRAWN
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
 from accel_migrate.rules.parallel_model import RULE as PARALLEL_MODEL
@@ -106,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     ORDER_DRAWN,
     WEIGHTS_DRAWN,
     KEPT_BETWEEN_STEPS,
+    OBSERVED_FACT,
     LOOP_LEFT,
 )
 

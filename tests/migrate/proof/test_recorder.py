@@ -33,7 +33,7 @@ def job(tmp_path: Path, script: str, **settings: object) -> Job:
     folder.mkdir()
     (copy / "train.py").write_text(script)
     common = {"folder": str(folder), "copy": str(copy), "project": "/nowhere", "data": [], "steps": 3, "seed": 0}
-    plain = {"on_cpu": False, "still": False, "stand_ins": ""}
+    plain = {"on_cpu": False, "still": False, "stand_ins": "", "observe": False}
     return Job(sys.executable, Target("train.py"), copy, folder, {**common, **plain, **settings}, 120)
 
 

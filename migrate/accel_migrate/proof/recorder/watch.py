@@ -17,6 +17,7 @@ from typing import Any
 from accel_migrate.proof.recorder.chance import seed_all, seed_python, state
 from accel_migrate.proof.recorder.forms import forms
 from accel_migrate.proof.recorder.journal import Journal, callers
+from accel_migrate.proof.recorder.observed import Observer
 from accel_migrate.proof.recorder.on_cpu import pretend
 from accel_migrate.proof.recorder.printed import Listened
 from accel_migrate.proof.recorder.samples import fingerprint, fingerprints
@@ -56,6 +57,9 @@ def install(torch: Any, settings: dict[str, Any]) -> Watch:
     watch = Watch(torch, journal, settings["steps"])
     if settings["on_cpu"]:
         pretend(torch)
+    if settings["observe"]:
+        watch.observer = Observer(torch, Path(settings["folder"]), Path(settings["copy"]))
+        watch.observer.begin()
     if settings["still"]:
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_forget_gradients)
     watch.losses()
@@ -102,10 +106,14 @@ class Watch:
         self.stepped: dict[int, Any] = {}
         self.setting_mode = False
         self.told: set[str] = set()
+        self.observer: Observer | None = None
 
     def losses(self) -> None:
         def backward(plain: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.observer is not None:
+                self.observer.look_around()
             if self.counted == self.steps:
+                self._observed()
                 self.journal.leave(cut=True, parameters=self._parameters())
             every = [tensors] if self.torch.is_tensor(tensors) else list(tensors)
             for loss in every:
@@ -271,7 +279,12 @@ class Watch:
         facts = {"evaluation": self.evaluated, "random": self.evaluation_draws}
         self.journal.note("printed", text=line.replace(place, "."), **facts)
 
+    def _observed(self) -> None:
+        if self.observer is not None:
+            self.observer.write()
+
     def ended(self) -> None:
+        self._observed()
         self.journal.close(cut=False, parameters=self._parameters())
 
 

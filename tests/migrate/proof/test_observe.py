@@ -1,0 +1,186 @@
+"""What a run shows of variables, and what the codemod makes of it where the code does not tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from accel_migrate.errors import MigrateError
+from accel_migrate.facts import Fact, Facts, Place, digest, load, save
+from accel_migrate.pipeline import Settings, migrate
+from accel_migrate.plan import FileResult, Status
+from accel_migrate.proof.runs import start
+from accel_migrate.source import Source
+
+from tests.migrate.conftest import Run
+from tests.migrate.proof.test_recorder import job
+
+SCRIPT = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+BUILT = {"line": lambda: nn.Linear(2, 1)}
+
+
+def build(name):
+    return globals()["BUILT"][name]()
+
+
+class Trainer:
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+    def run(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = self.measure(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+
+def main():
+    args = argparse.Namespace(name="line")
+    args.measure = getattr(nn, "MSELoss")()
+    model = build(args.name)
+    optimizer = getattr(torch.optim, "SGD")(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.ones(8, 2), torch.ones(8, 1)), batch_size=2)
+    plain = getattr(nn.functional, "relu")
+    changing = model
+    Trainer(model=model, optimizer=optimizer, measure=args.measure).run(loader)
+    changing = loader
+    return plain, changing
+
+
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    folder = tmp_path_factory.mktemp("seen")
+    ended = start(job(folder, SCRIPT, steps=20, observe=True))
+    assert ended.code == 0, ended.errors
+    return list(json.loads((folder / "journal" / "facts.json").read_text()))
+
+
+def test_variables_attributes_and_options_are_seen_by_their_function(seen: list[dict[str, object]]) -> None:
+    kinds = {(place[1], place[2]): each["kind"] for each in seen if isinstance(place := each["place"], list)}
+    line = SCRIPT[: SCRIPT.index("def main")].count("\n") + 1
+    method = SCRIPT[: SCRIPT.index("    def run")].count("\n") + 1
+    assert kinds[line, "model"] == kinds[method, "self.model"] == "model"
+    assert kinds[line, "args.measure"] == kinds[method, "self.measure"] == "module without weights"
+    assert kinds[line, "loader"] == kinds[method, "loader"] == "loader"
+    assert kinds[line, "plain"] == "function"
+    assert (line, "args") not in kinds and (0, "build") not in kinds
+
+
+def test_a_variable_that_held_two_kinds_tells_nothing(seen: list[dict[str, object]]) -> None:
+    assert not [each for each in seen if isinstance(place := each["place"], list) and place[2] == "changing"]
+
+
+def test_an_optimizer_tells_whose_parameters_it_updates(seen: list[dict[str, object]]) -> None:
+    (optimizer,) = [each for each in seen if isinstance(p := each["place"], list) and p[2] == "optimizer"]
+    over = optimizer["over"]
+    assert isinstance(over, list)
+    assert {place[2] for place in over} == {"model", "self.model"}
+
+
+UNTOLD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def made():
+    return nn.Linear(2, 1)
+
+
+def main(measure):
+    model = globals()["made"]()
+    optimizer = torch.optim.SGD(list(globals()["weights"](model)), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.ones(8, 2), torch.ones(8, 1)), batch_size=2)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = measure(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+
+def weights(model):
+    return model.parameters()
+
+
+main(getattr(nn, "MSELoss")())
+"""
+PATH = Path("/project/train.py")
+
+
+LINE = UNTOLD[: UNTOLD.index("def main")].count("\n") + 1
+MODEL = Place(PATH, LINE, "model")
+ALL = (
+    Fact(MODEL, "model", 6),
+    Fact(Place(PATH, LINE, "optimizer"), "optimizer", 6, (MODEL,)),
+    Fact(Place(PATH, LINE, "measure"), "module without weights", 4),
+)
+
+
+def with_facts(*facts: Fact) -> FileResult:
+    source = Source.from_bytes(PATH, UNTOLD.encode())
+    (result,) = migrate([source], Settings(facts=Facts(facts, {PATH: digest(source.data)})))
+    return result
+
+
+@pytest.mark.parametrize("facts", [(), ALL[1:]], ids=["none", "no model"])
+def test_without_what_is_needed_the_loop_is_left(facts: tuple[Fact, ...]) -> None:
+    assert with_facts(*facts).status is Status.UNCHANGED
+
+
+def test_what_a_run_showed_is_taken_where_the_code_does_not_tell_and_every_change_says_so() -> None:
+    result = with_facts(*ALL)
+    assert result.status is Status.MIGRATED, result.reason
+    assert all("observed (4 times)" in change.message for change in result.applied)
+    assert b"model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in result.after
+    (note,) = [note for note in result.notes if note.code == "AM902"]
+    assert "`measure` is a module without weights, observed 4 times" in note.message
+
+
+def test_a_run_never_overrules_the_code() -> None:
+    against = with_facts(*ALL, Fact(Place(PATH, LINE, "loader"), "model", 1))
+    assert against.after == with_facts(*ALL).after
+
+
+def test_a_file_that_changed_since_is_refused() -> None:
+    source = Source.from_bytes(PATH, UNTOLD.encode())
+    fact = Fact(Place(PATH, 6, "measure"), "module without weights", 4)
+    (result,) = migrate([source], Settings(facts=Facts((fact,), {PATH: digest(b"other")})))
+    assert result.status is Status.FAILED and "has changed since its run was observed" in result.reason
+
+
+def test_facts_come_back_from_their_file(tmp_path: Path) -> None:
+    script, file = tmp_path / "src" / "train.py", tmp_path / "kept" / "facts.json"
+    model = Place(script, 3, "model")
+    facts = Facts(
+        (Fact(model, "model", 2), Fact(Place(script, 0, "optimizer"), "optimizer", 1, (model,))), {script: "a"}
+    )
+    file.parent.mkdir()
+    file.write_bytes(save(facts, file))
+    assert load(file) == facts
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 0}', '{"version": 1, "files": {}, "facts": [{}]}'])
+def test_a_file_without_facts_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "facts.json"
+    file.write_text(text)
+    with pytest.raises(MigrateError, match=r"facts\.json"):
+        load(file)
+
+
+def test_what_rests_on_facts_is_not_written_without_a_proof(run: Run) -> None:
+    Path("train.py").write_text(UNTOLD)
+    done = run("train.py", "--facts", "facts.json")
+    assert done.code == 2 and "written only with a proof; add --write-if-proven" in " ".join(done.err.split())
+    assert Path("train.py").read_text() == UNTOLD
