@@ -12,10 +12,14 @@ from accel_migrate.analysis.results import is_length
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.plan import Change, Replace
+from accel_migrate.plan import Change, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM606"
+_DECIDES = (
+    "what is counted here is this process's own, and it is compared with a number for all of the data: on N processes that is "
+    "reached N times later; count with accelerator.num_processes if it should not be"
+)
 _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
 
 
@@ -23,13 +27,13 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     counts = counts_in(context.script, training)
     for loop in training.loops:
-        counter = _counter(loop)
-        if loop.module is not module or not loop.trains or counter is None:
-            continue
-        if not training.shares(loop):
+        counters = _counters(loop)
+        if loop.module is not module or not loop.trains or not training.shares(loop):
             continue
         for node in walk(loop.statement):
-            if _counts_samples(node, counter) and _is_logged(context, node) and _is_of_all(module, counts, node):
+            if isinstance(node, ast.Compare) and _compares_with_all(module, counts, node, counters):
+                yield change(CODE, node, _DECIDES, loop=training.index, safety=Safety.NOTE)
+            if _counts_samples(node, counters) and _is_logged(context, node) and _is_of_all(module, counts, node):
                 assert isinstance(node, ast.BinOp)
                 spelled = training.ready(module, node)
                 if spelled is not None:
@@ -40,21 +44,34 @@ def find(context: Context) -> Iterator[Change]:
                     )
 
 
-def _counter(loop: LoaderLoop) -> str | None:
+def _counters(loop: LoaderLoop) -> set[str]:
+    """What counts the batches of this process: the number of `enumerate`, or a variable that grows by one."""
+    inside = walk(loop.statement)
+    found = {unparse(n.target) for n in inside if isinstance(n, ast.AugAssign) and unparse(n.value) == "1"}
     target = loop.statement.target
     if "enumerate(" in unparse(loop.statement.iter) and isinstance(target, ast.Tuple):
-        return target.elts[0].id if isinstance(target.elts[0], ast.Name) else None
-    return None
+        found.add(unparse(target.elts[0]))
+    return found
 
 
-def _counts_samples(node: ast.AST, counter: str) -> bool:
+def _counts_samples(node: ast.AST, counters: set[str]) -> bool:
     """`batch_idx * len(data)`, `(i + 1) * x.size(0)`."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     for count, size in ((node.left, node.right), (node.right, node.left)):
-        if unparse(count) in (counter, f"{counter} + 1") and _SIZE.fullmatch(unparse(size)):
+        if unparse(count).removesuffix(" + 1") in counters and _SIZE.fullmatch(unparse(size)):
             return True
     return False
+
+
+def _compares_with_all(module: Module, counts: Counts, node: ast.Compare, counters: set[str]) -> bool:
+    """`seen * batch_size >= limit`, and `step % steps_per_epoch == 0` where that was counted before `prepare`."""
+    parts = [part for part in walk(node) if isinstance(part, ast.expr)]
+    if any(_counts_samples(part, counters) for part in parts):
+        return True
+    counted = any(unparse(part) in counters for part in parts)
+    numbers = [part for part in parts if is_length(part) or isinstance(part, ast.Name | ast.Attribute)]
+    return counted and any(counts.counted(module, part) is Counted.ALL for part in numbers)
 
 
 def _is_logged(context: Context, node: ast.AST) -> bool:

@@ -53,6 +53,19 @@ def test_keeps_a_count_that_decides():
     stays(training(inside="seen = i * len(x)"), "seen = i * len(x)")
 
 
+def test_notes_a_count_that_is_compared_with_all_of_the_data():
+    for test in ("i * len(x) > 20", "seen * 4 * 5 > 10 and (seen + 1) * args.batch_size >= limit", "seen >= len(data)"):
+        assert "AM606" in codes(training(ready="seen = 0", inside=f"seen += 1\nif {test}:\n    print(seen)")), test
+    per_epoch = training(ready="seen = 0", inside="seen += 1\nif seen % (2 * rounds) == 0:\n    print(1)")
+    per_epoch = per_epoch.replace("model = nn.Linear", "rounds = len(loader)\nmodel = nn.Linear")
+    assert "AM606" in codes(per_epoch)
+
+
+def test_says_nothing_of_a_count_of_steps():
+    for test in ("i % 10 == 0", "seen > len(loader)", "seen * 2 > 10", "i == len(loader) - 1"):
+        assert "AM606" not in codes(training(ready="seen = 0", inside=f"seen += 1\nif {test}:\n    print(seen)")), test
+
+
 def test_brings_a_batch_back_for_numpy():
     source = training(inside="").replace(
         "x, y = x.to(device)", "counts = np.bincount(y.numpy())\n        x, y = x.to(device)"
