@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
+_SHAPES = ("repeat", "expand", "view", "reshape", "tile", "chunk", "split", "repeat_interleave")
 _TELL = ("'module'", "DataParallel", "num_processes", "DDP")
 
 
@@ -20,6 +21,43 @@ def find(project: Project) -> Iterator[Violation]:
     for file, call in _handed_itself(project.evidence.after):
         message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
         yield Violation("AM965", file.path, call.lineno, message)
+    for file, read in _counted_gpus(project.evidence):
+        above = unparse(file.parents[read])[:60]
+        message = (
+            f"`{above}` would go on counting GPUs among which DataParallel split each batch, and DataParallel goes"
+        )
+        yield Violation("AM965", file.path, getattr(read, "lineno", 1), message)
+
+
+def _counted_gpus(evidence: Evidence) -> Iterator[tuple[File, ast.expr]]:
+    """`proto.repeat(num_gpu, 1, 1)` in a loop, where `num_gpu` told DataParallel how many copies of the model there are."""
+    told = {
+        _last_name(part)
+        for file, call in evidence.before.calls
+        if (file.qualified(call.func) or "").endswith(".DataParallel")
+        for given in (*call.args[1:2], *[keyword.value for keyword in call.keywords if keyword.arg == "device_ids"])
+        for part in walk(given)
+    } - {"", "range", "list", "len", "args", "opt", "self", "torch", "cuda"}
+    side = evidence.after
+    gone = not any((file.qualified(call.func) or "").endswith(".DataParallel") for file, call in side.calls)
+    for file in side.involved if told and gone else ():
+        for node in file.of_kinds(ast.Name, ast.Attribute):
+            if isinstance(node, ast.expr) and _last_name(node) in told and _shapes_a_tensor(file, node):
+                yield file, node
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _shapes_a_tensor(file: File, node: ast.expr) -> bool:
+    """Whether a number is given to a method that changes the shape of a tensor."""
+    above = file.parents[node]
+    while isinstance(above, ast.BinOp | ast.Call) and not (
+        isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute) and above.func.attr in _SHAPES
+    ):
+        node, above = above, file.parents[above]
+    return isinstance(above, ast.Call) and node in above.args
 
 
 def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
@@ -71,7 +109,8 @@ CONDITION = Condition(
     name="wrapper_read",
     summary="a model would be taken out of a wrapper that one process does not have",
     why="DataParallel and DistributedDataParallel of the script are gone: on one process `prepare` returns the model itself, "
-    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place.",
+    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place. And a tensor that was "
+    "shaped for as many GPUs as DataParallel had would be too long for the one that a process has.",
     example_before="model = accelerator.prepare(model)\nif several:\n    bare = model.module",
     example_after="model = accelerator.prepare(model)\nif several:\n    bare = accelerator.unwrap_model(model)",
     find=find,

@@ -44,3 +44,13 @@ def test_a_method_of_the_bare_model_that_is_handed_the_wrapper() -> None:
     assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
     assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(model=net))\n")
     assert not said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(opt))\n")
+
+
+def test_a_tensor_that_is_shaped_for_the_gpus_of_data_parallel() -> None:
+    wrapped = "from torch import nn\nmodel = nn.DataParallel(model, device_ids=list(range(args.num_gpu)))\n"
+    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    for line in ("p = p.repeat(args.num_gpu, 1)\n", "p = p.view(num_gpu * 2, -1)\n"):
+        assert said("AM965", wrapped + line, made + line)
+        assert not said("AM965", wrapped + line, wrapped + made + line)
+    for line in ("print(args.num_gpu)\n", "size = 4 * args.num_gpu\n", "p = p.repeat(args.way, 1)\n"):
+        assert not said("AM965", wrapped + line, made + line)
