@@ -105,8 +105,10 @@ class RankFlow:
         if self.guard(module, node) is not None:
             return True
         function = module.scope(node).function
-        sites = self.graph.all_sites.get(function, []) if self.some_call(function) and function is not None else []
-        return bool(sites) and all(self.on_some(caller, call) for caller, call in sites)
+        if function is None or not self.some_call(function):
+            return False
+        sites = self.graph.all_sites.get(function, [])
+        return _is_for_one(function) or (bool(sites) and all(self.on_some(caller, call) for caller, call in sites))
 
     def on_some(self, module: Module, node: ast.AST) -> bool:
         """Whether only some processes come by a node."""
@@ -120,8 +122,10 @@ class RankFlow:
         if guard is not None:
             return True
         function = module.scope(node).function
-        sites = self.graph.all_sites.get(function, []) if self.some_call(function) and function is not None else []
-        return bool(sites) and all(self.only_main(caller, call) for caller, call in sites)
+        if function is None or not self.some_call(function):
+            return False
+        sites = self.graph.all_sites.get(function, [])
+        return _is_for_one(function) or (bool(sites) and all(self.only_main(caller, call) for caller, call in sites))
 
     def picks_main(self, module: Module, test: ast.expr, depth: int = 0) -> bool:
         """Whether a condition holds on the main process: `rank == 0`, alone or among others."""

@@ -55,6 +55,8 @@ def _not_analysed(context: Context) -> Iterator[Change]:
             f"every process runs code outside of the files that were analysed: {names}; hand its file to accel-migrate as "
             "well, or see to it that it writes and logs once, and counts each sample once"
         )
+        if any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
+            message += "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
         yield change(CODE, next(iter(found.values())), message, loop=training.index, safety=Safety.NOTE)
 
 

@@ -135,3 +135,11 @@ def test_a_logger_that_a_function_makes_is_one():
     functions = "import logging\ndef get_logger():\n    logger = logging.getLogger('x')\n    return logger\n"
     source = training(functions=functions, ready="logger = get_logger()", after="logger.info(total)")
     assert "every process logs this" in noted(source, "AM601", ONCE)
+
+
+def test_says_nothing_of_a_function_that_one_process_runs_by_its_decorator():
+    told = "from ranks import master_only\n{}def tell(i):\n    print(i)\n    open('log', 'a').write(i)\n"
+    for decorator, is_said in (("@master_only\n", False), ("", True)):
+        source = training(functions=told.format(decorator), inside="tell(str(i))")
+        assert "AM301" in codes(source)
+        assert ("AM504" in codes(source)) is is_said

@@ -18,6 +18,13 @@ def test_names_an_evaluation_that_was_not_given():
     assert "judge() (line" in noted(source, "AM607")
 
 
+def test_says_what_data_parallel_did_for_it():
+    source = training(functions="from judging import judge\n", after="print(judge(model, test_loader))")
+    assert "DataParallel" not in noted(source, "AM607")
+    wrapped = source.replace("criterion = nn.Cross", "model = nn.DataParallel(model)\ncriterion = nn.Cross")
+    assert "DataParallel moved" in noted(wrapped, "AM607")
+
+
 def test_names_an_object_that_is_used_for_its_effect():
     source = training(functions="from .notes import Book\nbook = Book('runs')\n", after="book.note(total)")
     assert "book.note()" in noted(source, "AM607")
