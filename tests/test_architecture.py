@@ -41,9 +41,9 @@ LAYERS = {
         __init__
         utils
         big_modeling data_loader hooks launchers memory_utils
-        large
         notebook
         accelerator launch operations state
+        large
         announcement facts support
         checkpoint
         bundle

@@ -389,6 +389,10 @@ class Accelerator(Processes, Facts, Recording):
     ) -> None:
         """The model's weights in a folder, in files of at most `max_shard_size`."""
         state = self.get_state_dict(model)
+        if any(isinstance(value, Tensor) and value.is_meta for value in state.values()):
+            from accel_runtime.large.loading import get_state_dict_offloaded_model
+
+            state = get_state_dict_offloaded_model(self.unwrap_model(model))
         if self.should_save_model:
             save_weights(state, Path(save_directory), max_shard_size, safe_serialization)
 

@@ -212,7 +212,7 @@ def get_state_dict_offloaded_model(model: nn.Module) -> dict[str, Tensor]:
     """The whole state dict on the CPU, of a model whose weights are elsewhere while it does not run."""
     state: dict[str, Tensor] = {}
     for name, module in model.named_modules():
-        with align_module_device(module, "cpu"):
+        with align_module_device(module, "cpu" if has_offloaded_params(module) else None):
             own = {f"{name}.{key}" if name else key: value for key, value in module.state_dict().items()}
             state |= {key: value.detach().to("cpu") for key, value in own.items() if not value.is_meta}
     if missing := sorted(set(model.state_dict()) - set(state)):

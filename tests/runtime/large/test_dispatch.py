@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from accel_runtime import (
+    Accelerator,
     cpu_offload,
     cpu_offload_with_hook,
     disk_offload,
@@ -134,6 +135,24 @@ def test_offloaded_buffers_are_away_and_keep_their_values(tmp_path: Path) -> Non
     assert model.blocks[2].norm.running_mean.is_meta
     name = "blocks.2.norm.running_mean"
     assert torch.equal(get_state_dict_offloaded_model(model)[name], trained().state_dict()[name])
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_save_model_reads_offloaded_weights_back(tmp_path: Path, safe: bool) -> None:
+    """Also into the folder that they are offloaded to."""
+    model = dispatch_model(trained(), MAPS["CPU and disk"], offload_dir=tmp_path)
+    Accelerator(cpu=True).save_model(model, tmp_path, safe_serialization=safe)
+    loaded = Language()
+    load_checkpoint_in_model(loaded, tmp_path)
+    expected = trained().state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.state_dict().items())
+
+
+def test_save_model_names_weights_that_were_never_loaded(tmp_path: Path) -> None:
+    with init_empty_weights():
+        empty = Language()
+    with pytest.raises(CheckpointError, match=r"no value that could be saved: .*head\.weight"):
+        Accelerator(cpu=True).save_model(empty, tmp_path)
 
 
 def test_output_comes_back_to_where_the_input_was(tmp_path: Path) -> None:
