@@ -24,7 +24,11 @@ TEXT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 METRICS = {
     "glue": (["predictions", "references"], "int64", ["accuracy", "f1"]),
     "accuracy": (["predictions", "references"], "int64", ["accuracy"]),
-    "seqeval": (["predictions", "references"], "strings", ["overall_precision", "overall_recall", "overall_f1"]),
+    "seqeval": (
+        ["predictions", "references"],
+        "strings",
+        ["overall_precision", "overall_recall", "overall_f1", "overall_accuracy"],
+    ),
     "rouge": (["predictions", "references"], "string", ["rouge1", "rougeL"]),
     "sacrebleu": (["predictions", "references"], "texts", ["score"]),
     "mean_iou": (["predictions", "references"], "image", ["mean_iou", "mean_accuracy", "overall_accuracy"]),
@@ -86,7 +90,13 @@ def make(vocabulary: Path = Path("vocab.txt")) -> None:
     _make_texts(random.Random(0))
     _make_pictures(np.random.default_rng(0))
     _make_sounds(np.random.default_rng(0))
-    _make_text_models(transformers.BertTokenizerFast(str(vocabulary), model_max_length=64))
+    # Nothing but what a language model takes: a script lengthens these columns together.
+    columns = ["input_ids", "attention_mask"]
+    tokenizer = transformers.BertTokenizerFast(str(vocabulary), model_max_length=64, eos_token="[SEP]")
+    causal = transformers.BertTokenizerFast(
+        str(vocabulary), model_max_length=64, eos_token="[SEP]", model_input_names=columns
+    )
+    _make_text_models(tokenizer, causal)
     _make_other_models()
 
 
@@ -117,8 +127,8 @@ def _make_texts(draw: random.Random) -> None:
     )
     _write("nyu-mll/glue", pair, "mrpc", named, 121)
     _write("Salesforce/wikitext", lambda index: {"text": sentence()}, "wikitext-2-v1", rows=121)
-    _write("squad", question)
-    _write("conll", tagged)
+    _write("questions", question)
+    _write("tagged", tagged)
     _write("swag", choice)
     _write("news", lambda index: {"document": sentence(), "summary": f"{sentence()}."})
     _write("wmt", lambda index: {"translation": {"en": sentence(), "de": sentence()}})
@@ -196,12 +206,12 @@ def _write(
     Path(name, "README.md").write_text(f"---\nconfigs:\n- config_name: {config}\n  data_files:\n{files}---\n")
 
 
-def _make_text_models(tokenizer: Any) -> None:
+def _make_text_models(tokenizer: Any, causal: Any) -> None:
     bert = transformers.BertConfig(vocab_size=len(WORDS), **TEXT)
     llama = transformers.LlamaConfig(vocab_size=len(WORDS), **TEXT)
     gpt2 = transformers.GPT2Config(vocab_size=len(WORDS), n_embd=32, n_layer=2, n_head=2, n_positions=64)
     xlnet = transformers.XLNetConfig(
-        vocab_size=len(WORDS), d_model=32, n_layer=2, n_head=2, d_inner=64, start_n_top=2, end_n_top=2
+        vocab_size=len(_pieces()), d_model=32, n_layer=2, n_head=2, d_inner=64, start_n_top=2, end_n_top=2
     )
     t5 = transformers.T5Config(
         vocab_size=len(WORDS),
@@ -222,7 +232,15 @@ def _make_text_models(tokenizer: Any) -> None:
     }
     for name, model in models.items():
         model.save_pretrained(name)
-        tokenizer.save_pretrained(name)
+        {"gpt2": causal, "xlnet": _pieces()}.get(name, tokenizer).save_pretrained(name)
+
+
+def _pieces() -> Any:
+    """The tokenizer that XLNet's script asks for by its class, with one piece for each word."""
+    special = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
+    words = [f"\N{LOWER ONE EIGHTH BLOCK}{word}" for word in WORDS[5:]]
+    pieces = [(piece, -float(place)) for place, piece in enumerate([*special, *words])]
+    return transformers.XLNetTokenizerFast(vocab=pieces, model_max_length=64)
 
 
 def _make_other_models() -> None:
@@ -242,7 +260,11 @@ def _make_other_models() -> None:
         **layers,
     )
     segformer = transformers.SegformerConfig(
-        hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2], decoder_hidden_size=16
+        hidden_sizes=[8, 8, 16, 16],
+        depths=[1, 1, 1, 1],
+        num_attention_heads=[1, 1, 2, 2],
+        decoder_hidden_size=16,
+        num_labels=3,
     )
     swin = transformers.SwinConfig(
         image_size=SIDE,
