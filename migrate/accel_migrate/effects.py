@@ -8,8 +8,8 @@ from accel_migrate.flow.nodes import walk
 
 _ASKING = {
     "all", "any", "autocast", "device_count", "endswith", "enumerate", "get_rank", "get_world_size", "getattr", "hasattr",
-    "is_available", "is_initialized", "is_main_process", "is_tensor", "isfile", "isinstance", "items", "keys", "len",
-    "no_grad", "range", "startswith", "values", "zip",
+    "is_available", "is_bf16_supported", "is_initialized", "is_main_process", "is_tensor", "isfile", "isinstance",
+    "items", "keys", "len", "no_grad", "range", "startswith", "values", "zip",
 }  # fmt: skip
 
 

@@ -162,13 +162,17 @@ def _rewritten(
     declined: set[Change] = set()
     while True:
         pruned = without_unread(changes, result)
+        if pruned != changes:  # first what the changes themselves bind for nobody: it is no leftover of the original
+            changes = pruned
+            result = made()
+            continue
         follows = [*leftovers(before, result), *emptied(before, result, others)]
         new = [each for each in follows if each not in declined and each not in changes]
         accepted = [each for each in new if accept(source, each)]
         declined |= set(new) - set(accepted)
-        if not accepted and pruned == changes:
+        if not accepted:
             break
-        changes = (*pruned, *accepted)
+        changes = (*changes, *accepted)
         result = made()
     confirm(result.source)
     return _Rewritten(tuple(sorted(changes, key=_place)), result, bool(declined))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from accel_migrate.analysis.scopes import Function, Module
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 
 _CUDA_ONLY = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 _ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
@@ -128,14 +131,46 @@ def opposite(test: ast.expr) -> ast.expr:
 
 
 def folded(test: ast.expr) -> ast.expr:
-    """`("cuda" if t else "cpu") != "cpu"` is `t`."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq | ast.NotEq):
+    """`("cuda" if t else "cpu") != "cpu"` is `t`: a question to a choice between two texts that tells which it was."""
+    choices = [node for node in walk(test) if isinstance(node, ast.IfExp)]
+    innermost = [c for c in choices if not any(isinstance(n, ast.IfExp) for n in walk(c) if n is not c)]
+    if len(innermost) != 1:
         return test
-    choice, other = test.left, test.comparators[0]
-    if isinstance(choice, ast.IfExp) and isinstance(other, ast.Constant):
-        if isinstance(choice.body, ast.Constant) and isinstance(choice.orelse, ast.Constant):
-            equal = isinstance(test.ops[0], ast.Eq)
-            first, second = (choice.body.value == other.value) is equal, (choice.orelse.value == other.value) is equal
-            if first != second:
-                return choice.test if first else opposite(choice.test)
-    return test
+    choice = innermost[0]
+    first, second = (_answer(test, choice, branch) for branch in (choice.body, choice.orelse))
+    if first not in (True, False) or second is first or second not in (True, False):
+        return test
+    return choice.test if first else opposite(choice.test)
+
+
+def _answer(node: ast.expr, choice: ast.IfExp, branch: ast.expr) -> object:
+    """What an expression is when a choice inside it took this branch; None if that cannot be told."""
+    if node is choice:
+        return _answer(branch, choice, branch)
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.IfExp():
+            asked = _answer(node.test, choice, branch)
+            return None if asked is None else _answer(node.body if asked else node.orelse, choice, branch)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="device"), args=[name], keywords=[]):
+            return _answer(name, choice, branch)
+        case ast.Attribute(value=value, attr="type"):
+            kind = _answer(value, choice, branch)
+            return kind.partition(":")[0] if isinstance(kind, str) else None
+        case ast.Call(func=ast.Attribute(value=value, attr="startswith"), args=[ast.Constant(value=str(prefix))]):
+            text = _answer(value, choice, branch)
+            return text.startswith(prefix) if isinstance(text, str) else None
+        case ast.Compare(left=left, ops=[asks], comparators=[right]) if type(asks) in _ASKED:
+            texts = _answer(left, choice, branch), _answer(right, choice, branch)
+            known = isinstance(texts[0], str) and isinstance(texts[1], str)
+            return _ASKED[type(asks)](*texts) if known else None
+    return None
+
+
+_ASKED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda part, text: part in text,
+    ast.NotIn: lambda part, text: part not in text,
+}

@@ -11,7 +11,7 @@ from accel_migrate.analysis.roles import arguments_of
 from accel_migrate.analysis.scopes import Module, Scope, Variable
 from accel_migrate.flow.nodes import unparse
 
-_DEPTH = 8
+_DEPTH = 8  # of names that stand for others
 
 
 class Carrier:
@@ -56,10 +56,10 @@ class Carrier:
             carried = []
             for part in parts:
                 if isinstance(part, ast.keyword):
-                    inner = self.carried(module, part.value, depth + 1)
+                    inner = self.carried(module, part.value, depth)
                     part = ast.keyword(part.arg, inner) if inner is not None else None
                 elif isinstance(part, ast.expr):
-                    part = self.carried(module, part, depth + 1)
+                    part = self.carried(module, part, depth)
                 if part is None and name in ("keywords", "args", "elts", "values", "keys", "comparators"):
                     return None
                 carried.append(part)

@@ -141,13 +141,16 @@ class DeviceDefinition:
     def is_text(self) -> bool:
         """Whether the device is kept by its name, which a script may compare."""
         parts = [node for statement in (self.statement, *self.later) for node in walk(statement)]
-        return not any(isinstance(node, ast.Attribute) and node.attr == "device" for node in parts)
+        return not any(
+            isinstance(node, ast.Attribute) and node.attr == "device" and not _is_settings(node.value) for node in parts
+        )
 
 
 def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | None:
     """What sets a variable that holds the device."""
     module = variable.scope.module
-    if not roles.of(variable) & Role.DEVICE or names_cpu(roles, variable):
+    is_one = roles.of(variable) & Role.DEVICE or (not roles.of(variable) and _model_goes_to(roles, variable))
+    if not is_one or names_cpu(roles, variable):
         return None
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
     if not bindings or not all(_is_plain(b, roles, module) for b in bindings):

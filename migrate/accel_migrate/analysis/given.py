@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.homes import NoHome, chain
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.overriding import is_overridden
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import NAME, Reach
@@ -57,13 +58,7 @@ def find_given(
                     if n not in gone and n not in replaced
                 ]
                 texts = [(m, n) for m, n in reads if is_asked_as_text(m, n)]
-                for module, node in texts:
-                    if not _survives_number(module, node):
-                        raise NoHome(
-                            f"`{link.name}` is compared with the name of a device, which may have a number from now on",
-                            node.lineno,
-                            module,
-                        )
+                _check_numbers(link, texts)
                 return GivenDevice(link, tuple(node for _, node in reads), bool(texts))
     return None
 
@@ -93,7 +88,13 @@ def _survives_number(module: Module, read: ast.expr) -> bool:
     """Whether a question to the text has the same answer for "cuda" and "cuda:0"."""
     parent = module.parents[read]
     if isinstance(parent, ast.Attribute):
-        return parent.attr in ("startswith", "split", "type")
+        asked = module.parents[parent]
+        words = asked.args if isinstance(asked, ast.Call) and asked.func is parent else []
+        if parent.attr == "split":
+            first = module.parents[asked]
+            return isinstance(first, ast.Subscript) and unparse(first.slice) == "0"
+        named = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        return parent.attr == "type" or (parent.attr == "startswith" and len(named) == 1 and ":" not in named[0])
     if isinstance(parent, ast.Compare) and len(parent.ops) == 1:
         other = parent.comparators[0] if parent.left is read else parent.left
         word = other.value if isinstance(other, ast.Constant) else None
@@ -119,17 +120,34 @@ def texts_of(
     if not definition.is_text:
         return ()
     own = {n for s in (definition.statement, *definition.later) for n in definition.module.walk(s)}
-    return tuple(
+    found = tuple(
         (module, node)
         for module in modules
         for node in _reads(roles, graph, module, definition.variable)
         if node not in gone and node not in own and is_asked_as_text(module, node)
     )
+    if any(where(roles, definition.module, value) & (Where.NUMBERED | Where.UNKNOWN) for value in definition.values):
+        _check_numbers(definition.variable, found)
+    return found
+
+
+def _check_numbers(device: Variable, reads: Iterable[tuple[Module, ast.expr]]) -> None:
+    """NoHome where a text is asked whose answer depends on whether the device has a number."""
+    for module, node in reads:
+        if not _survives_number(module, node):
+            raise NoHome(
+                f"`{device.name}` is compared with the name of a device, which may have a number from now on",
+                node.lineno,
+                module,
+            )
 
 
 def is_asked_as_text(module: Module, read: ast.expr) -> bool:
     """`args.device == "cpu"`, `device.startswith(...)`: asked as a text, which the Accelerator's device is not."""
-    return isinstance(module.parents[read], ast.Compare | ast.Attribute | ast.Subscript | ast.BinOp)
+    parent = module.parents[read]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in ("type", "index")  # those are a device's own
+    return isinstance(parent, ast.Compare | ast.Subscript | ast.BinOp)
 
 
 def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:

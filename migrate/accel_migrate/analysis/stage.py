@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.cast import Cast
+from accel_migrate.analysis.choices import names_rank
 from accel_migrate.analysis.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.groups import Group
@@ -254,7 +255,8 @@ def find_device(
             if variable is not None:
                 named.update(dict.fromkeys(chain(roles, graph, variable)))
     order = {module: index for index, module in enumerate(roles.project.modules)}
-    found = [d for variable in named if (d := device_definition(roles, variable)) is not None]
+    made = [d for variable in named if (d := device_definition(roles, variable)) is not None]
+    found = [d for d in made if roles.of(d.variable) or not _is_rank(d, distribution)]
     found.sort(key=lambda d: (order[d.module], d.statement.lineno))
     as_text = distribution.rewritten()
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
@@ -264,6 +266,12 @@ def find_device(
     if usable:
         check_later(usable[0])
     return usable[0] if usable else None
+
+
+def _is_rank(definition: DeviceDefinition, distribution: Distribution) -> bool:
+    """`gpu = int(os.environ["LOCAL_RANK"])`: a number of this process, by which the model was moved."""
+    ranks = distribution.ranks
+    return definition.variable in ranks or any(names_rank(definition.module, v, ranks) for v in definition.values)
 
 
 def _calls_home(roles: Roles, graph: CallGraph, home: Scope, scope: Scope) -> bool:

@@ -46,7 +46,7 @@ def find(project: Project) -> Iterator[Violation]:
                     CODE, pair.path, 1, f"{both} are chosen by different conditions, and would be one device"
                 )
                 return
-        if gone and not gone[0].reads <= told:
+        if gone and not any(reads <= told for reads in gone[0].reads):
             text = unparse(gone[0].node)
             yield Violation(
                 CODE, pair.path, 1, f"`{text}` decides on the device, and the Accelerator would not be told"
@@ -106,7 +106,7 @@ def _is_accelerators(file: File, name: str) -> bool:
 class _Choice(NamedTuple):
     node: ast.IfExp
     is_cpu_if: str  # the condition, on a machine that has a GPU
-    reads: frozenset[str]  # the names that the condition reads
+    reads: tuple[frozenset[str], ...]  # the names that the condition reads, or those that they are made of
 
 
 def _gone(before: _Choices, after: _Choices) -> list[_Choice]:
@@ -128,11 +128,14 @@ class _Choices:
         self.found = [node for node in file.nodes if isinstance(node, ast.IfExp) and _is_choice(node)]
 
     def choice(self, node: ast.IfExp) -> _Choice:
-        asked = self._with_a_gpu(node.test, _DEPTH)
-        condition = asked if _device(node.body) == "cpu" else _not(asked)
+        test = self._with_a_gpu(node.test, _DEPTH)
+        condition = test if _device(node.body) == "cpu" else _not(test)
         if isinstance(condition, bool):
-            return _Choice(node, str(condition), frozenset())
-        return _Choice(node, unparse(condition), frozenset(_read(condition)))
+            return _Choice(node, str(condition), (frozenset(),))
+        asked = _asked_of(node.test)
+        made = self._value(asked.name) if asked is not None else None
+        sources = [condition] if made is None else [condition, made]
+        return _Choice(node, unparse(condition), tuple(frozenset(_read(source)) for source in sources))
 
     @cached_property
     def _assigned(self) -> dict[tuple[Scope | None, str], list[ast.expr | None]]:
@@ -146,6 +149,13 @@ class _Choices:
 
     def _with_a_gpu(self, test: ast.expr, depth: int) -> bool | ast.expr:
         """A condition without the question whether there is a GPU: on a machine with one."""
+        asked = _asked_of(test) if depth else None
+        made = self._value(asked.name) if asked is not None else None
+        if asked is not None and made is not None:
+            choice = made.args[0] if isinstance(made, ast.Call) and len(made.args) == 1 else made
+            if isinstance(choice, ast.IfExp) and _is_choice(choice):  # the same choice once more
+                taken = self._with_a_gpu(choice.test, depth - 1)
+                return taken if (_device(choice.body) == "cpu") != asked.for_gpu else _not(taken)
         match test:
             case ast.Constant():
                 return bool(test.value)
@@ -166,10 +176,40 @@ class _Choices:
                 if isinstance(chosen, bool):
                     return self._with_a_gpu(test.body if chosen else test.orelse, depth)
             case ast.Name() if depth:
-                values = self._assigned.get((self.file.binder(test.id, self.file.scope(test)), test.id), [])
-                if len(values) == 1 and values[0] is not None and "is_available" in unparse(values[0]):
-                    return self._with_a_gpu(values[0], depth - 1)
+                value = self._value(test)
+                if value is not None and "is_available" in unparse(value):
+                    return self._with_a_gpu(value, depth - 1)
         return test
+
+    def _value(self, name: ast.Name) -> ast.expr | None:
+        """What a name is set to, where that happens once."""
+        values = self._assigned.get((self.file.binder(name.id, self.file.scope(name)), name.id), [])
+        return values[0] if len(values) == 1 else None
+
+
+class _Asked(NamedTuple):
+    name: ast.Name  # of what was chosen
+    for_gpu: bool  # whether it is a GPU; else, whether it is the CPU
+
+
+def _asked_of(test: ast.expr) -> _Asked | None:
+    """`"cuda" in device`, `device.startswith("cuda")`, `device.type != "cpu"`: a question to a device chosen above."""
+    match test:
+        case ast.Compare(left=ast.Constant(value="cuda"), ops=[ast.In()], comparators=[ast.Name() as name]):
+            return _Asked(name, True)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name() as name, attr="startswith"), args=[ast.Constant(value="cuda")]
+        ):
+            return _Asked(name, True)
+        case ast.Compare(
+            left=ast.Name() | ast.Attribute(value=ast.Name(), attr="type") as left,
+            ops=[ast.Eq() | ast.NotEq() as operator],
+            comparators=[ast.Constant(value="cuda" | "cpu" as kind)],
+        ):
+            chosen = left.value if isinstance(left, ast.Attribute) else left
+            assert isinstance(chosen, ast.Name)
+            return _Asked(chosen, isinstance(operator, ast.Eq) == (kind == "cuda"))
+    return None
 
 
 def _is_choice(node: ast.IfExp) -> bool:

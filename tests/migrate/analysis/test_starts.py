@@ -147,6 +147,8 @@ def test_is_made_before_a_spawned_function_reads_what_it_was_told(above: str) ->
         "exec(open('settings.py').read())",
         "for word in words:\n    globals()[word] = 1",
         "globals().update(settings)",
+        "vars().update(settings)",
+        "names = globals()\nnames.update(settings)",
         "def read():\n    globals().update(settings)\nread()",
     ],
 )

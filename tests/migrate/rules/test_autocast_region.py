@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from accel_migrate.settings import Settings
 
-from tests.migrate.rules.verbs import migrated, noted, rewritten
+from tests.migrate.rules.verbs import migrated, noted, rewritten, unchanged
 
 SCRIPT = """
     import torch
@@ -156,3 +157,74 @@ def test_accelerate_is_told_no_option_it_lacks():
     peer = Settings(target="accelerate")
     assert "autocast_forward" not in migrated(source, peer)
     assert "float32" in noted(source, "AM303", peer)
+
+
+IDIOM = """
+    import torch
+    from contextlib import nullcontext
+    from torch import nn
+
+    {choice}
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(2, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train():
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            with ctx:
+                loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def probe(x):
+        with torch.no_grad(), ctx:
+            return model(x.to(device))
+
+    train()
+    print(probe(torch.zeros(1, 2)))
+    """
+AVAILABLE = '"cuda" if torch.cuda.is_available() else "cpu"'
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [
+        (f"torch.device({AVAILABLE})", "device.type"),
+        (AVAILABLE, '"cuda" if "cuda" in device else "cpu"'),
+        (AVAILABLE, '"cuda" if device.startswith("cuda") else "cpu"'),
+        (f"torch.device({AVAILABLE})", '"cpu" if device.type == "cpu" else "cuda"'),
+    ],
+)
+def test_a_context_that_is_chosen_once_and_entered_in_several_functions(device: str, kind: str) -> None:
+    choice = f"""device = {device}
+    dtype = "bfloat16"
+    kind = {kind}
+    ptdtype = {{"float32": torch.float32, "bfloat16": torch.bfloat16}}[dtype]
+    ctx = nullcontext() if kind == "cpu" else torch.amp.autocast(device_type=kind, dtype=ptdtype)"""
+    text = migrated(IDIOM.format(choice=choice))
+    assert 'mixed_precision={"float32": "no", "bfloat16": "bf16"}[dtype] if torch.cuda.is_available() else "no"' in text
+    assert "ctx = accelerator.autocast()\n" in text
+    assert "nullcontext" not in text and "kind" not in text
+    assert "with torch.no_grad(), ctx:" in text
+
+
+def test_a_context_chosen_by_the_users_device_follows_it() -> None:
+    choice = """device = sys.argv[1]
+    kind = "cuda" if "cuda" in device else "cpu"
+    ctx = nullcontext() if kind == "cpu" else torch.amp.autocast(device_type=kind, dtype=torch.bfloat16)"""
+    text = migrated(IDIOM.format(choice=choice).replace("import torch\n", "import sys, torch\n", 1))
+    assert "device=sys.argv[1]" in text
+    assert 'mixed_precision="bf16" if "cuda" in sys.argv[1] else "no"' in text
+
+
+def test_a_context_chosen_among_three_devices_leaves_the_loop() -> None:
+    choice = """device = "cpu"
+    if torch.cuda.is_available():
+        device = "cuda"
+    elif torch.backends.mps.is_available():
+        device = "mps"
+    kind = "cuda" if device == "cuda" else "cpu"
+    ctx = nullcontext() if kind == "cpu" else torch.amp.autocast(device_type=kind, dtype=torch.bfloat16)"""
+    assert "turns mixed precision on" in unchanged(IDIOM.format(choice=choice))

@@ -44,6 +44,22 @@ def test_the_option_is_handed_to_the_accelerator():
     assert "torch.device" not in result
 
 
+@pytest.mark.parametrize("chosen", ["args.where", 'os.environ.get("DEVICE", "cpu")', "sys.argv[1]"])
+def test_a_device_that_is_only_a_text_is_handed_to_the_accelerator(chosen: str) -> None:
+    result = migrated(script(f"place = {chosen}"))
+    assert f"accelerator = Accelerator(device={chosen})\n" in result
+
+
+def test_a_text_that_the_user_picks_is_asked_by_its_type() -> None:
+    result = migrated(script("place = args.where", after='print("cuda" in place, place == "cpu")'))
+    assert 'print("cuda" in place.type, place.type == "cpu")' in result
+
+
+@pytest.mark.parametrize("question", ['place == "cuda"', 'place.split(":")[1]', 'place.startswith("cuda:1")'])
+def test_a_question_to_the_number_of_the_device_leaves_the_loop(question: str) -> None:
+    unchanged(script("place = args.where", after=f"print({question})"))
+
+
 def test_a_choice_of_several_lines_stays_and_is_handed_over():
     choice = 'if args.gpu < 0:\n    place = "cpu"\nelse:\n    place = f"cuda:{args.gpu}"'
     result = migrated(script(choice, after="print(torch.zeros(1, device=place))"))
