@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from accel_migrate.analysis.homes import Place
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Function, Module, Scope
 from accel_migrate.flow.nodes import children
@@ -52,7 +54,24 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
         for method in home.node.body:  # type: ignore[attr-defined]
             if isinstance(method, ast.FunctionDef) and method is not around.function:
                 late |= graph.reached_from(method, roles, module)
+    below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
+    for built in _built_late(roles, module, below, late):
+        late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
     return Timing(home, place, frozenset(late))
+
+
+def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[Function]) -> Iterator[Definition]:
+    """Classes that are built after `prepare` and nowhere else: their methods run later still."""
+    inside = {call for statement in below for call in module.walk(statement, ast.Call)}
+    sites: dict[ast.AST, list[bool]] = {}
+    found: dict[ast.AST, Definition] = {}
+    for owner in roles.project.modules:
+        for call in owner.calls:
+            target = roles.target(owner, call)
+            if target is not None and isinstance(target.node, ast.ClassDef):
+                found[target.node] = target
+                sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
+    yield from (target for node, target in found.items() if all(sites[node]))
 
 
 def _statements_of(scope: Scope) -> list[ast.stmt]:

@@ -9,7 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
 from accel_migrate.check.pair import Pair
-from accel_migrate.flow.definitions import Read
+from accel_migrate.flow.definitions import BUILTINS, Read
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.version import Version
 
@@ -34,13 +34,14 @@ def _violation(file: Pair, read: Read, message: str) -> Violation:
 
 def _undefined(file: Pair) -> Iterator[Violation]:
     """Names that nothing binds any more."""
-    names = file.after.names
-    found = [read for read in names.reads if names.is_undefined(read)]
-    if found:
-        known = {read.name for read in file.before.names.reads if file.before.names.is_undefined(read)}
-        yield from (
-            _violation(file, r, f"nothing binds `{r.name}`, which is read") for r in found if r.name not in known
-        )
+    names, before = file.after.names, file.before.names
+    if names.binds_unknown:  # a star import brings what the original reads, and nothing that was not read before
+        known = {read.name for read in (*before.reads, *before.mentions)}
+        found = [r for r in names.reads if r.name not in BUILTINS and names.resolve(r.name, r.scope) is None]
+    else:
+        known = {read.name for read in before.reads if before.is_undefined(read)}
+        found = [read for read in names.reads if names.is_undefined(read)]
+    yield from (_violation(file, r, f"nothing binds `{r.name}`, which is read") for r in found if r.name not in known)
 
 
 def _unbound(file: Pair) -> Iterator[Violation]:

@@ -21,15 +21,16 @@ def find(context: Context) -> Iterator[Change]:
         makes = dotted in ("os.makedirs", "os.mkdir") or (
             dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
         )
-        if makes:
-            yield from _of_its_own(context, call, dotted)
+        own = list(_of_its_own(context, call, dotted)) if makes else []
+        yield from own
         if not makes or any(k.arg in ("exist_ok", None) for k in call.keywords):
             continue
         absent = _asked_for(context, call)
-        if absent:
+        by_name = dotted == "os.mkdir" and isinstance(call.func, ast.Name)  # makedirs() may not be imported
+        if absent and not by_name:
             message = "another process may make it between the question and the answer"
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
-        elif not training.flow.on_some(module, call) and _is_run(context, call):
+        elif not own and not training.flow.on_some(module, call) and _is_run(context, call):
             yield from _made_by_one(context, call, under_question=absent is not None)
 
 
@@ -60,7 +61,8 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
         return  # the author deals with a folder that is there
     if spelled is None or not alone or under_question:
         message = (
-            "every process makes this folder, and all but the first fail; pass exist_ok=True, or make it on one process"
+            "every process makes this folder, and all but the first may fail; use os.makedirs(..., exist_ok=True), or make it "
+            "on one process"
         )
         yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
         return

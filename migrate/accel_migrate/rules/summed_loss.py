@@ -16,19 +16,19 @@ from accel_migrate.rule import Context, Rule
 
 CODE = "AM802"
 _SUM = (
-    "the loss is summed over the batch (line {line}), and gradients are averaged over processes: a step is as large as with "
+    "the loss is summed over the batch ({line}), and gradients are averaged over processes: a step is as large as with "
     "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes"
 )
 _UNEVEN = (
-    "the loss is a mean over as many items as the batch happens to hold (line {line}), and every process weighs the same in "
+    "the loss is a mean over as many items as the batch happens to hold ({line}), and every process weighs the same in "
     "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
 )
 _UNKNOWN = (
-    "whether the loss is a mean over the batch or a sum is not in sight (line {line}), and gradients are averaged over "
+    "whether the loss is a mean over the batch or a sum is not in sight ({line}), and gradients are averaged over "
     "processes: that is right for a mean; a sum is to be multiplied by accelerator.num_processes"
 )
 _WEIGHTED = (
-    "the loss is a mean weighted by class (line {line}): each process divides by the weights of its own batch, and every process "
+    "the loss is a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
     "weighs the same in the average"
 )
 _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "unknown": _UNKNOWN}
@@ -40,7 +40,9 @@ def find(context: Context) -> Iterator[Change]:
         if backward.module is context.module:
             kind, node = _Search(context).kind(context.module, backward.loss, 0)
             if kind and node is not None:
-                message = _TOLD[kind].format(line=getattr(node, "lineno", 0))
+                owner = next((m for m in context.script.project.modules if node in m.parents), context.module)
+                where = "line" if owner is context.module else f"{owner.source.path.name}, line"
+                message = _TOLD[kind].format(line=f"{where} {getattr(node, 'lineno', 0)}")
                 yield change(CODE, backward.call, message, loop=context.training.index, safety=Safety.NOTE)
                 return
 

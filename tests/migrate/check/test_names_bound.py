@@ -40,6 +40,12 @@ def test_an_import_that_is_used_and_gone() -> None:
     assert not said("AM950", "from helpers import *\nshow(1)\n", "from helpers import *\nshow(2)\n")
 
 
+def test_a_star_import_brings_no_name_that_was_not_read_before() -> None:
+    before = "from os import mkdir\nfrom helpers import *\nmkdir('run')\nshow(1)\n"
+    assert said("AM950", before, before.replace("mkdir('run')", "makedirs('run', exist_ok=True)"))
+    assert not said("AM950", before, before.replace("mkdir('run')", "show(mkdir('run'), len('x'))"))
+
+
 def test_a_function_that_is_called_before_what_it_reads() -> None:
     before = "def show(x):\n    print(x)\n\nshow(1)\ndevice = 1\n"
     after = "def show(x):\n    accelerator.print(x)\n\nshow(1)\naccelerator = Accelerator()\ndevice = 1\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.migrate.rules.scripts import becomes, training
 from tests.migrate.rules.verbs import notes, rewritten
 
 SCRIPT = """
@@ -126,3 +127,19 @@ def test_says_that_layers_run_past_the_forward(call: str) -> None:
 )
 def test_says_nothing_where_no_layer_runs_past_the_forward(read: str) -> None:
     assert not _past_forward(f"seen = model.{read}")
+
+
+SEARCHES = """
+class Searcher(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * model.in_features
+"""
+
+
+def test_an_object_that_is_built_after_prepare_asks_the_model_itself():
+    source = training(functions=SEARCHES, after="searcher = Searcher(model)\nwidth = searcher(x)")
+    becomes(source, "return self.inner(x) * accelerator.unwrap_model(model).in_features")

@@ -363,6 +363,19 @@ def test_a_seed_in_a_file_that_the_training_does_not_run_with_is_no_seed():
     assert messages("AM803", train=draws, start=seeds + "import train")
 
 
+def test_tells_the_same_noise_that_a_helper_draws():
+    noise = "import torch\ndef noise(x):\n    return x + torch.randn_like(x)\ndef other(x):\n    return torch.rand(3)\n"
+    script = training(functions="import noise\ntorch.manual_seed(3)\n", inside="y = noise.noise(x)")
+    assert ["in noise.py:3" in each for each in messages("AM803", train=script, noise=noise)] == [True]
+    assert not messages("AM803", train=script.replace("noise.noise(x)", "len(x)"), noise=noise)
+
+
+def test_tells_the_file_in_which_a_loss_is_summed():
+    costs = "import torch\n\n\ndef cost(x, y):\n    return ((x - y) ** 2).sum()\n"
+    script = training(functions="from costs import cost\n", loss="cost(model(x), y)")
+    assert ["(costs.py, line 5)" in each for each in messages("AM802", train=script, costs=costs)] == [True]
+
+
 def test_tells_numbers_that_a_helper_draws_unseeded():
     memory = "import random\ndef pick(items):\n    return random.sample(items, 2)\n"
     script = BY_HAND.format(seed="np.random.seed(1)\nfrom memory import pick\npick([1, 2, 3])")
