@@ -219,13 +219,16 @@ class Accelerator(Processes, Facts, Recording):
         return prepared  # type: ignore[no-any-return]
 
     def prepare_data_loader(self, data_loader: DataLoader[Any], device_placement: bool | None = None) -> Any:
+        """`prepare` for one loader."""
         placed = self.device_placement if device_placement is None else device_placement
         return self.prepare(data_loader, device_placement=[placed])
 
     def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> PreparedOptimizer:
+        """`prepare` for one optimizer."""
         return self.prepare(optimizer)  # type: ignore[no-any-return]
 
     def prepare_scheduler(self, scheduler: LRScheduler) -> PreparedScheduler:
+        """`prepare` for one scheduler."""
         return self.prepare(scheduler)  # type: ignore[no-any-return]
 
     def register_forward_method(self, model: Module, method: str) -> None:

@@ -11,6 +11,7 @@ import torch
 
 def _installed(package: str) -> Callable[[], bool]:
     def is_installed() -> bool:
+        """Whether the package of this name is installed."""
         return importlib.util.find_spec(package) is not None
 
     return functools.cache(is_installed)

@@ -37,14 +37,17 @@ class Facts:
 
     @property
     def is_fsdp2(self) -> bool:
+        """Whether the model is sharded by FSDP2."""
         return self._session.strategy.name == "fsdp"
 
     @property
     def mixed_precision(self) -> str:
+        """The precision of this run: "no", "bf16", "fp16", "fp8" or "fp8-emulated"."""
         return self._session.precision.name
 
     @property
     def native_amp(self) -> bool:
+        """Whether forward passes run under torch's autocast."""
         return self.mixed_precision in ("fp16", "bf16")
 
     @native_amp.setter
@@ -82,6 +85,7 @@ class Facts:
 
     @property
     def initialized(self) -> bool:
+        """True: an Accelerator is ready when it is made."""
         return True
 
     @property
@@ -108,6 +112,7 @@ class Facts:
 
     @property
     def gradient_state(self) -> Accumulation:
+        """Where the current accumulation window stands."""
         return self._accumulation
 
     def _set_sync_gradients(self, sync: bool) -> None:
@@ -120,6 +125,7 @@ class Facts:
 
     @property
     def gradient_accumulation_steps(self) -> int:
+        """Micro-steps of one window; may be set between windows."""
         return self._accumulation.steps
 
     @gradient_accumulation_steps.setter
@@ -135,40 +141,49 @@ class Facts:
 
     @property
     def split_batches(self) -> bool:
+        """Whether one batch of the script is sharded over the processes."""
         return self._session.options.split_batches
 
     @property
     def dispatch_batches(self) -> bool:
+        """Whether process 0 reads for all."""
         return self.dataloader_config.dispatch_batches
 
     @property
     def even_batches(self) -> bool:
+        """Whether the last round is filled up so that all processes take the same number of batches."""
         return self.dataloader_config.even_batches
 
     @property
     def use_seedable_sampler(self) -> bool:
+        """Whether shuffles depend on the seed and the epoch alone."""
         return self.dataloader_config.use_seedable_sampler
 
     @property
     def use_stateful_dataloader(self) -> bool:
+        """Whether loaders continue in the middle of the epoch after `load_state` by themselves."""
         return self.dataloader_config.use_stateful_dataloader
 
     @property
     def non_blocking(self) -> bool:
+        """Whether copies to the device overlap with computation."""
         return self.dataloader_config.non_blocking
 
     # Files
 
     @property
     def project_dir(self) -> str | Path | None:
+        """The folder of this run's files; None where none was named."""
         return self.project_configuration.project_dir
 
     @property
     def logging_dir(self) -> str | Path | None:
+        """The folder of the trackers' files; None where none was named."""
         return self.project_configuration.logging_dir
 
     @property
     def save_iteration(self) -> int:
+        """The number of the next checkpoint."""
         return self.project_configuration.iteration
 
     @property

@@ -65,18 +65,22 @@ class Processes:
 
     @property
     def device(self) -> torch.device:
+        """The device of this process."""
         return self._device
 
     @property
     def num_processes(self) -> int:
+        """How many processes take part, on all machines."""
         return self._world.size
 
     @property
     def process_index(self) -> int:
+        """The rank of this process: 0 to `num_processes - 1`."""
         return self._world.rank
 
     @property
     def local_process_index(self) -> int:
+        """The rank of this process on its machine."""
         return self._world.local_rank
 
     @property
@@ -86,22 +90,27 @@ class Processes:
 
     @property
     def is_main_process(self) -> bool:
+        """Whether this is process 0 of the whole run."""
         return self._world.is_main
 
     @property
     def is_local_main_process(self) -> bool:
+        """Whether this is the first process of its machine."""
         return self._world.is_local_main
 
     @property
     def is_last_process(self) -> bool:
+        """Whether this is the process with the highest rank."""
         return self._world.is_last
 
     @property
     def use_distributed(self) -> bool:
+        """Whether there are several processes."""
         return self._world.size > 1
 
     @property
     def distributed_type(self) -> DistributedType:
+        """How the run is spread, in Accelerate's words."""
         if self._engine is not None:
             return self._engine
         if not self.use_distributed:
@@ -190,17 +199,21 @@ class Processes:
         return raised
 
     def on_main_process(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
+        """Decorator: only process 0 runs the function; the others return None."""
         return _only(self.is_main_process, function)
 
     def on_local_main_process(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
+        """Decorator: only the first process of each machine runs the function."""
         return _only(self.is_local_main_process, function)
 
     def on_last_process(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
+        """Decorator: only the process with the highest rank runs the function."""
         return _only(self.is_last_process, function)
 
     def on_process(
         self, function: Callable[Arguments, Result] | None = None, process_index: int = 0
     ) -> Callable[..., Any]:
+        """Decorator: only the process with this rank runs the function."""
         if function is None:
             return functools.partial(self.on_process, process_index=process_index)
         return _only(self.process_index == process_index, function)
@@ -208,6 +221,7 @@ class Processes:
     def on_local_process(
         self, function: Callable[Arguments, Result] | None = None, local_process_index: int = 0
     ) -> Callable[..., Any]:
+        """Decorator: only the process with this rank on its machine runs the function."""
         if function is None:
             return functools.partial(self.on_local_process, local_process_index=local_process_index)
         return _only(self.local_process_index == local_process_index, function)

@@ -16,14 +16,17 @@ class Recording:
 
     @property
     def logging_dir(self) -> str | Path | None:
+        """The folder of the trackers' files."""
         raise NotImplementedError
 
     @property
     def log_with(self) -> list[Any]:
+        """The trackers that were chosen."""
         return self._trackers.choices
 
     @property
     def trackers(self) -> list[GeneralTracker]:
+        """The trackers that were started; empty on other processes than the main one."""
         return self._trackers.started
 
     def init_trackers(

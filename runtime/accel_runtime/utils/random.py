@@ -28,6 +28,7 @@ def synchronize_rng_state(rng_type: RNGType | str | None = None, generator: torc
 
 
 def synchronize_rng_states(rng_types: Iterable[RNGType | str], generator: torch.Generator | None = None) -> None:
+    """Gives every process the states that these generators have on the first."""
     for kind in rng_types:
         synchronize_rng_state(kind, generator)
 

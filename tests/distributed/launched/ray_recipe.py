@@ -1,4 +1,4 @@
-"""The recipe of docs/launching.md: Ray Train starts the ranks, and each runs the script as it is."""
+"""The recipe of docs/howto/ray.md: Ray Train starts the ranks, and each runs the script as it is."""
 
 import runpy
 import sys

@@ -18,4 +18,4 @@ def test_every_command_has_a_page_and_every_setting_its_flag_on_it() -> None:
 
 def test_the_recipe_for_ray_is_the_one_that_is_tested() -> None:
     recipe = (Path(__file__).parents[2] / "distributed/launched/ray_recipe.py").read_text()
-    assert recipe.split('"""', 2)[2].strip() in (DOCS / "launching.md").read_text()
+    assert recipe.split('"""', 2)[2].strip() in (DOCS / "howto" / "ray.md").read_text()
