@@ -89,10 +89,11 @@ class _Command(click.Command):
 @click.option("--observe", is_flag=True, help="Run the script, see what its variables hold, and verify what follows.")
 @click.option("--facts", type=_file(), help="Keep what --observe saw in this file; without --observe, read it.")
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
+@click.option("--notes", is_flag=True, help="Print the notes of the last in-place run under this folder again.")
 @click.option("--explain", metavar="CODE", shell_complete=_codes, help="Tell what a rule does and why, or all.")
 @click.option("--completion", type=click.Choice(SHELLS), help="Print the completion script for a shell.")
 @click.option("--version", is_flag=True, help="Print the version.")
-def command(undo: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
+def command(undo: bool, notes: bool, explain: str | None, completion: str | None, version: bool, **given: Any) -> int:
     """Rewrite plain PyTorch training scripts, notebooks and projects in place for an Accelerator, and say what was
     done and what was left, with the reason. PATH is a file, a folder, a notebook, or - for standard input.
 
@@ -107,18 +108,20 @@ def command(undo: bool, explain: str | None, completion: str | None, version: bo
 
         return _print(catalogue.explain(explain))
     options = Options(**given)
-    contradiction = _contradiction(options, undo) or _unverifiable(options)
+    contradiction = _contradiction(options, "--undo" if undo else "--notes" if notes else "") or _unverifiable(options)
     if contradiction:
         raise click.UsageError(contradiction)
+    if notes:
+        return _notes()
     if undo:
         return _undo()
     return _verify(options) if _verifies(options) else _run(options)
 
 
-def _contradiction(options: Options, undo: bool) -> str:
+def _contradiction(options: Options, looks_back: str) -> str:
     """Why the options cannot be meant as they stand; empty when they can."""
-    if undo:
-        return "--undo takes no path: it looks at the current folder and below" if options.paths else ""
+    if looks_back:
+        return f"{looks_back} takes no path: it looks at the current folder and below" if options.paths else ""
     if not options.paths and not (options.module and _verifies(options)):
         return "name a file, a folder, or - for standard input"
     if STANDARD_INPUT in options.paths and not options.reads_stdin:
@@ -189,6 +192,18 @@ def _print_completion(shell: str) -> int:
     completion = get_completion_class(shell)
     assert completion is not None
     return _print(completion(command, {}, "accel-migrate", "_ACCEL_MIGRATE_COMPLETE").source() + "\n")
+
+
+def _notes() -> int:
+    from accel_migrate.outcome import shown
+    from accel_migrate.undo import notes, state_folder
+
+    current = Path.cwd()
+    found = {path: lines for path, lines in notes(current, state_folder()).items() if lines}
+    click.echo(f"{sum(map(len, found.values()))} notes of the last run under this folder.")
+    for path, lines in found.items():
+        click.echo("".join(f"\n{shown(path, current)}:{line}" for line in lines)[1:])
+    return 0
 
 
 def _undo() -> int:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from accel_migrate.document import Document
 from accel_migrate.outcome import Decision
-from accel_migrate.plan import Change, Safety
+from accel_migrate.plan import Change, Safety, Together
 from accel_migrate.selection import Selection
 from accel_migrate.source import Source
 from accel_migrate.suppress import Suppression, Suppressions
 
 MOVES = "AM201"
-Ask = Callable[[Document, Change], bool]
+Ask = Callable[[Mapping[Path, Document], Path, Change, Together | None], bool]
 
 
 @dataclass
@@ -29,12 +29,12 @@ class Judge:
     refusals: dict[tuple[Path, str, int, int], Decision] = field(default_factory=dict)
     heeded: dict[Path, set[Suppression]] = field(default_factory=dict)  # comments by which moves stay
 
-    def __call__(self, source: Source, change: Change) -> bool:
+    def __call__(self, source: Source, change: Change, together: Together | None) -> bool:
         if not self.selection.allows(change.code):
             decision = Decision.DESELECTED
         elif self.comments[source.path].covering(change.code, change.line):
             decision = Decision.SUPPRESSED
-        elif self.ask and not self.ask(self.documents[source.path], change):
+        elif self.ask and not self.ask(self.documents, source.path, change, together):
             decision = Decision.DECLINED
         else:
             return True

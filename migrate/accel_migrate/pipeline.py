@@ -17,7 +17,7 @@ from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
 from accel_migrate.limits import LARGEST_PIECE
-from accel_migrate.plan import Change, FileResult, Note, Safety, Status
+from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
 from accel_migrate.rewriting import Left, Loop, failure, rewrite
 from accel_migrate.rule import Context
 from accel_migrate.rules import RULES
@@ -41,7 +41,7 @@ _FRAMEWORKS = {
     "torch_xla": "torch_xla",
 }
 _MENTIONED = re.compile("|".join([*_FRAMEWORKS, "Trainer"]).encode())
-Accept = Callable[[Source, Change], bool]
+Accept = Callable[[Source, Change, Together | None], bool]
 Keeps = Callable[[Source, int], bool]
 
 
@@ -50,13 +50,14 @@ def migrate(
     settings: Settings = DEFAULTS,
     *,
     siblings: Mapping[Path, Source] | None = None,
-    accept: Accept = lambda source, change: True,
+    accept: Accept = lambda source, change, together: True,
     keeps: Keeps = lambda source, line: False,
 ) -> list[FileResult]:
     """Migrate the sources of one project together; `siblings` are read for what they tell and never changed.
 
-    `accept` is asked once for each change that would be applied; a required change that is refused leaves its
-    whole training loop as it was. `keeps` says on which lines moves to a device stay, though they are needless.
+    `accept` is asked once for each change that would be applied, with those that it belongs to; a required change that
+    is refused leaves its whole training loop as it was. `keeps` says on which lines moves to a device stay, though they are
+    needless.
     """
     if len(sources) + len(siblings or {}) > LARGEST_PIECE:
         return [migrate([source], settings, accept=accept, keeps=keeps)[0] for source in sources]
@@ -276,34 +277,36 @@ class _Decided:
 
     def whole(self, changes: list[tuple[Module, Change]]) -> bool:
         """Whether every change that a loop cannot do without may be made."""
-        for module, change in changes:
-            if change.required and change.safety is not Safety.NOTE:
-                if change.safety is Safety.REVIEW and not self.settings.unsafe_fixes:
-                    return False
-                if not self.accept(module.source, change):
-                    return False
-        return True
+        made = [(module, change) for module, change in changes if change.safety is not Safety.NOTE]
+        required = [(module, change) for module, change in made if change.required]
+        if not self.settings.unsafe_fixes and any(change.safety is Safety.REVIEW for _, change in required):
+            return False
+        together = Together(tuple((module.source.path, change) for module, change in required), len(made))
+        return all(self.accept(module.source, change, together) for module, change in required)
 
     def loop(self, path: Path, line: int, changes: list[tuple[Module, Change]]) -> Loop:
         """The changes of a loop that may be made, sorted by file and by what becomes of them."""
         applied: dict[Path, list[Change]] = {}
         refused: dict[Path, list[Change]] = {}
         notes: dict[Path, list[Note]] = {}
+        count = sum(change.safety is not Safety.NOTE for _, change in changes)
         for module, change in changes:
             where = module.source.path
             if change.safety is Safety.NOTE:
                 notes.setdefault(where, []).append(Note(change.code, change.line, change.column, change.message))
-            elif self._is_made(module, change):
+            elif self._is_made(module, change, count):
                 applied.setdefault(where, []).append(change)
             else:
                 refused.setdefault(where, []).append(change)
         return Loop(path, line, applied, refused, notes)
 
-    def _is_made(self, module: Module, change: Change) -> bool:
+    def _is_made(self, module: Module, change: Change, count: int) -> bool:
         key = (module.source.path, change)
         if key not in self._known:
             allowed = change.safety is Safety.SAFE or self.settings.unsafe_fixes
-            self._known[key] = change.required or (allowed and self.accept(module.source, change))
+            self._known[key] = change.required or (
+                allowed and self.accept(module.source, change, Together(((module.source.path, change),), count))
+            )
         return self._known[key]
 
 

@@ -96,6 +96,14 @@ class Change:
     required: bool = True  # without it the loop would be half migrated
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Together:
+    """Changes that stand or fall as one, each with its file: one answer holds for all. `of` counts all of their loop."""
+
+    changes: tuple[tuple[Path, Change], ...]
+    of: int
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Something a person should know about a line: left alone, or worth a look after the rewrite."""

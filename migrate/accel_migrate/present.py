@@ -12,7 +12,10 @@ from accel_migrate.outcome import Outcome
 from accel_migrate.plan import Status
 from accel_migrate.report import FOR_PEOPLE, Report, render
 from accel_migrate.report.diff import unified
+from accel_migrate.report.text import next_steps
 from accel_migrate.write import write_whole
+
+LAUNCHERS = {"accel_runtime": "accel launch --num-processes 2", "accelerate": "accelerate launch --num_processes 2"}
 
 
 class Presenter:
@@ -24,6 +27,8 @@ class Presenter:
         self.for_people = self.format in FOR_PEOPLE
         self.streams_diff = options.diff and self.for_people
         self.leaves_the_terminal_free = not options.quiet and not (self.streams_diff and sys.stdout.isatty())
+        self.writes_in_place = options.writes and not options.reads_stdin and options.output is None
+        self.can_undo = True
         self.needs_texts = options.html is not None or (options.diff and not self.for_people)
 
     def stream(self, outcome: Outcome) -> None:
@@ -51,6 +56,8 @@ class Presenter:
             write_whole(options.html, render(report, "html").encode("utf-8", "backslashreplace"))
         if not (options.quiet and self.for_people):
             stream.write(render(report, self.format))
+        if self.format == "full" and self.writes_in_place and self.can_undo and not options.quiet:
+            sys.stderr.write(next_steps(report, LAUNCHERS[options.target or "accel_runtime"]))
 
 
 def wants_color(choice: str, stream: TextIO, environment: Mapping[str, str]) -> bool:

@@ -70,7 +70,7 @@ def rewrite(
     loops: Sequence[Loop],
     left: Mapping[Path, Left],
     confirm: Callable[[Source], None],
-    accept: Callable[[Source, Change], bool] = lambda source, change: True,
+    accept: Callable[[Source, Change, None], bool] = lambda source, change, together: True,
 ) -> dict[Path, FileResult]:
     """The result of each source. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
 
@@ -148,7 +148,7 @@ def _rewritten(
     others: Sequence[Source],
     changes: tuple[Change, ...],
     confirm: Callable[[Source], None],
-    accept: Callable[[Source, Change], bool],
+    accept: Callable[[Source, Change, None], bool],
 ) -> _Rewritten:
     """The file with all changes made, and with those that take away what they left without a reader."""
     from accel_migrate.apply import apply  # libcst is imported only for a file that changes
@@ -168,7 +168,7 @@ def _rewritten(
             continue
         follows = [*leftovers(before, result), *emptied(before, result, others)]
         new = [each for each in follows if each not in declined and each not in changes]
-        accepted = [each for each in new if accept(source, each)]
+        accepted = [each for each in new if accept(source, each, None)]
         declined |= set(new) - set(accepted)
         if not accepted:
             break

@@ -24,6 +24,7 @@ from accel_migrate.pool import spread
 from accel_migrate.present import Presenter
 from accel_migrate.progress import progress
 from accel_migrate.project import Task
+from accel_migrate.report.text import notes_of
 from accel_migrate.selection import selection
 from accel_migrate.undo import Journal, state_folder
 from accel_migrate.work import Terms, failure, migrate_together, neighbours, parsed, read, work
@@ -118,6 +119,7 @@ def _in_place(files: Sequence[Found], options: Options, terms: Terms, presenter:
             presenter.stream(outcome)
             # Only findings wait for the end, so memory stays flat however many files there are.
             yield outcome if presenter.needs_texts else outcome.without_texts()
+    presenter.can_undo = not journal.problem
 
 
 def _jobs(options: Options, files: int) -> int:
@@ -159,7 +161,7 @@ def written(outcomes: list[Outcome], journal: Journal) -> list[Outcome]:
     rewrites = [Rewrite(each.path, each.before, each.after) for each in outcomes if each.status is Status.MIGRATED]
     if not rewrites:
         return outcomes
-    journal.record(rewrites)
+    journal.record(rewrites, {each.path: list(notes_of(each)) for each in outcomes})
     try:
         write_together(rewrites)
     except WriteError as error:

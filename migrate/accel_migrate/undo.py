@@ -1,4 +1,4 @@
-"""Remembers what in-place runs replaced, and puts it back while nobody has edited the files since."""
+"""Remembers what in-place runs replaced and noted, and puts it back while nobody has edited the files since."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -30,8 +30,12 @@ class Journal:
         self.path = folder / f"{time.time_ns():020}-{os.getpid()}.jsonl"
         self.problem = ""  # why --undo will not know this run
 
-    def record(self, rewrites: Iterable[Rewrite]) -> None:
-        entries = [_Entry(each.path, each.before, sha256(each.after).hexdigest()) for each in rewrites]
+    def record(self, rewrites: Iterable[Rewrite], notes: Mapping[Path, Sequence[str]]) -> None:
+        """Keep what the rewrites replace, with the notes on each file as they were printed, without its name."""
+        entries = [
+            _Entry(each.path, each.before, sha256(each.after).hexdigest(), tuple(notes.get(each.path, ())))
+            for each in rewrites
+        ]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self.path.open("ab") as file:
@@ -58,9 +62,11 @@ class _Entry:
     path: Path
     before: bytes
     after: str  # the digest of what the run wrote
+    notes: tuple[str, ...] = ()
 
     def line(self) -> bytes:
-        fields = {"path": str(self.path), "after": self.after, "before": b64encode(self.before).decode()}
+        before = b64encode(self.before).decode()
+        fields = {"path": str(self.path), "after": self.after, "notes": self.notes, "before": before}
         return json.dumps(fields).encode() + b"\n"
 
 
@@ -83,6 +89,15 @@ def undo(current: Path, folder: Path) -> list[Restored]:
             _forget(journal, [entry for entry in entries if entry.path not in back])
             return outcomes
     return []
+
+
+def notes(current: Path, folder: Path) -> dict[Path, tuple[str, ...]]:
+    """The notes of the last run below `current`, for each file that it changed there."""
+    for journal in _newest_first(folder):
+        here = {entry.path: entry.notes for entry in _entries(journal) if entry.path.is_relative_to(current)}
+        if here:
+            return here
+    return {}
 
 
 def _restore(entry: _Entry) -> Restored:
@@ -111,7 +126,8 @@ def _entries(journal: Path) -> Iterator[_Entry]:
             fields = json.loads(line)
         except ValueError:
             return  # a kill cut the last line short, before its file was touched
-        yield _Entry(Path(fields["path"]), b64decode(fields["before"]), fields["after"])
+        notes = tuple(fields.get("notes", ()))
+        yield _Entry(Path(fields["path"]), b64decode(fields["before"]), fields["after"], notes)
 
 
 def _forget(journal: Path, remaining: Sequence[_Entry]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from accel_migrate.pipeline import Settings
-from accel_migrate.plan import Change, FileResult, Note, Safety, Status
+from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
 from accel_migrate.source import Source
 
 
@@ -15,13 +15,15 @@ def migrate(
     settings: Settings,
     *,
     siblings: Mapping[Path, Source] | None = None,
-    accept: Callable[[Source, Change], bool] = lambda source, change: True,
+    accept: Callable[[Source, Change, Together | None], bool] = lambda source, change, together: True,
     keeps: Callable[[Source, int], bool] = lambda source, line: False,
 ) -> list[FileResult]:
     return [_migrate(source, settings, accept) for source in sources]
 
 
-def _migrate(source: Source, settings: Settings, accept: Callable[[Source, Change], bool]) -> FileResult:
+def _migrate(
+    source: Source, settings: Settings, accept: Callable[[Source, Change, Together | None], bool]
+) -> FileResult:
     if "crash" in source.text:
         raise ZeroDivisionError("a rule went wrong")
     if "forever" in source.text:
@@ -32,7 +34,8 @@ def _migrate(source: Source, settings: Settings, accept: Callable[[Source, Chang
     for number, line in enumerate(lines, 1):
         if ".cuda()" in line:
             change = Change("AM101", number, line.index(".cuda()") + 1, "prepare() moves this")
-            (applied if accept(source, change) else refused).append(change)
+            together = Together(((source.path, change),), source.text.count(".cuda()"))
+            (applied if accept(source, change, together) else refused).append(change)
         if ".xpu()" in line:
             refused.append(Change("AM201", number, line.index(".xpu()") + 1, "perhaps", Safety.REVIEW))
         if ".half()" in line:

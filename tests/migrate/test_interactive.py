@@ -45,8 +45,8 @@ def test_all_and_none_hold_for_one_file_and_quit_for_all(run: Run, monkeypatch: 
 def test_each_question_shows_place_code_reason_and_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.py").write_text("import torch\na.cuda()\n")
     out = answer(run, monkeypatch, "n\n", "a.py").out
-    assert "a.py:2:2: AM101 prepare() moves this\n    a.cuda()\n" in out
-    assert "Apply this change [y,n,a,d,q,e,?]? " in out
+    assert "1/1\na.py:2:2: AM101 prepare() moves this\n    a.cuda()\n" in out
+    assert "Apply [y,n,a,d,q,e,?]? " in out
     assert "a.py:2:2: AM101 [declined]" in out
 
 
@@ -67,3 +67,49 @@ def test_editing_opens_the_rewritten_file_until_it_parses(
 
 def test_standard_input_cannot_hold_both_script_and_answers(run: Run) -> None:
     assert run("-i", "-").code == 2
+
+
+LOOP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from data import pairs
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(pairs, batch_size=4)
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def test_what_belongs_together_is_asked_once(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.py").write_text(LOOP)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 30))
+    out = command("-i", "a.py").out
+    heads = [line for line in out.splitlines() if "all or none" in line]
+    assert len(heads) == 1 and heads[0].startswith("1-"), out
+    total = heads[0].split("/")[1].split(":")[0]
+    assert f"\n{total}/{total}" in out or heads[0].startswith(f"1-{total}/"), "the last question is the last number"
+    assert "-    loss.backward()\n" in out and "+    accelerator.backward(loss)\n" in out, "one preview shows all of it"
+    assert "accelerator.prepare" in Path("a.py").read_text()
+
+
+def test_a_no_to_one_change_keeps_the_earlier_answers(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.py").write_text(LOOP)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" + "n\n" * 30))
+    command("-i", "a.py")
+    assert "accelerator.backward(loss)" in Path("a.py").read_text()
+
+
+def test_a_no_to_the_loop_leaves_it_and_asks_no_more(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.py").write_text(LOOP)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    out = command("-i", "a.py").out
+    assert out.count("Apply [") == 1
+    assert Path("a.py").read_text() == LOOP

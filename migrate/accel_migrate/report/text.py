@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
@@ -68,6 +69,33 @@ def _line(outcome: Outcome, finding: Finding, report: Report) -> str:
     tag = "would apply" if would else str(finding.decision)
     code = _paint(finding.code, COLORS.get(finding.decision, "0"), report)
     return f"{_printable(outcome.name)}:{finding.place}: {code} [{tag}] {finding.message}"
+
+
+def notes_of(outcome: Outcome) -> Iterator[str]:
+    """What a person should know of a file, as `line:col: CODE [note] message`, each with its line of code."""
+    for finding in outcome.findings:
+        if finding.decision is not Decision.APPLIED:
+            excerpt = f"\n    {_printable(finding.excerpt)}" if finding.excerpt else ""
+            yield f"{finding.place}: {finding.code} [{finding.decision}] {finding.message}{excerpt}"
+
+
+def next_steps(report: Report, launcher: str) -> str:
+    """The commands that come after a run in place; empty where nothing was migrated."""
+    scripts = [each.name for each in report.outcomes if each.status is Status.MIGRATED]
+    if not scripts:
+        return ""
+    script = shlex.quote(scripts[0]) if len(scripts) == 1 else "SCRIPT"
+    paths = " ".join(map(shlex.quote, scripts)) if len(scripts) < 4 else "PATH..."
+    steps = {
+        "accel-migrate --undo": "put everything back",
+        f"accel-migrate --undo && accel-migrate {paths} --write-if-proven": "again, written only if it trains as it did",
+        f"{launcher} {script}": "run it on two processes",
+        "accel-migrate --notes": "read the notes again",
+    }
+    if scripts[0].endswith(".ipynb"):
+        del steps[f"{launcher} {script}"]
+    width = max(map(len, steps))
+    return "\nNext:\n" + "".join(f"  {command:{width}}  # {what}\n" for command, what in steps.items())
 
 
 def answer(report: Report) -> str:
