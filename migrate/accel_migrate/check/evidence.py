@@ -66,8 +66,9 @@ class Side:
         waiting = list(found)
         while waiting:
             file = waiting.pop()
+            plain = [a.name for n in file.of_kinds(ast.Import) if isinstance(n, ast.Import) for a in n.names]
             brought = [self.program.imported(file, name) for name in file.imports]
-            for there in (*brought, *[self.program.locate(file, module) for module in file.stars]):
+            for there in (*brought, *[self.program.locate(file, module) for module in (*plain, *file.stars)]):
                 if there is not None and there[0] not in found:
                     found.add(there[0])
                     waiting.append(there[0])

@@ -52,8 +52,12 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
     if not gone:
         return
     for file, call in side.calls:
-        if file in side.involved and _needs_group(file, call) and _runs_alone(side, file, call, frozenset()):
-            yield file, call, f"`{unparse(call)[:60]}` would fail on one process, where no process group is started"
+        begins = (
+            _runs_alone(side, file, call, frozenset()) if file in side.involved and _needs_group(file, call) else None
+        )
+        if begins is not None:
+            message = f"`{unparse(call)[:60]}` would fail on one process, where no process group is started"
+            yield *begins, message
     if any(_runs_alone(evidence.before, file, call, frozenset()) for file, call in gone):
         yield from _chosen(side)
 
@@ -69,18 +73,27 @@ def _needs_group(file: File, call: ast.Call) -> bool:
     return direct and name[:1].islower() and name not in _HARMLESS
 
 
-def _runs_alone(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
-    """Whether nothing around a node, here or in what calls it, asks whether there are several processes."""
+def _runs_alone(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> tuple[File, ast.AST] | None:
+    """Where a run begins that comes to a node without asking, here or on the way, whether there are several processes."""
     if _asks(file, node):
-        return False
+        return None
     function = file.scope(node).function.node
     if not isinstance(function, Function):
-        return True
+        return file, node
     if function in seen or len(seen) > _DEEPEST:
-        return False
-    if getattr(function, "decorator_list", ()):
-        return False
-    return any(_runs_alone(side, site.file, site.call, seen | {function}) for site in side.above(function))
+        return None
+    if any(_may_ask(file, decorator) for decorator in getattr(function, "decorator_list", ())):
+        return None
+    sites = [site for site in side.above(function) if site.file in side.involved or not side.created]
+    begins = (_runs_alone(side, site.file, site.call, seen | {function}) for site in sites)
+    return next((place for place in begins if place is not None), None)
+
+
+def _may_ask(file: File, decorator: ast.expr) -> bool:
+    """Whether a decorator may keep a function from running on one process: those of Python and torch do not."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    plain = isinstance(called, ast.Name) and called.id in ("staticmethod", "classmethod", "property")
+    return not plain and not (file.qualified(called) or "").startswith("torch.")
 
 
 def _asks(file: File, node: ast.AST) -> bool:

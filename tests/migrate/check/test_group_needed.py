@@ -17,6 +17,7 @@ AFTER = IMPORTS + "from accel_runtime import Accelerator\naccelerator = Accelera
         "sampler = DistributedSampler(held)\n",
         "dist.all_reduce(total)\n",
         "def mean(x):\n    dist.all_reduce(x)\n    return x / dist.get_world_size()\nmean(1)\n",
+        "@torch.no_grad()\ndef mean(x):\n    dist.all_reduce(x)\nmean(1)\n",
         "class Own:\n    def __init__(self):\n        pass\n"
         "if dist.is_initialized():\n    sampler = Own()\nelse:\n    sampler = None\n",
     ],
@@ -49,3 +50,18 @@ def test_a_group_that_another_script_of_the_project_still_starts() -> None:
     other = BEFORE + "from train import f\n"
     kept = "f = 1\ndist.barrier()\n"
     assert said("AM966", {"train.py": BEFORE + kept, "other.py": other}, {"train.py": AFTER + kept, "other.py": other})
+
+
+def test_what_needs_a_group_in_a_module_of_a_package_that_is_imported_by_its_whole_name() -> None:
+    helper = "import torch.distributed as dist\ndef mean(x):\n    dist.all_reduce(x)\n"
+    call = "import parts.sums\nparts.sums.mean(1)\n"
+    before = {"train.py": BEFORE + call, "parts/sums.py": helper}
+    assert said("AM966", before, {**before, "train.py": AFTER + call})
+
+
+def test_another_script_that_starts_the_group_itself_is_not_asked_for() -> None:
+    helper = "import torch.distributed as dist\ndef mean(x):\n    dist.all_reduce(x)\n"
+    call = "import parts.sums\nparts.sums.mean(1)\n"
+    before = {"train.py": BEFORE + "import parts.sums\n", "other.py": BEFORE + call, "parts/sums.py": helper}
+    assert not said("AM966", before, {**before, "train.py": AFTER + "import parts.sums\n"})
+    assert said("AM966", before, {**before, "other.py": AFTER + call})
