@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Collection, Iterator
 
 from accel_migrate.check.collective_under_rank import Guards
@@ -34,6 +35,15 @@ _READS = frozenset(
         *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move"),
     }
 )
+_KNOWN = sys.stdlib_module_names | {
+    "torch",
+    "torchvision",
+    "numpy",
+    "wandb",
+    "accel_runtime",
+    "accelerate",
+    "matplotlib",
+}
 _MEETING = ("wait_for_everyone", "gather", "gather_for_metrics", "gather_object", "reduce", "broadcast", "backward")
 _TELLING = frozenset(["strftime", "isoformat"])
 
@@ -77,7 +87,7 @@ def _violations(evidence: Evidence) -> Iterator[Violation]:
     if not saves:
         return
     for file, call in side.calls:
-        if file.qualified(call.func) not in _READS or not call.args:
+        if not call.args or not (file.qualified(call.func) in _READS or _may_read(side, file, call)):
             continue
         handed = side.flows.reached([side.flows.place(file, call.args[0])], computed=False)
         same = {
@@ -88,6 +98,16 @@ def _violations(evidence: Evidence) -> Iterator[Violation]:
         if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
             message = f"`{ast.unparse(call)[:60]}` would be read by all processes while one may still write it"
             yield Violation("AM962", file.path, call.lineno, message)
+
+
+def _may_read(side: Side, file: File, call: ast.Call) -> bool:
+    """Whether a function that is neither in sight nor a library's is handed a path: it may read what is there."""
+    dotted = file.qualified(call.func) or "torch"
+    return dotted.partition(".")[0] not in _KNOWN and not side.flows.callees.get(call) and _is_path(call.args[0])
+
+
+def _is_path(node: ast.expr) -> bool:
+    return not isinstance(node, ast.Name) and _file_name(node) is not None
 
 
 def _is_same_file(written: ast.expr, read: ast.expr) -> bool:

@@ -95,3 +95,13 @@ def test_a_file_whose_path_is_handed_to_what_writes_it() -> None:
         "x = 1\n",
         HEAD.replace("import os", "import os, shutil") + lines.replace("(path, best", "(other, best"),
     )
+
+
+def test_a_path_that_a_function_out_of_sight_is_handed() -> None:
+    top = "from accel_runtime import Accelerator\nfrom helpers import strip\naccelerator = Accelerator()\n"
+    saved = top + 'accelerator.save(weights, f"{folder}/last.pt")\n{}'
+    assert said("AM962", "x = 1\n", saved.replace("{}", 'strip(f"{folder}/last.pt", 1)\n'))
+    waited = saved.replace("{}", 'accelerator.wait_for_everyone()\nstrip(f"{folder}/last.pt", 1)\n')
+    assert not said("AM962", "x = 1\n", waited)
+    assert not said("AM962", "x = 1\n", saved.replace("{}", 'strip(f"{folder}/other.pt", 1)\n'))
+    assert not said("AM962", "x = 1\n", saved.replace("{}", 'print(f"{folder}/last.pt")\n'))
