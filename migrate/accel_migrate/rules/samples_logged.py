@@ -20,6 +20,10 @@ _DECIDES = (
     "what is counted here is this process's own, and it is compared with a number for all of the data: on N processes that is "
     "reached N times later; count with accelerator.num_processes if it should not be"
 )
+_GOES_ON = (
+    "an epoch has N times fewer steps on N processes than are counted for it here: the number leaps at the end of each epoch; "
+    "take the length of the prepared loader if it should not"
+)
 _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
 
 
@@ -33,6 +37,8 @@ def find(context: Context) -> Iterator[Change]:
         for node in walk(loop.statement):
             if isinstance(node, ast.Compare) and _compares_with_all(module, counts, node, counters):
                 yield change(CODE, node, _DECIDES, loop=training.index, safety=Safety.NOTE)
+            elif isinstance(node, ast.BinOp) and _goes_on_from_all(module, counts, node, counters):
+                yield change(CODE, node, _GOES_ON, loop=training.index, safety=Safety.NOTE)
             if _counts_samples(node, counters) and _is_logged(context, node) and _is_of_all(module, counts, node):
                 assert isinstance(node, ast.BinOp)
                 spelled = training.ready(module, node)
@@ -62,6 +68,15 @@ def _counts_samples(node: ast.AST, counters: set[str]) -> bool:
         if unparse(count).removesuffix(" + 1") in counters and _SIZE.fullmatch(unparse(size)):
             return True
     return False
+
+
+def _goes_on_from_all(module: Module, counts: Counts, node: ast.BinOp, counters: set[str]) -> bool:
+    """`epoch * steps_per_epoch + i`, where the steps were counted before `prepare`."""
+    sides = (node.left, node.right) if isinstance(node.op, ast.Add) else ()
+    earlier = [part for part in sides if unparse(part) not in counters]
+    if len(earlier) != 1 or not isinstance(earlier[0], ast.BinOp):
+        return False
+    return isinstance(earlier[0].op, ast.Mult) and counts.counted(module, earlier[0]) is Counted.ALL
 
 
 def _compares_with_all(module: Module, counts: Counts, node: ast.Compare, counters: set[str]) -> bool:

@@ -61,6 +61,13 @@ def test_notes_a_count_that_is_compared_with_all_of_the_data():
     assert "AM606" in codes(per_epoch)
 
 
+def test_notes_a_number_of_steps_that_leaps_with_each_epoch():
+    inside = "step = rounds * epoch + i\nif step > 1000:\n    print(1)"
+    assert "AM606" not in codes(training(ready="rounds = len(loader)", inside=inside))
+    early = training(inside=inside).replace("model = nn.Linear", "rounds = len(loader)\nmodel = nn.Linear")
+    assert "AM606" in codes(early)
+
+
 def test_says_nothing_of_a_count_of_steps():
     for test in ("i % 10 == 0", "seen > len(loader)", "seen * 2 > 10", "i == len(loader) - 1"):
         assert "AM606" not in codes(training(ready="seen = 0", inside=f"seen += 1\nif {test}:\n    print(seen)")), test
