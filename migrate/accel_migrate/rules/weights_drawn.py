@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.loss_path import LossPath
+from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.roles import Role
+from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.seeding import Seeded, Seeding
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
@@ -21,6 +25,23 @@ _MESSAGE = (
 )
 
 
+_UNPREPARED = (
+    "`{}` has weights that each process draws itself, because torch is not seeded alike on all, and no prepare() gives it the "
+    "main process's, while the loss is computed through it; call torch.manual_seed with one number before it is built"
+)
+_LAYERS = (
+    "torch.nn.Linear",
+    "torch.nn.Conv",
+    "torch.nn.Embedding",
+    "torch.nn.LSTM",
+    "torch.nn.GRU",
+    "torch.nn.Parameter",
+)
+_PRETRAINED = ("torchvision.", "timm.", "transformers.", "lpips.")
+_READS = {"load_state_dict", "load", "from_pretrained", "load_weights", "load_checkpoint", "load_url", "load_model"}
+_ASKED = {"pretrained", "weights", "checkpoint", "ckpt"}
+
+
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     if training.distribution.joins:
@@ -32,6 +53,53 @@ def find(context: Context) -> Iterator[Change]:
         if not training.timing.after_prepare(module, call) and _copies(context, call):
             yield change(CODE, call, _MESSAGE, loop=training.index, safety=Safety.NOTE)
             return
+    for model, name in _run_unprepared(context):
+        yield change(CODE, model, _UNPREPARED.format(name), loop=training.index, safety=Safety.NOTE)
+
+
+def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
+    """Models of this file that the loss is computed through, that nothing prepares, and whose weights nothing sets."""
+    training, roles, graph = context.training, context.script.roles, context.script.graph
+    for variable in LossPath(roles, graph, training.backwards).models:
+        links = chain(roles, graph, variable)
+        if any(training.holds(link) for link in links):
+            continue
+        values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
+        if not values or values[0][0] is not context.module or not _draws(context, variable, values):
+            continue
+        if not any(_sets_weights(module, links) for module in context.script.project.modules):
+            yield values[0][1], variable.name
+
+
+def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.expr]]) -> bool:
+    """Whether building a model draws weights, in layers that are in sight, and reads none."""
+    parts = made_of(context.script.roles, context.script.graph, model)
+    built: list[tuple[Module, ast.AST]] = [*values, *[(part.module, part.node) for part in parts]]
+    calls = [
+        (owner, call) for owner, node in built for call in owner.walk(node, ast.Call) if isinstance(call, ast.Call)
+    ]
+    if any(_reads_weights(owner, call) for owner, call in calls):
+        return False
+    return any((owner.qualified(call.func) or "").startswith(_LAYERS) for owner, call in calls)
+
+
+def _reads_weights(module: Module, call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    told = {keyword.arg for keyword in call.keywords}
+    return name in _READS or (module.qualified(call.func) or "").startswith(_PRETRAINED) or bool(told & _ASKED)
+
+
+def _sets_weights(module: Module, links: list[Variable]) -> bool:
+    """`teacher.load_state_dict(...)`, a function that is handed it, or a loop that copies into its parameters."""
+    for call in module.calls:
+        if any(module.variable(argument) in links for argument in call.args):
+            return True
+        if not isinstance(call.func, ast.Attribute) or module.variable(call.func.value) not in links:
+            continue
+        around = [parent for parent in module.ancestors(call) if isinstance(parent, ast.For)]
+        if call.func.attr in ("load_state_dict", "apply") or any("data" in ast.unparse(loop) for loop in around[:1]):
+            return True
+    return False
 
 
 def _copies(context: Context, call: ast.Call) -> bool:
@@ -65,7 +133,8 @@ RULE = Rule(
     name="weights_drawn",
     summary="weights that are copied before every process has the same",
     why="`prepare` gives all processes the weights of the main one. A teacher, a target network or an average that was copied "
-    "from the model before that has, on the other processes, the weights that these drew for themselves.",
+    "from the model before that has, on the other processes, the weights that these drew for themselves. So has a fixed network "
+    "with random weights, which nothing prepares.",
     example_before="teacher = copy.deepcopy(model)",
     example_after="teacher = copy.deepcopy(model)",
     find=find,

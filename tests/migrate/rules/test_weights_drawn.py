@@ -62,3 +62,28 @@ def test_says_nothing_of_what_copies_no_weights(before: str) -> None:
 def test_says_nothing_of_a_copy_after_prepare() -> None:
     source = script(after="best = copy.deepcopy(model)")
     assert not [note for note in notes(source) if "the copy is another" in note]
+
+
+def drawn(source: str) -> list[str]:
+    return [note for note in notes(source) if "draws itself" in note]
+
+
+@pytest.mark.parametrize(
+    "before", ["", "for p in teacher.parameters():\n    p.requires_grad = False", "teacher.eval()"]
+)
+def test_tells_a_fixed_network_that_each_process_draws(before: str) -> None:
+    assert drawn(script(before))
+    assert not drawn(script(before, seed="torch.manual_seed(1)"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["teacher.load_state_dict(torch.load('teacher.pt'))", LOOP, "fill(teacher)", "teacher = torch.load('t.pt')"],
+)
+def test_says_nothing_of_a_network_whose_weights_are_set(before: str) -> None:
+    assert not drawn(script(before))
+
+
+def test_says_nothing_of_a_pretrained_network() -> None:
+    source = script().replace("teacher = nn.Linear(4, 2)", "teacher = models.resnet18(pretrained=True)")
+    assert not drawn("from torchvision import models\n" + source)
