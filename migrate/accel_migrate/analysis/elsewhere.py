@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from accel_migrate.analysis.files import makes_folder, opens_events, opens_log, runs_command, writes, writes_memory
+from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
@@ -59,6 +60,14 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
         shows(module, call),
     )
     return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
+
+
+def is_called(script: Script, training: Training, function: Function) -> bool:
+    """Whether a file that the training runs with calls a function; another script's calls are no part of it."""
+    sites = script.graph.all_sites.get(function, ())
+    return bool(sites) and not {owner for owner, _ in sites}.isdisjoint(
+        loaded_with(script.project, training.place.module)
+    )
 
 
 def reached_elsewhere(

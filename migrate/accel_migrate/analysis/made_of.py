@@ -139,7 +139,7 @@ def _has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
     for node in module.walk(value):
         if isinstance(node, ast.Call):
             owner, _, name = (module.qualified(node.func) or "").rpartition(".")
-            if owner.startswith("torch.nn") and name in _WITH_WEIGHTS:
+            if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(node):
                 return True
             target = roles.target(module, node)
             if (
@@ -151,6 +151,12 @@ def _has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
                 if any((target.module.qualified(n.func) or "").rpartition(".")[2] in _WITH_WEIGHTS for n in inner):
                     return True
     return False
+
+
+def _is_fixed(call: ast.Call) -> bool:
+    """`nn.Parameter(x, requires_grad=False)`."""
+    said = [*call.args[1:2], *[k.value for k in call.keywords if k.arg == "requires_grad"]]
+    return any(isinstance(value, ast.Constant) and value.value is False for value in said)
 
 
 def _freezes(node: ast.AST) -> bool:

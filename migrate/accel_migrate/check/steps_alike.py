@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -61,7 +61,7 @@ def _is_seeded(side: Side) -> bool:
 def _by_the_games(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> Found:
     """A backward pass in an episode, which ends when the environment says so, or once episodes have filled a memory."""
     scope = file.scope(node).function
-    told = _told_by_games(scope.node)
+    told = _told_by_games(side, scope.node)
     at = node
     while at in file.parents and at is not scope.node:
         inner, at = at, file.parents[at]
@@ -77,20 +77,45 @@ def _by_the_games(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST
             yield from _by_the_games(side, site.file, site.call, seen | {scope.node})
 
 
-def _told_by_games(function: ast.AST) -> set[str]:
-    """The names that hold what an environment answered: `state, reward, done, info = env.step(action)`."""
-    found: set[str] = set()
-    for node in walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2:
-            called = node.value.func if isinstance(node.value, ast.Call) else None
-            if isinstance(called, ast.Attribute) and called.attr == "step":
-                found |= {part.id for part in walk(node.targets[0]) if isinstance(part, ast.Name)}
-    for node in walk(function):
-        if isinstance(node, ast.Assign) and found & {
-            part.id for part in walk(node.value) if isinstance(part, ast.Name)
-        }:
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return found
+def _told_by_games(side: Side, function: ast.AST) -> set[str]:
+    """The names that hold what an environment answered, what is made of that, and what is set where it decides."""
+    defined = [node for file in side.files for node in file.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef)]
+    plays: set[str] = {node.name for node in defined if any(map(_answer, walk(node)))}  # type: ignore[attr-defined]
+    nodes = walk(function)
+    found = {name for node in nodes for name in _answer(node)}
+    for _ in range(4 if found or plays else 0):
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.AugAssign) and _is_told(node.value, found, plays):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.If) and _is_told(node.test, found, plays):
+                inner = [part for statement in (*node.body, *node.orelse) for part in walk(statement)]
+                found |= {part.id for part in inner if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+                if isinstance(node.func.value, ast.Name) and _is_told(node.args[0], found, plays):
+                    found.add(node.func.value.id)
+    return found - {"_"}
+
+
+def _answer(node: ast.AST) -> set[str]:
+    """The names of `state, reward, done, info = env.step(action)`."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple) or len(node.targets[0].elts) < 3:
+        return set()
+    called = node.value.func if isinstance(node.value, ast.Call) else None
+    if not isinstance(called, ast.Attribute) or called.attr != "step":
+        return set()
+    return {part.id for part in walk(node.targets[0]) if isinstance(part, ast.Name)}
+
+
+def _is_told(value: ast.AST, told: set[str], plays: set[str]) -> bool:
+    """Whether a value is made of what games told, itself or in a function that plays; how many there are is none of it."""
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        if name in plays or name in ("len", "size"):
+            return name in plays
+    if isinstance(value, ast.Name):
+        return value.id in told
+    return any(_is_told(part, told, plays) for part in children(value))
 
 
 def _end_of_episode(loop: ast.For | ast.While, told: set[str]) -> ast.expr | None:
@@ -104,7 +129,7 @@ def _end_of_episode(loop: ast.For | ast.While, told: set[str]) -> ast.expr | Non
         if isinstance(node, ast.If) and node not in inner and any(isinstance(each, ast.Break) for each in node.body)
     ]
     for test in [loop.test, *stops] if isinstance(loop, ast.While) else stops:
-        if told & {part.id for part in walk(test) if isinstance(part, ast.Name)}:
+        if _is_told(test, told, set()):
             return test
     return None
 

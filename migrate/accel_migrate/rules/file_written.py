@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.elsewhere import is_called
 from accel_migrate.analysis.files import Written, downloads, runs_command, runs_model
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
@@ -104,7 +105,7 @@ def _concerns(context: Context, statement: ast.stmt) -> bool:
     training, module = context.training, context.module
     function = module.scope(statement).function
     if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
-        if not context.script.graph.all_sites.get(function):
+        if not is_called(context.script, training, function):
             return False
     if function is not None and not training.timing.after_prepare(module, statement):
         if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):

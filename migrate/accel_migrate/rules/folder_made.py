@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.elsewhere import is_called
 from accel_migrate.analysis.own_names import own_part
 from accel_migrate.edits import add_argument, change
 from accel_migrate.flow.nodes import unparse
@@ -75,7 +76,7 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
 
 def _is_run(context: Context, call: ast.Call) -> bool:
     function = context.module.scope(call).function
-    return function is None or bool(context.script.graph.all_sites.get(function))
+    return function is None or is_called(context.script, context.training, function)
 
 
 def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:

@@ -54,7 +54,8 @@ class _Search:
         self.context = context
         self.seen: set[ast.AST] = set()
 
-    def kind(self, module: Module, node: ast.expr, depth: int) -> tuple[str, ast.AST | None]:
+    def kind(self, module: Module, node: ast.expr, depth: int, index: int = 0) -> tuple[str, ast.AST | None]:
+        """How an expression, or that entry of the tuple that it gives, was reduced."""
         if node in self.seen or depth > 12:
             return "", None
         self.seen.add(node)
@@ -63,12 +64,12 @@ class _Search:
         if isinstance(node, ast.UnaryOp):
             return self.kind(module, node.operand, depth + 1)
         if isinstance(node, ast.Call):
-            return self._call(module, node, depth)
+            return self._call(module, node, depth, index)
         if isinstance(node, ast.Name):
             variable = module.variable(node)
             for binding in reaching(module, node, variable) if variable is not None else ():
                 if binding.kind == "assign" and binding.value is not None:
-                    found = self.kind(module, binding.value, depth + 1)
+                    found = self.kind(module, binding.value, depth + 1, *binding.path[:1])
                     if found[0]:
                         return found
         return "", None
@@ -87,7 +88,7 @@ class _Search:
                 return found
         return "", None
 
-    def _call(self, module: Module, node: ast.Call, depth: int) -> tuple[str, ast.AST | None]:
+    def _call(self, module: Module, node: ast.Call, depth: int, index: int = 0) -> tuple[str, ast.AST | None]:
         dotted = module.qualified(node.func) or ""
         function = node.func
         if dotted == "torch.sum" and len(node.args) == 1:
@@ -109,7 +110,7 @@ class _Search:
                     return "uneven", call
                 if keyword.arg == "weight" and unparse(call.func).rpartition(".")[2] in _WEIGHS:
                     return "weighted", call
-        return self._returned(module, node, depth)
+        return self._returned(module, node, depth, index)
 
     def _summed(self, module: Module, value: ast.expr, node: ast.Call) -> tuple[str, ast.AST | None]:
         """What `value.sum()` is: of a loss that is a number already it is that number."""
@@ -142,13 +143,14 @@ class _Search:
         links = chain(self.context.script.roles, self.context.script.graph, variable)
         return [b.value for link in links for b in link.scope.module.bindings(link) if isinstance(b.value, ast.Call)]
 
-    def _returned(self, module: Module, node: ast.Call, depth: int) -> tuple[str, ast.AST | None]:
+    def _returned(self, module: Module, node: ast.Call, depth: int, index: int) -> tuple[str, ast.AST | None]:
         target = self.context.script.roles.target(module, node)
         if target is None or isinstance(target.node, ast.ClassDef):
             return "", None
         for inner in walk(target.node):
             if isinstance(inner, ast.Return) and inner.value is not None:
-                value = inner.value.elts[0] if isinstance(inner.value, ast.Tuple) and inner.value.elts else inner.value
+                parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
+                value = parts[index] if index < len(parts) else inner.value
                 found = self.kind(target.module, value, depth + 1)
                 if found[0]:
                     return found

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere
+from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere, is_called
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -23,7 +23,7 @@ _LIBRARIES = {
     "comet_ml", "clearml", "visdom", "aim", "swanlab", "tensorboard_logger", "loguru", "absl", "joblib", "imageio", "skimage",
     "torchinfo", "torchsummary", "prettytable", "tabulate", "colorama", "psutil", "networkx", "soundfile", "librosa",
     "safetensors", "huggingface_hub", "diffusers", "sentencepiece", "kornia", "monai", "optuna", "ray", "lmdb", "cupy",
-    "numba", "sympy", "plotly", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
+    "numba", "sympy", "plotly", "IPython", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def _not_changed(context: Context) -> Iterator[Change]:
         if context.script.roles.target(module, call) is None:
             continue
         function = module.scope(call).function
-        runs = function is None or context.script.graph.all_sites.get(function) or module.scope(call).owner_class
+        runs = function is None or module.scope(call).owner_class or is_called(context.script, training, function)
         if runs and not training.flow.only_main(module, call) and unparse(call.func) not in found:
             what = done_elsewhere(context.script, training, module, call, context.settings.prints_once)
             if what is not None:

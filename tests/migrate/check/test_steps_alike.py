@@ -53,3 +53,13 @@ def test_a_backward_pass_once_episodes_have_filled_a_memory() -> None:
     assert not said("AM961", "x = 1\n", GAME + filled.format("game > 20"))
     seeds = "torch.manual_seed(1)\nenv.reset(seed=1)\n"
     assert not said("AM961", "x = 1\n", GAME + seeds + filled.format("memory.size() > 2000"))
+
+
+def test_a_training_that_ends_once_a_process_plays_well() -> None:
+    solved = PLAYED + "        total += r\n    train(memory)\n    scores.append(total)\n    if {}:\n        break\n"
+    assert said("AM961", "x = 1\n", GAME + solved.format("sum(scores[-5:]) > 195"))
+    assert not said("AM961", "x = 1\n", GAME + solved.format("len(scores) > 195"))
+    test = "def test():\n    while True:\n        s, r, done, _ = env.step(a)\n    return r\nstop = False\n"
+    asked = "while game < 9 and not stop:\n    game += 1\n    train(memory)\n    if {}:\n        stop = True\n"
+    assert said("AM961", "x = 1\n", GAME + test + asked.format("mean([test() for _ in range(3)]) > 195"))
+    assert not said("AM961", "x = 1\n", GAME + test + asked.format("game > 5"))

@@ -265,6 +265,10 @@ def test_says_nothing_of_layers_that_may_be_read():
     assert "AM808" not in codes(unread(read=" + getattr(self, 'spare')(x)"))
     assert "AM808" not in codes(unread(more="self.all = nn.ModuleList([self.spare])", read=" + self.all[0](x)"))
     assert "AM808" not in codes(unread(more="self.spare.weight.requires_grad = False"))
+    fixed = unread().replace(
+        "nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.Parameter(x, requires_grad=False)"
+    )
+    assert "AM808" not in codes(fixed)
     assert "AM808" not in codes(unread().replace("nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.ReLU()"))
 
 
@@ -374,6 +378,23 @@ def test_tells_the_file_in_which_a_loss_is_summed():
     costs = "import torch\n\n\ndef cost(x, y):\n    return ((x - y) ** 2).sum()\n"
     script = training(functions="from costs import cost\n", loss="cost(model(x), y)")
     assert ["(costs.py, line 5)" in each for each in messages("AM802", train=script, costs=costs)] == [True]
+
+
+def test_tells_a_sum_that_comes_as_one_of_several():
+    functions = "def both(x, y):\n    out = model(x)\n    return out, F.mse_loss(out, y, reduction={})\n"
+    script = training(functions=functions, loss="0").replace("loss = 0", "out, loss = both(x, y)")
+    assert "summed" in noted(script.format("'sum'"), "AM802")
+    assert "AM802" not in codes(script.format("'mean'"))
+
+
+def test_says_nothing_of_what_only_another_script_writes():
+    helper = "import os, torch\ndef write():\n    os.mkdir('out')\n    open('x', 'w').write('x')\n"
+    helper += "def keep(model):\n    torch.save(model.state_dict(), 'x.pt')\n"
+    train = training(functions="import helper\n", after="helper.keep(model)")
+    called = train.replace("import helper", "import helper\nhelper.write()")
+    for code in ("AM504", "AM505"):
+        assert not messages(code, train=train, helper=helper, other="import helper\nhelper.write()\n")
+        assert messages(code, train=called, helper=helper)
 
 
 def test_tells_numbers_that_a_helper_draws_unseeded():
