@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 IMPORT = re.compile(r"^(\s*(?:from|import)\s+)accelerate\b", re.MULTILINE)
@@ -26,25 +27,33 @@ IMPORT = re.compile(r"^(\s*(?:from|import)\s+)accelerate\b", re.MULTILINE)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("accelerate", type=Path, help="a checkout of Accelerate's repository")
-    parser.add_argument("transformers", type=Path, help="a checkout of transformers' repository")
+    parser.add_argument("accelerate", type=_absolute, help="a checkout of Accelerate's repository")
+    parser.add_argument("transformers", type=_absolute, help="a checkout of transformers' repository")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="scripts whose name has this in it")
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--folder", type=Path, help="keeps the data and Accelerate's results, for the next time")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--folder", type=_absolute, help="keeps the data and Accelerate's results, for the next time")
+    parser.add_argument(
+        "--json", type=_absolute, help="what is compared goes here, and what is here already is not run again"
+    )
     asked = parser.parse_args()
-    checkouts = {"accelerate": asked.accelerate.absolute(), "transformers": asked.transformers.absolute()}
+    checkouts = {"accelerate": asked.accelerate, "transformers": asked.transformers}
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (asked.folder or Path(temporary)).absolute()
+        folder = asked.folder or Path(temporary)
         folder.mkdir(exist_ok=True)
         _settle(folder)
-        rows = []
-        for row in _rows(checkouts, folder, asked.only, asked.processes):
-            print(f"{row['script']:46} {row['processes']}p {row['run']:16} {row['outcome']}", flush=True)
-            rows.append(row)
-    if asked.json:
-        asked.json.write_text(json.dumps(rows, indent=2) + "\n")
+        rows = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else []
+        done = {(row["script"], row["processes"]) for row in rows}
+        for found in _found(checkouts, folder, asked.only, done, asked.processes):
+            for row in found:
+                print(f"{row['script']:46} {row['processes']}p {row['run']:16} {row['outcome']}", flush=True)
+            rows += found
+            if asked.json:
+                asked.json.write_text(json.dumps(rows, indent=2) + "\n")
     return any(row["outcome"].startswith("!") for row in rows)
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).absolute()
 
 
 def _settle(folder: Path) -> None:
@@ -65,9 +74,10 @@ def _settle(folder: Path) -> None:
         (hub / "made").touch()
 
 
-def _rows(
-    checkouts: dict[str, Path], folder: Path, only: list[str], processes: list[int]
-) -> Iterator[dict[str, str | int]]:
+def _found(
+    checkouts: dict[str, Path], folder: Path, only: list[str], done: set[tuple[str, int]], processes: list[int]
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of one script on so many processes, after another."""
     # Here, when the environment is settled.
     import comparing
     from cases import EXAMPLES, SCRIPTS
@@ -87,8 +97,9 @@ def _rows(
         beside = list((checkout / case.script).parent.glob("utils_*.py"))
         sides = comparing.Sides(folder, case, text, IMPORT.sub(r"\1accel_runtime", text), beside, _version())
         for count in processes:
-            for run, outcome in comparing.compared(sides, count):
-                yield {"script": case.name, "processes": count, "run": run, "outcome": outcome}
+            if (case.name, count) not in done:
+                outcomes = comparing.compared(sides, count)
+                yield [{"script": case.name, "processes": count, "run": run, "outcome": text} for run, text in outcomes]
 
 
 def _load(hub: Path) -> None:

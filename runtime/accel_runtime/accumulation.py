@@ -12,6 +12,7 @@ from torch.nn import Module
 from accel_runtime.data.iteration import Iteration, Iterations
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
+from accel_runtime.not_here import instead_of_member
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ class Accumulation:
         self._warned = False
         self.blocks = Blocks(self)
         iterations.ended = self._release
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only by what is not there.
+        raise AttributeError(instead_of_member("GradientState", name))
 
     @property
     def num_steps(self) -> int:

@@ -15,6 +15,7 @@ from accel_runtime.errors import UsageError
 from accel_runtime.not_here import instead_of_member
 from accel_runtime.resolve import Session
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
+from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 
 
 class Facts:
@@ -67,6 +68,8 @@ class Facts:
     def torch_device_mesh(self) -> None:
         """A model is divided by its strategy alone."""
 
+    device_mesh = torch_device_mesh
+
     @property
     def _models(self) -> list[Any]:
         return self._prepared.models
@@ -102,6 +105,11 @@ class Facts:
     def deepspeed_plugin(self) -> DeepSpeedPlugin | None:
         """What DeepSpeed was chosen with; None under any other strategy."""
         return getattr(self._session.strategy, "deepspeed_plugin", None)
+
+    @property
+    def fsdp_plugin(self) -> FullyShardedDataParallelPlugin | None:
+        """What the script said about FSDP; None under any other strategy."""
+        return getattr(self._session.strategy, "fsdp_plugin", None)
 
     @property
     def multi_device(self) -> bool:

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from accel_runtime import Accelerator, GradientAccumulationPlugin
+from accel_runtime import Accelerator, FullyShardedDataParallelPlugin, GradientAccumulationPlugin
 from accel_runtime.errors import ConfigError
 from accel_runtime.state import AcceleratorState, GradientState, PartialState, is_initialized
 from torch.utils.data import DataLoader
@@ -89,3 +89,9 @@ def test_the_gradient_state_knows_the_loader_being_iterated():
     assert seen == [(False, False, 2), (False, False, 2), (True, True, 2)]
     assert not state.in_dataloader and state.active_dataloader is None and state.remainder == -1
     assert loader.iteration == 1
+
+
+def test_the_state_shows_what_the_script_said_about_fsdp():
+    plugin = FullyShardedDataParallelPlugin(min_num_params=3)
+    assert Accelerator(cpu=True, fsdp_plugin=plugin).state.fsdp_plugin is plugin
+    assert Accelerator(cpu=True).state.fsdp_plugin is None

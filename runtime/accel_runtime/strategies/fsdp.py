@@ -47,7 +47,8 @@ class Fsdp(Strategy):
     # Micro-steps are exchanged one by one: held back, gradients would lie whole on each process.
     exchanges_gradients = False
 
-    def __init__(self, sharding: Sharding) -> None:
+    def __init__(self, plugin: FullyShardedDataParallelPlugin, sharding: Sharding) -> None:
+        self.fsdp_plugin = plugin
         self.sharding = sharding
         self.successors = Successors()
         self.blocks: dict[Module, list[Module]] = {}
@@ -55,7 +56,8 @@ class Fsdp(Strategy):
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
-        return cls(settled(pick(settings, FullyShardedDataParallelPlugin, FullyShardedDataParallelPlugin()), options))
+        plugin = pick(settings, FullyShardedDataParallelPlugin, FullyShardedDataParallelPlugin())
+        return cls(plugin, settled(plugin, options))
 
     def place(self, model: Module, device: torch.device) -> None:
         # What will be sharded goes to the device block by block: it may be too large for it as a whole.
