@@ -130,3 +130,30 @@ def test_quiet_tells_only_what_failed(project: Run) -> None:
 def test_colour_is_for_terminals_and_for_those_who_ask(project: Run) -> None:
     assert "\x1b[" not in project("--diff", "a.py").out
     assert "\x1b[32m+x\x1b[0m" in project("--diff", "--color", "always", "a.py").out
+
+
+def test_github_gets_no_more_annotations_than_it_shows(run: Run) -> None:
+    Path("many.py").write_text("import torch\n" + "x.cuda()\n" * 25 + "y.half()\n" * 3)
+    lines = run("--check", "--output-format", "github", "many.py").out.splitlines()
+    assert sum(line.startswith("::warning ") for line in lines) == 10
+    assert "::warning title=accel-migrate::16 more" in "\n".join(lines)
+    assert sum("prepare() moves this" in line for line in lines) == 25, "the log has them all"
+    assert sum(line.startswith("::notice ") for line in lines) == 3
+
+
+def test_the_page_tells_done_from_proposed_and_left_from_nothing_to_do(command: Run) -> None:
+    loop = "import torch\nfor x in data():\n    loss = net(x)\n    loss.backward()\n    optimizer.step()\n"
+    Path("left.py").write_text(loop)
+    Path("plain.py").write_text("import torch\nprint(torch.zeros(1))\n")
+    Path("moved.py").write_text(
+        "import torch\nfrom torch import nn\nfrom data import loader\n\nmodel = nn.Linear(4, 1).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x in torch.utils.data.DataLoader(loader):\n    loss = model(x.cuda()).mean()\n"
+        "    loss.backward()\n    optimizer.step()\n"
+    )
+    command("--check", "--html", "page.html", ".")
+    page = Path("page.html").read_text()
+    assert '<span class="badge left unchanged">left</span><span>left.py' in page
+    assert '<span class="badge nothing-to-do unchanged">nothing to do</span><span>plain.py' in page
+    assert '<span class="badge would-be-migrated migrated">would be migrated</span><span>moved.py' in page
+    assert "Would be applied" in page

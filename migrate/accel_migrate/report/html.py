@@ -13,7 +13,7 @@ from accel_migrate.report import Report
 from accel_migrate.report.highlight import Token, highlighted, to_html
 from accel_migrate.report.side_by_side import Row, folded, rows
 from accel_migrate.report.statistics import statistics
-from accel_migrate.report.text import NEXT_STEP, answer
+from accel_migrate.report.text import NEXT_STEP, answer, state_of
 
 
 def render(report: Report) -> str:
@@ -21,7 +21,7 @@ def render(report: Report) -> str:
     told = [outcome for outcome in report.outcomes if outcome.findings or outcome.reason != NOT_TORCH]
     proof = report.proof.html if report.proof else ""
     files_told = "".join(_file(each, report) for each in told)
-    body = f"{_header(report)}{_contents(told)}<main>{proof}{files_told}</main>"
+    body = f"{_header(report)}{_contents(told, report)}<main>{proof}{files_told}</main>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -65,9 +65,9 @@ def _rules(report: Report) -> str:
     return f'<details class="rules"><summary>Rules</summary><table>{lines}</table></details>' if lines else ""
 
 
-def _contents(told: Sequence[Outcome]) -> str:
+def _contents(told: Sequence[Outcome], report: Report) -> str:
     entries = "".join(
-        f'<li><a href="#{_anchor(outcome)}">{_badge(outcome.status)}<span>{escape(outcome.name)}</span></a></li>'
+        f'<li><a href="#{_anchor(outcome)}">{_badge(outcome, report)}<span>{escape(outcome.name)}</span></a></li>'
         for outcome in told
     )
     return f'<nav aria-label="Files"><ul>{entries}</ul></nav>'
@@ -77,18 +77,20 @@ def _anchor(outcome: Outcome) -> str:
     return f"file-{escape(outcome.name)}"
 
 
-def _badge(status: Status) -> str:
-    return f'<span class="badge {status}">{status}</span>'
+def _badge(outcome: Outcome, report: Report) -> str:
+    """What became of a file: a loop that was left is not one where there was nothing to do."""
+    words = state_of(outcome, report.written)
+    return f'<span class="badge {words.replace(" ", "-")} {outcome.status}">{words}</span>'
 
 
 def _file(outcome: Outcome, report: Report) -> str:
     reason = f'<p class="reason">{escape(outcome.reason)}</p>' if outcome.reason else ""
     left = [each for each in outcome.findings if each.decision is not Decision.APPLIED]
     parts = "".join(_part(part, outcome, report) for part in outcome.parts)
+    done = _list("Applied" if report.written else "Would be applied", outcome.decided(Decision.APPLIED), True)
     return (
-        f'<section id="{_anchor(outcome)}"><h2>{_badge(outcome.status)}<span>{escape(outcome.name)}</span></h2>{reason}'
-        f"{_list('Left for you to look at', left)}{parts}{_list('Applied', outcome.decided(Decision.APPLIED), True)}"
-        "</section>"
+        f'<section id="{_anchor(outcome)}"><h2>{_badge(outcome, report)}<span>{escape(outcome.name)}</span></h2>{reason}'
+        f"{_list('Left for you to look at', left)}{parts}{done}</section>"
     )
 
 

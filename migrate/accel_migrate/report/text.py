@@ -10,6 +10,7 @@ from accel_migrate.plan import Status
 from accel_migrate.report import Report
 from accel_migrate.report.statistics import Statistics, statistics
 
+LOOP_LEFT = "AM901"
 COLORS = {
     Decision.APPLIED: "32",
     Decision.REVIEW: "33",
@@ -69,6 +70,15 @@ def _line(outcome: Outcome, finding: Finding, report: Report) -> str:
     tag = "would apply" if would else str(finding.decision)
     code = _paint(finding.code, COLORS.get(finding.decision, "0"), report)
     return f"{_printable(outcome.name)}:{finding.place}: {code} [{tag}] {finding.message}"
+
+
+def state_of(outcome: Outcome, written: bool) -> str:
+    """What became of a file: done or proposed, left with a reason, or nothing to do."""
+    if outcome.status is Status.MIGRATED:
+        return "migrated" if written else "would be migrated"
+    if outcome.status is not Status.UNCHANGED:
+        return str(outcome.status)
+    return "left" if any(finding.code == LOOP_LEFT for finding in outcome.findings) else "nothing to do"
 
 
 def notes_of(outcome: Outcome) -> Iterator[str]:

@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     if training.place.module is context.module and takes_in_more(context.script, training):
         message = (
             f"on N processes each step takes in N batches{_steps(context)}; the learning rate and batch_size are as they were: "
-            "change one of them if training should go on as on one process"
+            f"change one of them if training should go on as on one process{_keeps_batch(context)}"
         )
         worker = training.distribution.worker
         divides = worker is not None and worker.count is not None
@@ -36,6 +36,13 @@ def find(context: Context) -> Iterator[Change]:
             "an epoch has N times fewer steps"
         )
         yield change(CODE, whole[1], message, loop=training.index, safety=Safety.NOTE)
+
+
+def _keeps_batch(context: Context) -> str:
+    """How the batch stays as it was without a change to the script, by whoever starts it."""
+    if context.settings.target == "accelerate":
+        return "; `Accelerator(split_batches=True)` splits each batch over the processes"
+    return "; `accel launch --keep-batch` splits each batch over the processes"
 
 
 def _steps(context: Context) -> str:

@@ -31,7 +31,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "mixed_precision": "Precision of the forward pass.",
         "matmul_precision": "Precision of float32 products: high allows TF32, medium bfloat16.",
         "gradient_accumulation_steps": "Batches for each optimizer step.",
-        "split_batches": "The loader's batch size is the total, shared out to the processes.",
+        "split_batches": "The loader's batch size is the total, sharded over the processes: steps and batch as on one.",
         "dynamo_backend": "Compile the model with this backend of torch.compile, such as inductor.",
         "strategy": "How the model is spread over the processes.",
         "gradient_clipping": "Largest gradient norm, for an engine that clips by itself.",
@@ -52,6 +52,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "debug": "Check collectives for equal shapes and show all ranks, with all tracebacks in full.",
     },
 }
+
+# Names by which people look for a flag.
+OTHER_NAMES = {"split_batches": ("--keep-batch",)}
 
 # Flags of the peer whose name or meaning differs, as (flag, key, value; None takes an argument).
 PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
@@ -128,7 +131,8 @@ def _say_ignored(_: click.Context, param: click.Parameter, value: Any) -> None:
 def _flag(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kind = plain_type(key_types()[key])
     if kind is bool:
-        return click.option(f"{flag_of(key)}/--no-{flag_of(key)[2:]}", key, default=None, help=HELP[key])
+        flags = (flag_of(key), *OTHER_NAMES.get(key, ()))
+        return click.option(*(f"{flag}/--no-{flag[2:]}" for flag in flags), key, default=None, help=HELP[key])
     # Values are checked where all sources are checked, so that a typo reads the same wherever it was made.
     words = "|".join(str(choice) for choice in choices_of(key_types()[key]))
     names = {int: "N", float: "SECONDS" if key == "timeout" else "X", tuple: "NAMES"}

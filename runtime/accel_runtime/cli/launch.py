@@ -15,7 +15,7 @@ from accel_runtime.launch.agent import run_plan
 from accel_runtime.launch.allocation import machines_of
 from accel_runtime.launch.explain import explanation, shell_line
 from accel_runtime.launch.plan import Target, plan_launch, require_script
-from accel_runtime.launch.submit import SCHEDULERS, submit
+from accel_runtime.launch.submit import SCHEDULERS, Queue, submit
 from accel_runtime.machine import this_machine
 from accel_runtime.options import Settled, detection_layer, environment_layer, flag_layer, settle, unread_variables
 from accel_runtime.peer_environment import peer_layer, unread_of_peer
@@ -27,6 +27,10 @@ from accel_runtime.peer_environment import peer_layer, unread_of_peer
 @click.option("--explain", is_flag=True, help="Print every value with its origin and what would run, and stop.")
 @click.option("--dry-run", is_flag=True, help="Print the command that would run, and stop.")
 @click.option("--submit", "scheduler", metavar="|".join(SCHEDULERS), help="Print the job for a scheduler instead.")
+@click.option("--partition", metavar="NAME", help="With --submit slurm: the partition of the job.")
+@click.option("--account", metavar="NAME", help="With --submit slurm: the account that pays for it.")
+@click.option("--time", "time_limit", metavar="HH:MM:SS", help="With --submit slurm: how long it may run.")
+@click.option("--setup", multiple=True, metavar="COMMAND", help="With --submit slurm: a shell command before the run.")
 @click.option("--yes", is_flag=True, help="With --submit slurm: hand the job over to sbatch.")
 @settings_flags
 @click.argument("script", required=False)
@@ -39,6 +43,10 @@ def command(
     explain: bool,
     dry_run: bool,
     scheduler: str | None,
+    partition: str | None,
+    account: str | None,
+    time_limit: str | None,
+    setup: tuple[str, ...],
     yes: bool,
     **parameters: Any,
 ) -> None:
@@ -50,9 +58,12 @@ def command(
     target = Target(script or "SCRIPT", arguments, module)
     if script is not None:
         require_script(target)
+    queue = Queue(partition, account, time_limit, setup)
     if scheduler:
-        click.echo(submit(scheduler, target, settled.settings, yes))
+        click.echo(submit(scheduler, target, settled.settings, yes, queue))
         return
+    if queue != Queue():
+        raise click.UsageError("--partition, --account, --time and --setup say how to submit; add --submit slurm")
     machine = this_machine(environ)
     plan = plan_launch(target, settled, machine, environ)
     if explain:

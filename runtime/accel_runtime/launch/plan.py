@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from accel_runtime.config_file import VARIABLE
@@ -69,6 +70,7 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
     """Decide everything, or refuse with the reason."""
     _check_strategy(settled)
     settings = settled.settings
+    _require_engines(settings)
     world = rank_already(environ)
     layout = layout_of(settings, machine) if world is None else _layout_of_rank(settings, world)
     environment = as_environment(settled) | _devices(settings, machine) | _threads(settings, layout, machine, environ)
@@ -105,6 +107,19 @@ def _check_strategy(settled: Settled) -> None:
     path = settings.deepspeed_config
     if path is not None and settings.strategy == "deepspeed" and not Path(path).is_file():
         raise ConfigError(f"deepspeed_config is {path}, and there is no such file")
+
+
+def _require_engines(settings: Settings) -> None:
+    """A package that every rank would miss is missed once, before any starts."""
+    if settings.strategy == "deepspeed" and find_spec("deepspeed") is None:
+        raise ConfigError(
+            "strategy deepspeed needs the package deepspeed; pip install deepspeed, or use --strategy fsdp"
+        )
+    # A script may bring Transformer Engine by a handler of its own, which is not known here.
+    if settings.mixed_precision.startswith("fp8") and not any(map(find_spec, ("torchao", "transformer_engine"))):
+        raise ConfigError(
+            f"mixed_precision {settings.mixed_precision} needs the package torchao; pip install torchao, or use bf16"
+        )
 
 
 def _layout_of_rank(settings: Settings, world: World) -> Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+from dataclasses import dataclass
 from typing import Any
 
 from accel_runtime.errors import ConfigError
@@ -19,7 +20,21 @@ SCHEDULERS = ("slurm", "kubernetes")
 _FROM_SCHEDULER = ("num_machines", "num_processes", "processes_per_machine", "machine_rank", "main_process_ip")
 
 
-def submit(scheduler: str, target: Target, settings: Settings, yes: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What a cluster wants to know of a job beside its size; `environment` are shell commands that come first."""
+
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    environment: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        said = {"partition": self.partition, "account": self.account, "time": self.time}
+        return [f"#SBATCH --{key}={value}" for key, value in said.items() if value is not None]
+
+
+def submit(scheduler: str, target: Target, settings: Settings, yes: bool, queue: Queue) -> str:
     """The job as text; with `yes`, what sbatch answered to it."""
     if scheduler not in SCHEDULERS:
         raise ConfigError(
@@ -29,12 +44,16 @@ def submit(scheduler: str, target: Target, settings: Settings, yes: bool) -> str
     if scheduler == "kubernetes":
         if yes:
             raise ConfigError("--yes submits to SLURM only; pipe the manifest into `kubectl create -f -`")
+        if queue != Queue():
+            raise ConfigError(
+                "--partition, --account, --time and --setup are for --submit slurm; edit the manifest instead"
+            )
         return pytorch_job(target, settings, machines, local)
-    script = sbatch_script(target, settings, machines, local)
+    script = sbatch_script(target, settings, machines, local, queue)
     return _sbatch(script) if yes else script
 
 
-def sbatch_script(target: Target, settings: Settings, machines: int, local: int) -> str:
+def sbatch_script(target: Target, settings: Settings, machines: int, local: int, queue: Queue) -> str:
     """One launcher for each machine; it finds its rank and the first machine in what srun sets."""
     gpus = [] if settings.cpu else [f"#SBATCH --gpus-per-node={local}"]
     command = shlex.join(["accel", "launch", *_flags(settings, local), *target.as_command()])
@@ -45,8 +64,10 @@ def sbatch_script(target: Target, settings: Settings, machines: int, local: int)
         "#SBATCH --ntasks-per-node=1",
         f"#SBATCH --cpus-per-task={local * (settings.threads_per_process or 4)}",
         *gpus,
+        *queue.lines(),
         "#SBATCH --output=%x-%j.out",
         "",
+        *queue.environment,
         f"srun --kill-on-bad-exit=1 {command}",
     ]
     return "\n".join(lines)

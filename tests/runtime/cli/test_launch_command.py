@@ -162,6 +162,42 @@ def test_a_job_for_a_scheduler_carries_the_settings_and_not_the_machine() -> Non
     assert " ".join(container["command"]) == command and container["resources"]["limits"] == {"nvidia.com/gpu": 4}
 
 
+def test_a_job_for_slurm_names_its_partition_account_time_and_setup() -> None:
+    asked = ["--partition", "gpu", "--account", "lab", "--time", "02:00:00", "--setup", "module load cuda"]
+    lines = answer("launch", "--submit", "slurm", "--num-processes", "2", *asked, "train.py").splitlines()
+    head = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+    assert {"--partition=gpu", "--account=lab", "--time=02:00:00"} <= set(head)
+    assert lines.index("module load cuda") == len(lines) - 2, "right before srun"
+    assert "--submit slurm" in answer("launch", "--partition", "gpu", "train.py")
+    assert "for --submit slurm" in answer(
+        "launch", "--submit", "kubernetes", "--num-processes", "2", *asked, "train.py"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--strategy", "deepspeed"], "needs the package deepspeed; pip install deepspeed"),
+        (["--mixed-precision", "fp8"], "needs the package torchao; pip install torchao"),
+    ],
+)
+def test_a_missing_engine_is_missed_once_before_anything_starts(
+    flags: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accel_runtime.launch.plan.find_spec", lambda name: None)
+    assert message in answer("launch", "--cpu", "--num-processes", "2", *flags, "train.py")
+
+
+def test_keep_batch_is_split_batches() -> None:
+    said = answer("launch", "--cpu", "--num-processes", "2", "--keep-batch", "--explain", "train.py")
+    assert "global batch: 1 batch(es) of the loader, each split over 2 processes" in said
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(shell: str) -> None:
+    assert "_ACCEL_COMPLETE" in answer("--completion", shell)
+
+
 def test_submitting_needs_a_size_and_sbatch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert "say how many processes each of the 2 machines runs" in answer(
