@@ -120,6 +120,7 @@ def test_site_is_built_without_a_broken_link_or_an_orphan(tmp_path: Path) -> Non
     fetched = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']?(?:https?:)?//""")
     assert not [name for name, page in pages.items() if fetched.search(page)], "a page needs the network"
     assert "gather_for_metrics" in pages["api/accelerator.html"]
+    assert "<blockquote>" not in pages["api/accelerator.html"], "an example is shown as a quotation"
 
 
 def test_every_case_is_in_the_gallery() -> None:

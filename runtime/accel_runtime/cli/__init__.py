@@ -34,7 +34,7 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             # The codemod alone installs this command too, without what it needs to start anything.
             needs = f"accel {cmd_name} needs {error.name}, which is not installed"
-            raise AccelError(f"{needs}; pip install 'accel-migrate[runtime]'") from error
+            raise AccelError(f"{needs}; in a clone of accel-migrate: pip install '.[runtime]'") from error
         command: click.Command = module.command
         return command
 

@@ -42,7 +42,7 @@ def test_without_the_runtime_extra_it_answers_and_the_others_say_what_to_install
     assert "cores: " in accel("env").stdout
     refused = accel("launch", "train.py")
     assert refused.returncode == 2
-    assert "msgspec, which is not installed; pip install 'accel-migrate[runtime]'" in refused.stderr
+    assert "msgspec, which is not installed; in a clone of accel-migrate: pip install '.[runtime]'" in refused.stderr
 
 
 def test_it_says_what_goes_together() -> None:
