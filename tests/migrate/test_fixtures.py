@@ -23,7 +23,7 @@ def migrate(case: Case, folder: Path) -> str:
         shutil.copy(case.folder / "before.py", folder / "train.py")
         target = "train.py"
     done = subprocess.run(
-        [sys.executable, "-m", "accel_migrate", target, "--color", "never", *case.options],
+        [sys.executable, "-m", "accel_migrate", target, "-v", "--color", "never", *case.options],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -148,7 +148,7 @@ def test_the_command_migrates_a_notebook_cell_by_cell(run: Run) -> None:
     assert diff.out.startswith("--- a/book.ipynb:cell 3\t\n+++ b/book.ipynb:cell 3\t\n@@ -1,2 +1,2 @@\n")
     assert diff.out.endswith("-x = f().cuda()\n+x = f()\n")
     done = run("book.ipynb")
-    assert "book.ipynb:cell 3:2:8: AM101 [applied]" in done.out
+    assert "AM101 prepare() moves this: cell 3:2\n" in done.out
     assert "AM911 [note] to train on several processes from this notebook" in done.out
     assert Path("book.ipynb").read_bytes() == data.replace(b".cuda()", b"")
 

@@ -111,7 +111,9 @@ def test_github_escapes_what_would_end_a_command(run: Run) -> None:
 def test_markdown_has_a_table_and_the_diff(project: Run) -> None:
     out = project("--diff", "--output-format", "markdown", ".").out
     assert "| `a.py` | migrated | 1 | 1 | 1 |" in out
-    assert "- `2:2` **AM101** would apply: prepare() moves this" in out
+    assert "| AM101 | prepare() moves this | 2 |" in out
+    each = project("--diff", "-v", "--output-format", "markdown", ".").out
+    assert "- `2:2` **AM101** would apply: prepare() moves this" in each
     assert "```diff\n--- a/a.py\n+++ b/a.py\n" in out
 
 

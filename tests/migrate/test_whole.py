@@ -93,7 +93,8 @@ def test_the_page_about_the_command_names_every_option_and_its_examples_are_true
     options = {name for parameter in click_command.params for name in parameter.opts if name.startswith("--")}
     assert {name for name in options if name not in page} <= {"--help", "--version", "--quiet", "--verbose"}
     example = page.split("```text\n")[1].split("```")[0]
-    assert example == (CASES["keep_device"].folder / "report.txt").read_text(), "copy the report into the page"
+    shutil.copy(CASES["keep_device"].folder / "before.py", "train.py")
+    assert example == command(*CASES["keep_device"].options, "train.py").out, "copy the report into the page"
     table = page.split("```toml\n")[1].split("```")[0]
     Path("pyproject.toml").write_text(table)
     Path("a.py").write_text("print(1)\n")
@@ -103,3 +104,13 @@ def test_the_page_about_the_command_names_every_option_and_its_examples_are_true
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_a_shell(command: Run, shell: str) -> None:
     assert "_ACCEL_MIGRATE_COMPLETE" in command("--completion", shell).out
+
+
+@pytest.mark.parametrize("name", ["ddp_spawn_or_call", "ddp_torchrun", "ddp_reduced_metrics"])
+def test_the_report_fits_on_a_screen(command: Run, name: str) -> None:
+    shutil.copy(CASES[name].folder / "before.py", "train.py")
+    shown = command(*CASES[name].options, "--check", "train.py").out.splitlines()
+    assert len(shown) <= 24
+    assert "AM801" not in "".join(shown) or "AM801" in [line for line in shown if "[note]" in line][-1]
+    codes = {line.split()[1] for line in (CASES[name].folder / "report.txt").read_text().splitlines() if ": AM" in line}
+    assert all(any(code in line for line in shown) for code in codes)

@@ -8,7 +8,7 @@ from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
 from accel_migrate.report import Report
 from accel_migrate.report.diff import unified
 from accel_migrate.report.statistics import statistics
-from accel_migrate.report.text import answer
+from accel_migrate.report.text import answer, by_rule, short_place, to_decide
 
 
 def render(report: Report) -> str:
@@ -43,11 +43,23 @@ def _section(outcome: Outcome, report: Report) -> Iterator[str]:
         yield ""
         yield f"## {_code(outcome.name)}"
         yield ""
-        yield from (_item(finding, report) for finding in outcome.findings)
+        if report.verbose:
+            yield from (_item(finding, report) for finding in outcome.findings)
+        else:
+            yield from (_item(finding, report) for finding in to_decide(outcome))
+            yield from _changes(outcome)
     if report.diff and outcome.parts:
         diff = unified(outcome).decode("utf-8", "backslashreplace").rstrip("\n")
         fence = "`" * max(3, _longest_run(diff) + 1)
         yield from ("", "<details><summary>Diff</summary>", "", f"{fence}diff", diff, fence, "", "</details>")
+
+
+def _changes(outcome: Outcome) -> Iterator[str]:
+    if outcome.decided(Decision.APPLIED):
+        yield from ("", "| rule | what it does | lines |", "| --- | --- | --- |")
+    for code, what, findings in by_rule(outcome):
+        lines = ", ".join(dict.fromkeys(short_place(finding) for finding in findings))
+        yield f"| {code} | {_cell(what)} | {lines} |"
 
 
 def _item(finding: Finding, report: Report) -> str:

@@ -1,16 +1,18 @@
-"""The report for a person at a terminal: the answer first, then one finding per line."""
+"""The report for a person at a terminal: the answer, then what to decide, then what was changed, rule by rule."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 
+from accel_migrate.catalogue import explained
 from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
 from accel_migrate.plan import Status
 from accel_migrate.report import Report
 from accel_migrate.report.statistics import Statistics, statistics
 
 LOOP_LEFT = "AM901"
+TOLD_TO_ALL = ("AM801", "AM911")  # what N processes mean for the batch; how a notebook starts them
 COLORS = {
     Decision.APPLIED: "32",
     Decision.REVIEW: "33",
@@ -32,7 +34,7 @@ def concise(report: Report) -> str:
 
 
 def full(report: Report) -> str:
-    """As `concise`, in one block per file, with the code in question and the reason for what was left."""
+    """One block per file: what a person should decide, with the code in question, then the changes by rule; -v lists each."""
     return "".join(f"{line}\n" for line in (answer(report), *_full(report), *_statistics(report)))
 
 
@@ -50,7 +52,7 @@ def _full(report: Report) -> Iterator[str]:
         status = "would be migrated" if outcome.status is Status.MIGRATED and not report.written else outcome.status
         reason = f" ({outcome.reason})" if outcome.reason else ""
         yield _paint(f"{_printable(outcome.name)}: {status}", "1", report) + reason
-        for finding in outcome.findings:
+        for finding in outcome.findings if report.verbose else to_decide(outcome):
             yield _line(outcome, finding, report)
             if finding.decision is not Decision.APPLIED:
                 if finding.excerpt:
@@ -59,6 +61,41 @@ def _full(report: Report) -> Iterator[str]:
                     yield f"    ({_printable(finding.detail)})"
                 if finding.decision in NEXT_STEP:
                     yield f"    ({NEXT_STEP[finding.decision]})"
+        if not report.verbose:
+            yield from _grouped(outcome, report)
+
+
+def to_decide(outcome: Outcome) -> list[Finding]:
+    """What asks for a decision: a loop that is left first, and last what nearly every script is told."""
+    settled = (Decision.APPLIED, Decision.LEFT)
+    found = [finding for finding in outcome.findings if finding.decision not in settled]
+    return sorted(found, key=lambda finding: (finding.code != LOOP_LEFT, finding.code in TOLD_TO_ALL))
+
+
+def by_rule(outcome: Outcome) -> Iterator[tuple[str, str, list[Finding]]]:
+    """The changes that were made, rule by rule: its code, what it did, and where."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in outcome.decided(Decision.APPLIED):
+        groups.setdefault(finding.code, []).append(finding)
+    summaries = {rule.code: rule.summary for rule in explained()} if groups else {}
+    for code, findings in sorted(groups.items()):
+        messages = {finding.message for finding in findings}
+        yield code, messages.pop() if len(messages) == 1 else summaries.get(code, ""), findings
+
+
+def _grouped(outcome: Outcome, report: Report) -> Iterator[str]:
+    for code, what, findings in by_rule(outcome):
+        lines = ", ".join(dict.fromkeys(short_place(finding) for finding in findings))
+        count = f" x{len(findings)}" if len(findings) > 1 else ""
+        word = "" if findings[0].cell is not None else "line " if len(findings) == 1 else "lines "
+        yield f"    {_paint(code, COLORS[Decision.APPLIED], report)}{count} {what}: {word}{lines}"
+    if left := outcome.decided(Decision.LEFT):
+        yield f"    {_many(len(left), 'change')} not applied, because the training loop is left (-v lists them)"
+
+
+def short_place(finding: Finding) -> str:
+    """Its line, in a notebook with its cell."""
+    return f"{f'cell {finding.cell}:' if finding.cell is not None else ''}{finding.line}"
 
 
 def _is_news(outcome: Outcome) -> bool:
