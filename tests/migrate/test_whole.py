@@ -84,7 +84,7 @@ def test_asking_shows_what_a_change_does_on_its_own(command: Run, monkeypatch: p
     monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
     done = command("-i", *TYPICAL.options, "train.py")
     assert "+from accel_runtime import Accelerator" in done.out
-    assert "(its training loop is migrated only with it)" in done.out
+    assert "changes that a training loop is migrated by, all or none" in done.out
     assert Path("train.py").read_bytes() == (TYPICAL.folder / "after.py").read_bytes()
 
 
