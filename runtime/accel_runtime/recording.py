@@ -49,5 +49,5 @@ class Recording:
         self._trackers.log(values, step, log_kwargs or {})
 
     def get_tracker(self, name: str, unwrap: bool = False) -> Any:
-        """One tracker, or with `unwrap` the object of its library; elsewhere a stand-in that takes anything."""
+        """One tracker, or with `unwrap` the object of its library; where none was started a stand-in that takes anything."""
         return self._trackers.get(name, unwrap)

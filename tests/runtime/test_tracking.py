@@ -101,8 +101,14 @@ def test_a_tracker_that_writes_files_needs_a_place():
 
 
 def test_an_unknown_tracker_is_named_with_those_that_run():
-    with pytest.raises(UsageError, match="init_trackers started none"):
-        Accelerator(cpu=True).get_tracker("wandb")
+    trackers = Trackers(Remembering, active=True)
+    trackers.start("run", None, {}, {})
+    with pytest.raises(UsageError, match="there is no tracker 'wandb'; init_trackers started remembering"):
+        trackers.get("wandb", unwrap=False)
+
+
+def test_a_run_that_records_nothing_has_a_stand_in_for_every_tracker():
+    Accelerator(cpu=True).get_tracker("wandb").log({"loss": 1.0})
 
 
 @pytest.mark.parametrize("load_first", [False, True])

@@ -125,12 +125,12 @@ class Trackers:
             tracker.log(values, step=step, **settings.get(tracker.name, {}))
 
     def get(self, name: str, unwrap: bool) -> Any:
-        if not self.active:
+        if not self.started:
             return Silent()
         for tracker in self.started:
             if tracker.name == name:
                 return tracker.tracker if unwrap else tracker
-        names = ", ".join(tracker.name for tracker in self.started) or "none"
+        names = ", ".join(tracker.name for tracker in self.started)
         raise UsageError(f"there is no tracker {name!r}; init_trackers started {names}")
 
     def finish(self) -> None:
