@@ -32,6 +32,7 @@ pages: $(READY) ## write the pages that are made from tables of the code
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_support.py
 	$(BIN)/python docs/make_differences.py
+	$(BIN)/python docs/make_examples.py
 
 docs: pages ## build the documentation site: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accel_runtime.not_here import NAMES
 from cases import Case
 from running import Order, Run, run
 
@@ -95,7 +96,8 @@ def _outcome(theirs: Run, ours: Run, processes: int) -> str:
             f"so it does here: {ours.failure}" if ours.failure else "runs here"
         )
     if ours.failure:
-        return f"!fails here: {ours.failure}"
+        reason = next((text for text in NAMES.values() if text in ours.failure), "")
+        return f"refused: {reason}" if reason else f"!fails here: {ours.failure}"
     counts = [tuple(map(len, side.losses)) for side in (theirs, ours)]
     if counts[0] != counts[1]:
         return f"!steps differ: {counts[0]} and {counts[1]}"

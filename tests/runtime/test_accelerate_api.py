@@ -104,7 +104,10 @@ def test_every_key_of_a_config_file_is_read_or_answered():
     assert [key for key in API["yaml_keys"] if key not in known] == []
 
 
-def test_the_page_on_differences_is_made_from_the_table():
+@pytest.mark.parametrize(
+    ("maker", "name"), [("make_differences", "differences"), ("make_examples", "accelerate-examples")]
+)
+def test_a_page_is_made_from_its_table(maker, name):
     docs = Path(__file__).parent.parent.parent / "docs"
-    page = runpy.run_path(str(docs / "make_differences.py"))["page"]
-    assert (docs / "runtime" / "differences.md").read_text() == page(), "differences.md is out of date; run: make docs"
+    page = runpy.run_path(str(docs / f"{maker}.py"))["page"]
+    assert (docs / "runtime" / f"{name}.md").read_text() == page(), f"{name}.md is out of date; run: make docs"
