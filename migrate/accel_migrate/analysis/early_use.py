@@ -27,6 +27,19 @@ _ANYWHERE = {
     "add_module", "register_buffer", "register_module", "register_parameter", "register_forward_hook",
     "gradient_checkpointing_enable", "resize_token_embeddings", "set_", "items", "keys", "numel", "size", "dim",
 }  # fmt: skip
+_SAME_MODEL = {
+    "train",
+    "eval",
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "half",
+    "double",
+    "bfloat16",
+    "requires_grad_",
+    "share_memory",
+}
 # Functions that only look at what they are handed, or change it in its place.
 _LOOKS = {
     "print",
@@ -98,6 +111,9 @@ class EarlyUses:
             for call in self._calls_before(function):
                 places += [(self.place.module, s) for s in self._between(self.place.module, self.function, call)]
                 same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
+        handed = isinstance(node, ast.expr) and isinstance(module.parents[node], ast.Call | ast.keyword)
+        if handed and self._is_needed(module, node):  # type: ignore[arg-type]
+            return True
         return any(self._needs(owner, statement, same) for owner, statement in places)
 
     def run_before(self) -> set[Function]:
@@ -195,6 +211,8 @@ class EarlyUses:
         if isinstance(parent, ast.Call) and parent.func is whole:
             if whole is node or not isinstance(whole, ast.Attribute):
                 return True
+            if whole.attr in _SAME_MODEL and isinstance(module.parents[parent], ast.Call | ast.keyword | ast.Attribute):
+                return self._is_needed(module, parent)  # `summary(model.cuda())`
             in_place = whole.attr in _ANYWHERE or (whole.attr.endswith("_") and not _DRAWS.match(whole.attr))
             return not in_place or _is_copied(module, parent)
         if isinstance(parent, ast.Call | ast.keyword):

@@ -16,7 +16,7 @@ CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
-_OTHER_LAUNCHERS = re.compile(r"SLURM_|OMPI_|PMI_")
+_OTHER_LAUNCHERS = re.compile(r"(SLURM|OMPI|PMI)_(?!JOB)")
 MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
 
 

@@ -45,6 +45,8 @@ def with_early(lines: str) -> str:
         "weights = {name: value.clone() for name, value in model.state_dict().items()}",
         "average = copy.deepcopy(model)",
         "summary(model, (4,))",
+        "summary(model.cuda(), (4,))",
+        "model.eval()(sample)",
         "same = model",
         "parts = {'net': model}",
         "where = next(model.parameters()).device",
@@ -61,6 +63,8 @@ def test_what_runs_or_copies_the_model_needs_its_move(early: str) -> None:
         "print(model)",
         "count = sum(p.numel() for p in model.parameters())",
         "model.train()",
+        "model.train().requires_grad_(True)",
+        "model = nn.DataParallel(model.cuda())",
         "model.load_state_dict(torch.load('m.pt'))",
         "for p in model.parameters():\n    p.requires_grad = False",
         "nn.init.zeros_(model.weight)",
@@ -124,3 +128,8 @@ def test_a_trainer_that_runs_its_model_while_it_is_built_keeps_the_move() -> Non
         """
     assert "nn.Linear(4, 2).cuda()" in kept(trainer.format("self.measure()"))
     assert "nn.Linear(4, 2).cuda()" in dropped(trainer.format("self.size = 2"))
+
+
+def test_a_move_on_the_way_into_a_function_out_of_sight_stays() -> None:
+    handed = BUILT.replace(MOVED, "model = nn.Linear(4, 2)\nsummary(model.to(device), (4,))") + TRAINED
+    assert "model.to(device)" in kept(handed)

@@ -59,6 +59,7 @@ def test_groups_of_processes_leave_the_loop():
 
 def test_the_variables_of_another_launcher_leave_the_loop():
     assert "SLURM_PROCID" in unchanged(script(start='rank = int(os.environ["SLURM_PROCID"])'))
+    assert "Accelerator()" in migrated(script(start='print(os.environ["SLURM_JOB_ID"])'))
 
 
 def test_a_collective_without_counterpart_leaves_the_loop():
