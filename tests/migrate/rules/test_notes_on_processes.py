@@ -423,6 +423,17 @@ def test_tells_statistics_of_a_class_from_a_table_or_of_a_model_within(functions
     assert ["net.py:5" in each for each in messages("AM804", train=script, net=NORMALISED)] == [True]
 
 
+def test_a_model_that_another_script_hands_in_is_no_part_of_this_one():
+    around = (
+        "from torch import nn\nclass Around(nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n"
+    )
+    around += "        self.inner = inner\n    def forward(self, x):\n        return self.inner(x)\n"
+    other = "from around import Around\nfrom net import Net\nnet = Net()\nmodel = Around(net)\n"
+    script = training(functions="from around import Around\ninner = nn.Linear(3, 2)\n")
+    script = script.replace("model = nn.Linear(3, 2)", "model = Around(inner)")
+    assert not messages("AM804", train=script, around=around, other=other, net=NORMALISED)
+
+
 ITERATED = """
 def balanced(scores):
     rows = np.ones(len(scores))
