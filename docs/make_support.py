@@ -17,7 +17,7 @@ OPENING = """\
 Every strategy in every precision on every device. `tested` means that the tests of this project train so: on the CPU
 with `make test`, on one XLA device, which its runtime makes of the CPU, with `make test-xla`. No other hardware was at
 hand: there the same code runs through torch's common interface, and nobody here has seen it run. A number means that it
-is refused, with the reason below. `accel env` prints the same for your version. This page is made by `make docs`.
+is refused, with the reason below. `accel env --support` prints the same for your version. This page is made by `make docs`.
 
 `single` is one process. Strategies are chosen by `--strategy` or `Accelerator`'s plugins, precisions by
 `--mixed-precision`, and the device is what the machine has.

@@ -28,8 +28,12 @@ Count = Annotated[int, Meta(ge=1)]
 PREFIX = "ACCEL_"
 # Which keys the launcher was given as flags: the script's own arguments win over them, and that is reported.
 FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
+# Where the launcher wants to be told which file the metrics of a run are written to.
+METRICS_POINTER = "ACCEL_METRICS_POINTER"
 # What the launcher tells its processes, and the name of a config file.
-OWN_VARIABLES = frozenset({FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", TAKEN})
+OWN_VARIABLES = frozenset(
+    {FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", METRICS_POINTER, TAKEN}
+)
 
 # Keys that not every strategy has a use for.
 OF_STRATEGIES: Mapping[str, tuple[StrategyName, ...]] = {

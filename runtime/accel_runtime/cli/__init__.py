@@ -14,6 +14,7 @@ COMMANDS = {
     "config": "Write down how training runs on this machine.",
     "launch": "Start a training script on one or many processes and machines.",
     "test": "Check this set-up by starting it.",
+    "plot": "Draw the curves of a run as a page.",
     "env": "Print versions, devices and configuration for a bug report.",
     "merge-weights": "Write the models of a checkpoint as whole files.",
     "to-accelerate": "Write a checkpoint in the form of Accelerate.",

@@ -14,6 +14,7 @@ from accel_runtime.errors import ConfigError
 from accel_runtime.machine import Machine, this_machine
 
 PACKAGES = ("accel-migrate", "torch", "numpy", "safetensors", "deepspeed", "torchao", "transformer-engine", "torch-xla")
+NOT_INSTALLED = "not installed"
 PREFIXES = (
     "ACCEL_",
     "ACCELERATE_",
@@ -34,20 +35,26 @@ _SECRET_IN_ADDRESS = re.compile(r"(\w+://)[^/@\s]+@")
 
 
 @click.command("env")
-def command() -> None:
+@click.option("--support", is_flag=True, help="Print what of strategy, precision and device goes together instead.")
+def command(support: bool) -> None:
     """Print versions, devices and configuration, fit to paste into a bug report."""
+    if support:
+        for name, standing in _support().items():
+            click.echo(f"{name}: {standing}")
+        return
     for title, lines in report(os.environ).items():
-        click.echo(f"{title}:")
-        for name, value in lines.items():
-            click.echo(f"  {name}: {value}")
+        click.echo(f"{title}: {'; '.join(f'{name}: {value}' for name, value in lines.items()) or 'none'}")
 
 
 def report(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """One line for each of these."""
+    versions = dict(_versions())
+    installed = {name: text for name, text in versions.items() if text != NOT_INSTALLED}
     return {
-        "versions": dict(_versions()),
+        "versions": installed,
+        NOT_INSTALLED: {"packages": ", ".join(name for name in versions if name not in installed) or "none"},
         "machine": _machine(this_machine(environ)),
         "torch": _torch(),
-        "support": _support(),
         "configuration": _configuration(environ),
         "environment": _variables(environ),
     }
@@ -59,7 +66,7 @@ def _versions() -> Iterator[tuple[str, str]]:
         try:
             yield package, version(package)
         except PackageNotFoundError:
-            yield package, "not installed"
+            yield package, NOT_INSTALLED
 
 
 def _machine(machine: Machine) -> dict[str, str]:

@@ -18,7 +18,9 @@ from accel_runtime.launch.ends import Attempt, Watch, watched_agent
 from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import Plan
 from accel_runtime.launch.scratch import scratch_folder
+from accel_runtime.launch.status import StatusLine
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
+from accel_runtime.options import METRICS_POINTER
 from accel_runtime.stopping import ASKED, EXIT_CODE, STOPPED_FILE
 
 CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
@@ -51,7 +53,9 @@ def _run_agent(plan: Plan) -> int:
         os.environ[STOPPED_FILE] = str(scratch / "stopped")
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
         arguments = [*plan.agent, *logs, *plan.program()]
-        return _exit_code(plan, arguments, Path(plan.settings.log_dir) if plan.settings.log_dir else scratch)
+        os.environ[METRICS_POINTER] = str(scratch / "metrics")
+        with StatusLine(scratch / "metrics", sys.stderr):
+            return _exit_code(plan, arguments, Path(plan.settings.log_dir) if plan.settings.log_dir else scratch)
 
 
 def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accel_runtime.options import METRICS_POINTER
 from accel_runtime.tracking import GeneralTracker, plain
 
 
@@ -20,6 +22,9 @@ class JsonLinesTracker(GeneralTracker):
         self.directory.mkdir(parents=True, exist_ok=True)
         self._path = self.directory / filename
         self._file = self._path.open("a", encoding="utf-8")
+
+    def start(self) -> None:
+        tell_launcher(self._path)
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         text = json.dumps(dict(values), indent=2, default=_readable)
@@ -45,6 +50,12 @@ class JsonLinesTracker(GeneralTracker):
 
     def finish(self) -> None:
         self._file.close()
+
+
+def tell_launcher(lines: Path, environ: Mapping[str, str] = os.environ) -> None:
+    """The launcher of this run, if there is one, shows what is written here at the foot of the terminal."""
+    if pointer := environ.get(METRICS_POINTER):
+        Path(pointer).write_text(str(lines.resolve()))
 
 
 def _readable(value: Any) -> Any:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accel_runtime.cli.env import redacted, report
+from accel_runtime.cli.env import command, redacted, report
+from click.testing import CliRunner
 
 # Stands for an environment in which torch is not installed.
 WITHOUT_TORCH = """
@@ -46,10 +47,15 @@ def test_without_the_runtime_extra_it_answers_and_the_others_say_what_to_install
 
 
 def test_it_says_what_goes_together() -> None:
-    support = report({})["support"]
+    lines = CliRunner().invoke(command, ["--support"]).output.splitlines()
+    support = dict(line.split(": ", 1) for line in lines)
     assert support["ddp on cpu"].startswith("no, bf16, fp16")
     assert "tested here" in support["ddp on cpu"]
     assert "refused because" in support["ddp on mps"]
+
+
+def test_it_is_ten_lines_at_most() -> None:
+    assert 5 < len(CliRunner().invoke(command, []).output.splitlines()) <= 10
 
 
 def test_a_broken_config_is_part_of_the_report(tmp_path: Path) -> None:
