@@ -50,10 +50,10 @@ def test_what_a_file_that_cannot_be_analysed_may_use_is_left(levels: int) -> Non
 def test_a_crash_over_all_files_is_laid_to_the_one_that_crashes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = script.Roles
 
-    def crashing(project):  # type: ignore[no-untyped-def]
+    def crashing(project, facts):  # type: ignore[no-untyped-def]
         if any(module.source.path.name == "strange.py" for module in project.modules):
             raise KeyError("strange")
-        return whole(project)
+        return whole(project, facts)
 
     monkeypatch.setattr(script, "Roles", crashing)
     done = migrated({"strange.py": LOOP, "train.py": LOOP})
