@@ -28,9 +28,12 @@ class Fact:
     """What a variable held, each time that it was looked at."""
 
     place: Place
-    kind: str  # model, optimizer, loader, scheduler, scaler, module without weights, frozen model, function
+    # model, optimizer, loader, scheduler, scaler, module without weights, frozen model, function, own function, options;
+    # or backward pass: the models that its loss was computed through, at its line
+    kind: str
     times: int
     over: tuple[Place, ...] = ()  # the models that an optimizer updates
+    same: tuple[Place, ...] = ()  # the other variables that held this very object; of a function, where it is defined
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def save(facts: Facts, file: Path) -> bytes:
             "kind": fact.kind,
             "times": fact.times,
             "over": [place(each) for each in fact.over],
+            "same": [place(each) for each in fact.same],
         }
         for fact in facts.facts
     ]
@@ -90,7 +94,13 @@ def load(file: Path) -> Facts:
         if kept["version"] != VERSION:
             raise MigrateError(f"{file} is of another version of accel-migrate; observe the script again (--observe)")
         facts = [
-            Fact(place(each["place"]), each["kind"], each["times"], tuple(map(place, each["over"])))
+            Fact(
+                place(each["place"]),
+                each["kind"],
+                each["times"],
+                tuple(map(place, each["over"])),
+                tuple(map(place, each["same"])),
+            )
             for each in kept["facts"]
         ]
         return Facts(tuple(facts), {path(name): text for name, text in kept["files"].items()})

@@ -96,7 +96,16 @@ class Carrier:
             return self._passed(variable, depth)
         if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and kinds == {"assign"}:
             self.inlined = self.inlined or seen
-            return self.carried(owner, bindings[0].value, depth + 1)
+            return self.carried(owner, bindings[0].value, depth + 1) or self._observed(variable)
+        return self._observed(variable)
+
+    def _observed(self, variable: Variable) -> ast.expr | None:
+        """A name at the anchor that held the same object in a run."""
+        for same in self.graph.roles.same(variable):
+            bindings = same.scope.module.bindings(same)
+            before = all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings)
+            if same.scope is self.visible[0] and before and "." not in same.name:
+                return ast.Name(same.name, ast.Load())
         return None
 
     def _passed(self, variable: Variable, depth: int) -> ast.expr | None:

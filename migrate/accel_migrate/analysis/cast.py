@@ -267,7 +267,7 @@ class _Casting:
         self._check_shared(judged, trained)
         kept: list[Gather | Whole] = []
         for evaluation in judged:
-            shared = [link for link in self._sources(evaluation.loop) if is_root(link)]
+            shared = [link for link in self._sources(evaluation.loop) if is_root(self.roles, link)]
             if isinstance(evaluation, Gather) and any(link in whole - trained for link in shared):
                 line = evaluation.loop.statement.lineno
                 evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
@@ -279,7 +279,7 @@ class _Casting:
         for evaluation in judged:
             if isinstance(evaluation, Whole) and evaluation.on_main:
                 loop = evaluation.loop
-                if any(link in trained and is_root(link) for link in self._sources(loop)):
+                if any(link in trained and is_root(self.roles, link) for link in self._sources(loop)):
                     raise NoHome(
                         f"a condition on the rank decides who goes through `{unparse(loop.loader)}` here, and it is "
                         "trained on: shared out among all processes, it must be read by all",

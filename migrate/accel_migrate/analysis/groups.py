@@ -42,7 +42,7 @@ def find_groups(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> li
 def entries(roles: Roles, graph: CallGraph, group: Group) -> list[CallGraph]:
     """The calls as each script sees them, when several scripts build their own objects for one training function."""
     optimizers = [variable for variable, role in group.variables.items() if role & Role.OPTIMIZER]
-    built = {link.scope for variable in optimizers for link in chain(roles, graph, variable) if is_root(link)}
+    built = {link.scope for variable in optimizers for link in chain(roles, graph, variable) if is_root(roles, link)}
     if len(built) < 2 or any(scope.is_class for scope in built):
         return [graph]
     ordered = sorted(built, key=lambda scope: (str(scope.module.source.path), getattr(scope.node, "lineno", 0)))

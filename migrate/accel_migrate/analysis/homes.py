@@ -47,7 +47,10 @@ def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
         for current in known:
             if len(known) > 40:
                 break
-            known += [source for source in _handed_over(roles, graph, current) if source not in known]
+            sources = _handed_over(roles, graph, current)
+            if not sources and (current in roles.observed or not is_root(roles, current)):
+                sources = list(roles.same(current))
+            known += [source for source in sources if source not in known]
         graph.chains[variable] = known
     return known
 
@@ -83,13 +86,20 @@ def _passed_on(module: Module, value: ast.expr) -> Variable | None:
     return module.variable(value) if isinstance(value, ast.Name) else None
 
 
-def is_root(variable: Variable) -> bool:
+def is_root(roles: Roles, variable: Variable) -> bool:
     """Whether the variable is bound by more than a parameter or a loop: something is built into it."""
+    if variable in roles.followed:
+        return False
     module = variable.scope.module
     bindings = module.bindings(variable)
     handed = any(binding.kind == "parameter" for binding in bindings)
     built = [b for b in bindings if b.kind != "parameter" and not is_looped(b)]
     return any(not (handed and _is_itself(module, binding, variable)) for binding in built)
+
+
+def _is_bound(variable: Variable) -> bool:
+    """Whether a class sets an attribute itself; what it inherits is set elsewhere."""
+    return bool(variable.scope.module.bindings(variable))
 
 
 def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
@@ -103,18 +113,18 @@ def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
     return value is not None and module.variable(value) == variable
 
 
-def choose_home(chains: list[list[Variable]]) -> Scope | None:
+def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
     """The scope that names every object: the class of a trainer, or the scope where most were built."""
     scopes = [{variable.scope for variable in links} for links in chains]
     common = set.intersection(*scopes) if scopes else set()
     if not common:
         return None
     first = [links[0].scope for links in chains]
-    if all(scope.is_class for scope in first) and len(set(first)) == 1:
+    if all(scope.is_class for scope in first) and len(set(first)) == 1 and all(_is_bound(links[0]) for links in chains):
         return first[0]
 
     def built_there(scope: Scope) -> int:
-        return sum(any(v.scope is scope and is_root(v) for v in links) for links in chains)
+        return sum(any(v.scope is scope and is_root(roles, v) for v in links) for links in chains)
 
     def depth(scope: Scope) -> int:
         return 0 if scope.parent is None else 1 + depth(scope.parent)

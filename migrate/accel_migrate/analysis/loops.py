@@ -47,6 +47,7 @@ class CallGraph:
     """Who calls whom among the functions of the project."""
 
     def __init__(self, roles: Roles) -> None:
+        self.roles = roles
         self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
         self.all_sites = self.sites  # also when seen from one entry of several
         self.callees: dict[Function | None, set[Function]] = {}

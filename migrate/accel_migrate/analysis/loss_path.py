@@ -32,6 +32,10 @@ class LossPath:
         self._seen: set[ast.AST] = set()
         for backward in backwards:
             self._visit(backward.module, backward.loss, 0)
+            if self.unknown or not self.models:
+                for model in roles.computed_through(backward.module, backward.call.lineno):
+                    self.unknown.clear()
+                    self.models.setdefault(model, backward.loss)
 
     def goes_through(self, model: Variable) -> bool:
         """Whether the loss went through an object, under any name that it was handed over by."""

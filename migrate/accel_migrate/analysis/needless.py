@@ -117,7 +117,7 @@ class _Sorter:
     def _is_shared(self, loader: Variable) -> bool:
         """Whether every loader that a name may stand for is shared out."""
         links = chain(self.roles, self.graph, loader)
-        built = [link for link in links if is_root(link)]
+        built = [link for link in links if is_root(self.roles, link)]
         return any(link in self.shared for link in links) and all(link in self.shared for link in built)
 
     def _goes_to_cpu(self, module: Module, call: ast.Call) -> bool:

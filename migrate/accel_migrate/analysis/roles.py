@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from accel_migrate.analysis.observed import Observed, observed_in
+from accel_migrate.analysis.observed import Observed, backwards_in, observed_in
 from accel_migrate.analysis.project import Definition, Project
 from accel_migrate.analysis.scopes import Binding, Module, Scope, Variable
 from accel_migrate.facts import Facts
@@ -136,6 +136,10 @@ class Roles:
     def __init__(self, project: Project, facts: Facts | None = None) -> None:
         self.project = project
         self.observed: dict[Variable, Observed] = {}  # what is known from a run alone
+        self.computed: dict[Variable, Observed] = {}  # models that a loss is computed through, known from a run alone
+        self._backwards: dict[tuple[Module, int], frozenset[Observed]] = {}
+        self.followed: set[Variable] = set()  # whose object comes from another variable, as a run showed
+        self._seen: dict[Variable, Observed] = {}  # all that a run showed, where the code tells no other
         self.known: dict[Variable, Value] = {}
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._targets: dict[ast.Call, Definition | None] = {}
@@ -155,12 +159,38 @@ class Roles:
     def _observe(self, facts: Facts) -> None:
         """Take what a run showed where the code does not tell, and what follows from that."""
         for seen in observed_in(self.project, facts):
-            if not self.of(seen.variable):
+            role = _OBSERVED.get(seen.kind, Role.NONE)
+            known = self.of(seen.variable)
+            if not known and seen.kind != "options":
                 self.observed[seen.variable] = seen
-                self._learn(seen.variable, Value(_OBSERVED.get(seen.kind, Role.NONE)))
-            elif seen.kind == "optimizer" and self.of(seen.variable) & Role.OPTIMIZER:
+                self._learn(seen.variable, Value(role))
+            elif seen.kind == "optimizer" and known & role:
                 self.observed[seen.variable] = seen  # whose parameters it updates
+            if not known or known & role:
+                self._seen[seen.variable] = seen
+        self._backwards = backwards_in(self.project, facts)
+        self._targets = {call: target for call, target in self._targets.items() if target is not None}
         self._settle()
+
+    def computed_through(self, module: Module, line: int) -> list[Variable]:
+        """The models that a run showed a loss to be computed through; asked for where the code does not tell."""
+        seen = {each.variable: each for each in self._backwards.get((module, line), ()) if self.of(each.variable)}
+        self.computed |= seen
+        return list(seen)
+
+    @property
+    def taken(self) -> tuple[Observed, ...]:
+        """All that is known from a run alone."""
+        return (*self.observed.values(), *self.computed.values())
+
+    def same(self, variable: Variable) -> tuple[Variable, ...]:
+        """The variables that held the same object in a run; asked for where the code does not tell where it comes from."""
+        seen = self._seen.get(variable)
+        if seen is None or not seen.same:
+            return ()
+        self.observed[variable] = seen
+        self.followed.add(variable)
+        return seen.same
 
     # ---- questions
 
@@ -548,6 +578,9 @@ class Roles:
         found = self.project.definition(module, call.func)
         if found is not None:
             return found
+        variable = module.variable(call.func)
+        if variable in self.observed and self.observed[variable].function is not None:
+            return self.observed[variable].function
         called = self._class_of(module, module.variable(call.func))
         if called is not None:
             return self.project.method(called, "__call__")  # `stopper(loss, model)`

@@ -235,7 +235,7 @@ class _Reader:
             waiting=carried_timeout(found.distribution, carrier),
             rebound=rebound + (given.rebound() if given is not None else ()),
             gone=gone,
-            observed=tuple(o for o in self.roles.observed.values() if o.variable.scope.module in modules),
+            observed=tuple(o for o in self.roles.taken if o.variable.scope.module in modules),
         )
 
     def _prints_once(self, modules: Iterable[Module]) -> bool:

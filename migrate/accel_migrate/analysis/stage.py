@@ -44,14 +44,14 @@ class _Staging:
         self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
 
     def stage(self, cast: Cast) -> Stage:
-        home = choose_home(list(cast.chains))
+        home = choose_home(self.roles, list(cast.chains))
         if home is None:
             line = self.group.backwards[0].call.lineno
             raise NoHome("model, optimizer and data are built in different places", line)
         prepared = self._prepared(home, cast)
         self._check_caller(home, prepared, cast.chains)
         uses = self._uses(home, cast.loops, cast.loaders)
-        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home))
+        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home) | self._keepers(home, prepared))
         self._check_iterators(place, cast.loaders)
         return Stage(home, prepared, tuple(uses), place)
 
@@ -122,13 +122,13 @@ class _Staging:
 
     def _check_caller(self, home: Scope, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
         """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
-        if not home.is_function or any(is_root(b.variable) for b in prepared):
+        if not home.is_function or any(is_root(self.roles, b.variable) for b in prepared):
             return
         function: Function = home.node  # type: ignore[assignment]
         if not self.graph.sites.get(function):
             raise NoHome(caller_not_given(function), function.lineno, home.module)
         for links in chains:
-            if not any(is_root(link) for link in links):
+            if not any(is_root(self.roles, link) for link in links):
                 raise self._out_of_sight(links[-1])
         raise NoHome("model, optimizer and data are built in different places", function.lineno, home.module)
 
@@ -154,6 +154,19 @@ class _Staging:
         attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
         wrapping = {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
         return wrapping | self.filled
+
+    def _keepers(self, home: Scope, prepared: tuple[Built, ...]) -> set[Variable]:
+        """Objects at home that are handed what is prepared, where a run showed that some object keeps it."""
+        if not self.roles.followed:
+            return set()
+        module, kept = home.module, {built.variable for built in prepared}
+        return {
+            variable
+            for variable in (Variable(home, name) for name in home.bindings)
+            if not self.roles.of(variable)
+            for binding in module.bindings(variable)
+            if binding.value is not None and kept & _handed(self.roles, module, binding.value)
+        }
 
     def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:
         """Statements at home that start training or evaluation."""
@@ -237,6 +250,20 @@ class _Staging:
                         if any(parent is loop for parent in module.ancestors(binding.statement)):
                             return True
         return False
+
+
+def _handed(roles: Roles, module: Module, value: ast.expr) -> set[Variable]:
+    """What an object of the project's own classes, a list or a dictionary is made of."""
+    parts: list[ast.expr | None] = []
+    if isinstance(value, ast.Call):
+        target = roles.target(module, value)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            parts = [*value.args, *[keyword.value for keyword in value.keywords]]
+    elif isinstance(value, ast.Dict):
+        parts = [*value.values]
+    elif isinstance(value, ast.List | ast.Tuple | ast.Set):
+        parts = [*value.elts]
+    return {variable for part in parts if part is not None and (variable := module.variable(part)) is not None}
 
 
 def _line(variable: Variable) -> int:

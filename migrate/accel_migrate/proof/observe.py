@@ -42,5 +42,5 @@ def _fact(told: Mapping[str, object], root: Path, named: Mapping[Path, Path]) ->
         file = root / it[0]
         return Place(named.get(file, file), it[1], it[2])
 
-    over: list[tuple[str, int, str]] = told["over"]  # type: ignore[assignment]
-    return Fact(place(told["place"]), str(told["kind"]), int(str(told["times"])), tuple(map(place, over)))  # type: ignore[arg-type]
+    over, same = (tuple(map(place, told[each])) for each in ("over", "same"))  # type: ignore[call-overload]
+    return Fact(place(told["place"]), str(told["kind"]), int(str(told["times"])), over, same)  # type: ignore[arg-type]

@@ -53,6 +53,9 @@ class Proof:
             original, again = self._first(), self._original("original, again")
         except CannotRun as problem:
             return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem), stand_ins=tuple(self.stand_ins))
+        if original.ran and original.ran.isdisjoint(text.file for text in self.subject.texts):
+            untouched = f"none of the migrated files is run by {name}, and what it runs was left as it was"
+            return Verdict(name, Outcome.NOT_RUN, processes, problem=untouched, stand_ins=tuple(self.stand_ins))
         checks, curves, blamed = self._on_one(original, again)
         if processes > 1 and all(check.holds for check in checks):
             more, ranks = self._on_many(original, again)

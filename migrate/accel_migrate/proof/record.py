@@ -84,6 +84,11 @@ class Trace:
         return "".join(event.facts["parameters"] for event in self.of("end"))
 
     @property
+    def ran(self) -> frozenset[str]:
+        """The files of the project that were run."""
+        return frozenset(file for event in self.of("end") for file in event.facts.get("ran", ()))
+
+    @property
     def was_cut(self) -> bool:
         return any(event.facts["cut"] for event in self.of("end"))
 

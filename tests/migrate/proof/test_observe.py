@@ -30,6 +30,10 @@ def build(name):
     return globals()["BUILT"][name]()
 
 
+def squared(output, target):
+    return ((output - target) ** 2).mean()
+
+
 class Trainer:
     def __init__(self, **parts):
         self.__dict__.update(parts)
@@ -49,10 +53,11 @@ def main():
     optimizer = getattr(torch.optim, "SGD")(model.parameters(), lr=0.1)
     loader = DataLoader(TensorDataset(torch.ones(8, 2), torch.ones(8, 1)), batch_size=2)
     plain = getattr(nn.functional, "relu")
+    own = globals()["squared"]
     changing = model
     Trainer(model=model, optimizer=optimizer, measure=args.measure).run(loader)
     changing = loader
-    return plain, changing
+    return plain, own, changing
 
 
 main()
@@ -75,7 +80,8 @@ def test_variables_attributes_and_options_are_seen_by_their_function(seen: list[
     assert kinds[line, "args.measure"] == kinds[method, "self.measure"] == "module without weights"
     assert kinds[line, "loader"] == kinds[method, "loader"] == "loader"
     assert kinds[line, "plain"] == "function"
-    assert (line, "args") not in kinds and (0, "build") not in kinds
+    assert kinds[line, "args"] == "options"
+    assert (0, "build") not in kinds and (0, "squared") not in kinds
 
 
 def test_a_variable_that_held_two_kinds_tells_nothing(seen: list[dict[str, object]]) -> None:
@@ -87,6 +93,29 @@ def test_an_optimizer_tells_whose_parameters_it_updates(seen: list[dict[str, obj
     over = optimizer["over"]
     assert isinstance(over, list)
     assert {place[2] for place in over} == {"model", "self.model"}
+
+
+def fact_of(seen: list[dict[str, object]], name: str) -> dict[str, object]:
+    return next(each for each in seen if isinstance(place := each["place"], list) and place[2] == name)
+
+
+def test_variables_that_held_one_object_tell_each_other(seen: list[dict[str, object]]) -> None:
+    same = fact_of(seen, "model")["same"]
+    assert isinstance(same, list) and "self.model" in {place[2] for place in same}
+    assert "changing" not in {place[2] for place in same}
+
+
+def test_a_function_of_the_project_tells_where_it_is_written(seen: list[dict[str, object]]) -> None:
+    own = fact_of(seen, "own")
+    line = SCRIPT[: SCRIPT.index("def squared")].count("\n") + 1
+    assert own["kind"] == "own function" and own["same"] == [["train.py", line, "squared"]]
+
+
+def test_a_backward_pass_tells_which_models_its_loss_was_computed_through(seen: list[dict[str, object]]) -> None:
+    (backward,) = [each for each in seen if each["kind"] == "backward pass"]
+    over, place = backward["over"], backward["place"]
+    assert isinstance(over, list) and {each[2] for each in over} >= {"model", "self.model"}
+    assert isinstance(place, list) and place[1] == SCRIPT[: SCRIPT.index("loss.backward()")].count("\n") + 1
 
 
 UNTOLD = """\
@@ -151,6 +180,80 @@ def test_what_a_run_showed_is_taken_where_the_code_does_not_tell_and_every_chang
 def test_a_run_never_overrules_the_code() -> None:
     against = with_facts(*ALL, Fact(Place(PATH, LINE, "loader"), "model", 1))
     assert against.after == with_facts(*ALL).after
+
+
+HANDED_ON = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Fitting:
+    def __init__(self, **parts):
+        self.args = parts["args"]
+        self.model = parts["model"]
+        self.optimizer = parts["optimizer"]
+        self.measure = parts["measure"]
+
+    def run(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            with torch.autocast("cuda", enabled=self.args.half):
+                loss = self.measure(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+
+
+def squared(output, target):
+    return ((output - target) ** 2).mean()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--half", action="store_true")
+    args = parser.parse_args()
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.ones(8, 2), torch.ones(8, 1)), batch_size=2)
+    fitting = Fitting(model=model, optimizer=optimizer, args=args, measure=squared)
+    fitting.run(loader)
+
+
+main()
+"""
+
+
+def line_of(text: str) -> int:
+    return HANDED_ON[: HANDED_ON.index(text)].count("\n") + 1
+
+
+def handed_on(*left_out: str) -> FileResult:
+    """Migrated with what a run shows, but for the names that are left out."""
+    facts = []
+    for name, kind in (("model", "model"), ("optimizer", "optimizer"), ("args", "options")):
+        built, kept = Place(PATH, line_of("def main"), name), Place(PATH, line_of("def __init__"), f"self.{name}")
+        over = (Place(PATH, line_of("def main"), "model"),) if kind == "optimizer" else ()
+        facts += [Fact(built, kind, 5, over, (kept,)), Fact(kept, kind, 5, over, (built,))]
+    measure = Place(PATH, line_of("def __init__"), "self.measure")
+    facts.append(Fact(measure, "own function", 5, (), (Place(PATH, line_of("def squared"), "squared"),)))
+    source = Source.from_bytes(PATH, HANDED_ON.encode())
+    taken = tuple(fact for fact in facts if fact.place.name not in left_out)
+    (result,) = migrate([source], Settings(facts=Facts(taken, {PATH: digest(source.data)})))
+    return result
+
+
+def test_an_object_is_followed_to_the_variable_that_held_it_in_a_run() -> None:
+    result = handed_on()
+    assert result.status is Status.MIGRATED, result.reason
+    assert b"model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n    fitting = " in result.after
+    assert b"args.half" in result.after.partition(b"= Accelerator(")[2][:120]
+
+
+@pytest.mark.parametrize("name", ["self.model", "self.optimizer", "self.args"])
+def test_what_the_run_did_not_show_is_not_followed(name: str) -> None:
+    assert handed_on(name).status is Status.UNCHANGED
 
 
 def test_a_file_that_changed_since_is_refused() -> None:

@@ -60,9 +60,14 @@ class Journal:
     def close(self, **facts: Any) -> None:
         """The last line; a journal without it is of a process that died."""
         if os.getpid() == self.process and self.stream is not None:
-            self._write({"kind": "end", "file": "", "line": 0, **facts})
+            self._write({"kind": "end", "file": "", "line": 0, "ran": self._ran(), **facts})
             self.stream.close()
             self.stream = None
+
+    def _ran(self) -> list[str]:
+        """The files of the project that were run."""
+        names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        return sorted({file for name in names if name and (file := self._in_copy(name)) is not None})
 
     def leave(self, **facts: Any) -> None:
         """End the process here and now, whatever the script would catch, once the others have their steps too."""

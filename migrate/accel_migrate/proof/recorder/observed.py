@@ -12,6 +12,8 @@ from types import BuiltinFunctionType, FrameType, FunctionType, SimpleNamespace
 from typing import Any
 
 OFTEN_ENOUGH = 50  # looks at the variables of one function
+TRACED_ENOUGH = 5  # losses of one line
+BACKWARD = "backward pass"
 Place = tuple[
     str, int, str
 ]  # a file of the project, the first line of the function (0 is the file itself), the variable
@@ -30,6 +32,7 @@ class Observer:
         self.kinds: dict[Place, dict[str, int]] = {}  # how often each kind was seen at a place
         self.objects: dict[int, Any] = {}  # kept, so that no other object gets their number
         self.places: dict[int, set[Place]] = {}
+        self.learned: dict[Place, list[set[int]]] = {}  # the parameters that each loss of a line was computed from
 
     def begin(self) -> None:
         def returned(frame: FrameType, event: str, argument: Any) -> None:
@@ -44,6 +47,14 @@ class Observer:
         while frame is not None:
             self.look(frame)
             frame = frame.f_back
+
+    def trace(self, line: tuple[str, int] | None, losses: list[Any]) -> None:
+        """Which parameters a loss was computed from, at the line of its backward pass."""
+        if line is None or os.getpid() != self.process:
+            return
+        traced = self.learned.setdefault((*line, BACKWARD), [])
+        if len(traced) < TRACED_ENOUGH:
+            traced.append({number for loss in losses for number in _leaves(loss)})
 
     def look(self, frame: FrameType) -> None:
         code = frame.f_code
@@ -62,12 +73,14 @@ class Observer:
     def _variable(self, place: Place, value: Any) -> None:
         file, line, name = place
         kind = self._kind(value)
+        if kind == "own function" and value.__name__ == name:
+            return  # its own definition
         if kind:
             counts = self.kinds.setdefault(place, {})
             counts[kind] = counts.get(kind, 0) + 1
             self.objects[id(value)] = value
             self.places.setdefault(id(value), set()).add(place)
-        elif "." not in name and self._holds_attributes(value):
+        if kind in ("", "options") and "." not in name and self._holds_attributes(value):
             for attribute, inner in list(vars(value).items()):
                 self._variable((file, line, f"{name}.{attribute}"), inner)
 
@@ -85,9 +98,17 @@ class Observer:
             return "scheduler"
         if isinstance(value, torch.amp.GradScaler):
             return "scaler"
+        if isinstance(value, Namespace | SimpleNamespace):
+            return "options"
         if isinstance(value, FunctionType | BuiltinFunctionType | functools.partial):
-            return "function" if self._is_of_a_library(value) else ""
+            if self._is_of_a_library(value):
+                return "function"
+            return "own function" if isinstance(value, FunctionType) and self._file(value.__code__.co_filename) else ""
         return ""
+
+    def _defined(self, function: FunctionType) -> Place:
+        code = function.__code__
+        return self.files[code.co_filename] or "", code.co_firstlineno, code.co_name
 
     def _is_of_a_library(self, function: Any) -> bool:
         """A function of the project may use weights, and the code tells what it does."""
@@ -125,9 +146,29 @@ class Observer:
         facts = []
         for place, counts in certain.items():
             ((kind, times),) = counts.items()
-            over = sorted(self._updated(of[place]) & certain.keys()) if kind == "optimizer" else []
-            facts.append({"place": place, "kind": kind, "times": times, "over": over})
+            over = self._updated(of[place]) & certain.keys() if kind == "optimizer" else ()
+            same = self._same(place, kind, of)
+            facts.append({"place": place, "kind": kind, "times": times, "over": sorted(over), "same": sorted(same)})
+        for place, traced in self.learned.items():
+            through = self._holding(set.intersection(*traced)) & certain.keys()
+            facts.append({"place": place, "kind": BACKWARD, "times": len(traced), "over": sorted(through), "same": []})
         (self.folder / "facts.json").write_text(json.dumps(facts), "utf-8")
+
+    def _holding(self, parameters: set[int]) -> set[Place]:
+        """The places of models that hold some of these parameters."""
+        models = {n: m for n, m in self.objects.items() if isinstance(m, self.torch.nn.Module)}
+        held = [n for n, m in models.items() if any(id(parameter) in parameters for parameter in m.parameters())]
+        return {place for number in held for place in self.places[number]}
+
+    def _same(self, place: Place, kind: str, of: dict[Place, list[int]]) -> set[Place]:
+        """The other variables that held this one object and no other; of the project's function, where it is written."""
+        (first, *others) = of[place]
+        if others or kind == "function":
+            return set()
+        if kind == "own function":
+            return {self._defined(self.objects[first])}
+        same = self.places[first] - {place}
+        return {each for each in same if of[each] == [first] and len(self.kinds[each]) == 1}
 
     def _updated(self, optimizers: list[int]) -> set[Place]:
         """The places of the models all of whose parameters that learn are updated by one of these."""
@@ -140,3 +181,17 @@ class Observer:
                     own = {id(parameter) for parameter in value.parameters() if parameter.requires_grad}
                     found |= self.places[other] if own and own <= updated else set()
         return found
+
+
+def _leaves(loss: Any) -> set[int]:
+    """The parameters that a loss was computed from."""
+    pending, seen, found = [loss.grad_fn], set(), set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        pending += [parent for parent, _ in node.next_functions]
+    return found

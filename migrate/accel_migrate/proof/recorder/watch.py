@@ -110,12 +110,13 @@ class Watch:
 
     def losses(self) -> None:
         def backward(plain: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            every = [tensors] if self.torch.is_tensor(tensors) else list(tensors)
             if self.observer is not None:
                 self.observer.look_around()
+                self.observer.trace(self.journal.place(), every)
             if self.counted == self.steps:
                 self._observed()
                 self.journal.leave(cut=True, parameters=self._parameters())
-            every = [tensors] if self.torch.is_tensor(tensors) else list(tensors)
             for loss in every:
                 self._loss(loss)
             self.counted += 1
