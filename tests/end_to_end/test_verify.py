@@ -23,6 +23,28 @@ from tests.end_to_end import forked
 CASES = [case for case in all_cases() if case.runs and case.losses == "equal" and case.two]
 WHOLE = bool(os.environ.get("VERIFY_ALL"))  # to the end of every script, as `make test-verify` does
 STEPS = 10_000 if WHOLE else 6
+# What stops the proof of a step for every number of processes, or is different; all other cases are equal.
+NO_LOADER = "no step from a batch of a loader"
+SHARED_BY_TWO_ALONE = "was not shared equally by two numbers of processes"
+STEPS = {
+    "amp_context_variable": NO_LOADER,
+    "autoencoder_summed_loss": "the gradient is scaled by 1/N (binary_cross_entropy at",
+    "class_weights_in_criterion": "is a weighted mean",
+    "cuda_calls_legacy": SHARED_BY_TWO_ALONE,
+    "ddp_environment": NO_LOADER,
+    "ddp_rank_handed_on": "native_batch_norm",
+    "ddp_spawn_or_call_cuda": "arange",
+    "ddp_torchrun": "lr of the optimizer is",
+    "distributional_q_learning": NO_LOADER,
+    "gan_with_samples": "native_batch_norm",
+    "lengths_stay_on_the_cpu": "is a weighted mean",
+    "main_guard_globals": SHARED_BY_TWO_ALONE,
+    "recurrent_open_file": NO_LOADER,
+    "regression_by_hand": NO_LOADER,
+    "resume_and_best": SHARED_BY_TWO_ALONE,
+    "sequence_lbfgs": NO_LOADER,
+    "shared_engine": SHARED_BY_TWO_ALONE,
+}
 # Why losses on two processes are not compared, as far as the cases go.
 KNOWN_REASONS = (
     "no loader",
@@ -64,6 +86,8 @@ def test_a_case_is_proven_on_one_process_and_on_two(case: Case, tmp_path: Path) 
     losses, many = verdict.check(Quantity.LOSSES, 1), verdict.check(Quantity.LOSSES, 2)
     assert losses is not None and losses.result is Result.EQUAL and losses.agreed
     assert many is not None
+    assert verdict.step is not None
+    assert STEPS.get(case.name, "") in verdict.step.why and bool(verdict.step.why) is (case.name in STEPS)
     if many.result is Result.DROPPED:
         assert any(reason in many.note for reason in KNOWN_REASONS), many.note
 

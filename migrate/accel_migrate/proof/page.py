@@ -70,6 +70,6 @@ def _table(verdict: Verdict) -> str:
     rows = "".join(
         f'<tr><td>{escape(processes)}</td><th scope="row">{escape(quantity)}</th>'
         f'<td><span class="chip {result}">{result}</span></td><td>{escape(told)}</td></tr>'
-        for processes, quantity, result, told in table(verdict.checks)
+        for processes, quantity, result, told in table(verdict)
     )
     return f'<table class="checks"><caption>What was compared</caption>{rows}</table>' if rows else ""

@@ -13,6 +13,8 @@ from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.compare import figures_on_many, on_many, on_one
 from accel_migrate.proof.record import Event, Trace
 from accel_migrate.proof.runs import Laboratory, Run, StandIn, Target
+from accel_migrate.proof.step.conclude import StepAnswer, conclude, shares
+from accel_migrate.proof.step.graph import Steps
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict
 
 Tell = Callable[[str], None]
@@ -46,11 +48,13 @@ class Proof:
     tell: Tell
     ranks: Sequence[Trace] = ()  # of the run on several processes
     stand_ins: dict[StandIn, None] = field(default_factory=dict)  # in the order in which they were met
+    traced: tuple[Steps, ...] = ()  # of the original
+    step: StepAnswer | None = None
 
     def verdict(self) -> Verdict:
         name, processes = self.subject.name, self.processes
         try:
-            original, again = self._first(), self._original("original, again")
+            original, again = self._first(), self._original("original, again", trace=True)
         except CannotRun as problem:
             return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem), stand_ins=tuple(self.stand_ins))
         if original.ran and original.ran.isdisjoint(text.file for text in self.subject.texts):
@@ -71,6 +75,7 @@ class Proof:
             tuple(curves),
             broken=broken,
             stand_ins=tuple(self.stand_ins),
+            step=self.step,
         )
 
     def _first(self) -> Trace:
@@ -83,16 +88,17 @@ class Proof:
         self.laboratory = replace(self.laboratory, stand_ins="true lengths")
         return self._original("original, on data of its true length")
 
-    def _run(self, name: str, migrated: bool = True, still: bool = False, **how: object) -> Run:
+    def _run(self, name: str, migrated: bool = True, still: bool = False, trace: bool = False, **how: object) -> Run:
         files = self.subject.after if migrated else self.subject.before
         self.tell(f"running the {name}")
         folder = re.sub(r"\W+", "-", name)
-        run = self.laboratory.run(folder, self.subject.target, files, still=still, **how)  # type: ignore[arg-type]
+        run = self.laboratory.run(folder, self.subject.target, files, still=still, trace=trace, **how)  # type: ignore[arg-type]
         self.stand_ins |= dict.fromkeys(run.stand_ins)
         return run
 
-    def _original(self, name: str, still: bool = False) -> Trace:
-        run = self._run(name, migrated=False, still=still)
+    def _original(self, name: str, still: bool = False, trace: bool = False) -> Trace:
+        run = self._run(name, migrated=False, still=still, trace=trace)
+        self.traced = run.steps or self.traced
         if run.failed:
             raise CannotRun(f"the original {failures.sentence(run)}")
         trained = [trace for trace in run.traces if trace.losses]
@@ -117,10 +123,10 @@ class Proof:
             why = f"the original trained on a GPU, and there are {cards} for {count} processes"
             return [Check(Quantity.LOSSES, count, Result.DROPPED, note=why)], []
         name = f"migrated script on {count} processes"
-        run = self._run(name, processes=count, on_cpu=not on_card)
+        run = self._run(name, processes=count, on_cpu=not on_card, trace=True)
         unshared = CANNOT_SPLIT.search(run.ended.errors) if run.failed else None
         if unshared:
-            run = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False)
+            run = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False, trace=True)
         self.ranks = ranks = tuple(trace for trace in run.traces if trace.losses)
         curves = [Curve(f"rank {trace.rank}", count, _values(trace)) for trace in ranks]
         if run.failed:
@@ -128,6 +134,7 @@ class Proof:
         if len(ranks) != count:
             found = f"{len(ranks)} of {count} processes reached a backward pass"
             return [_ending(count, Difference(1, "all", found))], curves
+        self.step = self._every_number(run.steps)
         if unshared:
             why = f"sharing out each batch needs {unshared[1]}"
             return [
@@ -135,6 +142,16 @@ class Proof:
                 Check(Quantity.LOSSES, count, Result.DROPPED, note=why),
             ], curves
         return self._compared(original, again, ranks, on_card), curves
+
+    def _every_number(self, ranks: Sequence[Steps]) -> StepAnswer:
+        """What a step shows about every number of processes, by two numbers at least that share its batch."""
+        pretended: list[Steps] = []
+        wanted, candidates = shares(self.traced, ranks)
+        for count in candidates:
+            if len(pretended) < wanted:
+                run = self._run(f"first steps as one of {count} processes", pretended=count, trace=True)
+                pretended += run.steps if not run.failed else ()
+        return conclude(self.traced[0] if len(self.traced) == 1 else None, ranks, pretended)
 
     def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_card: bool) -> list[Check]:
         checks = on_many(original, again, ranks)

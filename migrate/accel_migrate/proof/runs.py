@@ -17,6 +17,7 @@ from pathlib import Path
 from accel_migrate.proof.made_files import Shape, make
 from accel_migrate.proof.record import Trace, traces
 from accel_migrate.proof.scratch import Project
+from accel_migrate.proof.step.graph import Steps, steps_of
 
 RECORDER = Path(__file__).parent / "recorder"
 SEED = 20
@@ -52,6 +53,7 @@ class Job:
     split: bool = True  # one batch of the script is shared out, so that each step takes in what it did
     on_cpu: bool = True
     alone_in_group: bool = False  # finds the variables of a launcher, as the only process
+    pretended: int = 0  # of so many processes it believes itself the first, and ends after its first steps
 
     @property
     def command(self) -> list[str]:
@@ -72,6 +74,10 @@ class Job:
             "OMP_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
         }
+        if self.pretended:
+            own |= {"RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+            own |= {"WORLD_SIZE": str(self.pretended), "LOCAL_WORLD_SIZE": str(self.pretended)}
+            own |= {"ACCEL_CPU": "1", "ACCEL_SPLIT_BATCHES": "1"}
         return {**base, **own, **(_alone() if self.alone_in_group else {})}
 
 
@@ -104,6 +110,7 @@ class Run:
     seconds_allowed: float
     asked_for: str = ""  # the last host on the network that was asked for
     stand_ins: tuple[StandIn, ...] = ()
+    steps: tuple[Steps, ...] = ()  # of each rank, where they were traced
 
     @property
     def failed(self) -> bool:
@@ -132,6 +139,7 @@ class Laboratory:
         *,
         still: bool = False,
         observe: bool = False,
+        trace: bool = False,
         **how: object,
     ) -> Run:
         copy, folder = self.scratch / name / "project", self.scratch / name / "journal"
@@ -151,6 +159,8 @@ class Laboratory:
             "still": still,
             "observe": observe,
             "stand_ins": self.stand_ins,
+            "trace": trace,
+            "pretended": how.get("pretended", 0),
         }
         job = replace(Job(self.python, target, copy, folder, settings, self.timeout), **how)  # type: ignore[arg-type]
         ended = self.start(job)
@@ -158,10 +168,11 @@ class Laboratory:
         network = asked.read_text() if asked.exists() else ""
         files = [StandIn(str(shape.path), shape.told) for shape in self.shapes]
         stand_ins = (*files, *_stand_ins(folder / "stand-ins"))
-        run = Run(tuple(traces(folder)), ended, self.timeout, network, stand_ins)
+        run = Run(tuple(traces(folder)), ended, self.timeout, network, stand_ins, steps_of(folder))
         shutil.rmtree(copy, ignore_errors=True)
         if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):
-            return self.run(name, target, rewrites, still=still, observe=observe, **{**how, "alone_in_group": True})
+            again = {**how, "alone_in_group": True}
+            return self.run(name, target, rewrites, still=still, observe=observe, trace=trace, **again)
         return run
 
 

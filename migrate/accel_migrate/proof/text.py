@@ -20,7 +20,7 @@ def _lines(verdict: Verdict, color: bool) -> Iterator[str]:
     yield f"\x1b[{COLORS[verdict.outcome]}m{first}\x1b[0m" if color else first
     if verdict.stand_ins and verdict.outcome is not Outcome.PROVEN:
         yield f"Run{on_stand_ins(verdict)}"
-    rows = list(table(verdict.checks))
+    rows = list(table(verdict))
     if rows:
         yield ""
         widths = [max(len(row[column]) for row in rows) for column in range(3)]

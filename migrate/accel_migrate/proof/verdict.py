@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check, Quantity, Result
 from accel_migrate.proof.runs import StandIn
+from accel_migrate.proof.step.conclude import StepAnswer, StepResult
 
 
 class Outcome(StrEnum):
@@ -43,6 +44,7 @@ class Verdict:
     written: bool = False
     broken: Check | None = None  # the check that failed first
     stand_ins: tuple[StandIn, ...] = ()
+    step: StepAnswer | None = None  # about every number of processes
 
     def check(self, quantity: Quantity, processes: int) -> Check | None:
         return next((c for c in self.checks if (c.quantity, c.processes) == (quantity, processes)), None)
@@ -96,6 +98,8 @@ def _parts(verdict: Verdict) -> Iterator[str]:
         yield f"{losses.agreed} of {losses.total} losses within {spread}{on_stand_ins(verdict)}"
     if verdict.processes > 1:
         yield _on_many(verdict)
+    if verdict.step is not None and verdict.step.result is not StepResult.UNKNOWN:
+        yield f"a step is {verdict.step.told}"
 
 
 def on_stand_ins(verdict: Verdict) -> str:
@@ -115,11 +119,14 @@ def _on_many(verdict: Verdict) -> str:
     return f"{start} {first} not compared: {many.note}"
 
 
-def table(checks: Sequence[Check]) -> Iterator[tuple[str, str, str, str]]:
+def table(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
     """Rows of processes, quantity, result and what there is to say."""
-    for check in checks:
+    for check in verdict.checks:
         processes = f"{check.processes} process{'es' if check.processes > 1 else ''}"
         yield processes, str(check.quantity), str(check.result), _told(check)
+    if verdict.step is not None:
+        told = verdict.step.why or "the gradients of the first steps, by the laws of their operators"
+        yield "N processes", "training step", str(verdict.step.result), told
 
 
 def _told(check: Check) -> str:

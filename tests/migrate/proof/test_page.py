@@ -15,6 +15,7 @@ from accel_migrate.proof import data, page, text
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.record import Event
+from accel_migrate.proof.step.conclude import StepAnswer, StepResult
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict, answer
 from accel_migrate.report import Report, Shown, render
 
@@ -94,7 +95,24 @@ def test_the_page_needs_nothing_but_itself_and_escapes_what_it_is_told(tmp_path:
     assert "the &lt;Accelerator&gt; runs" in html and "nan" not in html.split("<main>")[1].split("polyline")[1]
 
 
-@pytest.mark.parametrize("verdict", [PROVEN, DIFFERS])
+STEPS = [
+    StepAnswer(StepResult.EQUAL),
+    StepAnswer(StepResult.DIFFERENT, "the gradient is scaled by 1/N (sum at train.py:9)"),
+    StepAnswer(StepResult.UNKNOWN, "native_batch_norm at train.py:7 mixes rows"),
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.result)
+def test_what_a_step_shows_is_told_to_people_browsers_and_programs(step: StepAnswer) -> None:
+    verdict = replace(PROVEN, step=step)
+    row = text.render(verdict).splitlines()[-1]
+    assert row.split()[:5] == ["N", "processes", "training", "step", step.result] and row.endswith(step.why)
+    assert (step.told in answer(verdict)) is (step.result is not StepResult.UNKNOWN)
+    assert f'<span class="chip {step.result}">' in page.render(verdict)
+    assert data.render(verdict)["step"] == {"result": step.result, "why": step.why}
+
+
+@pytest.mark.parametrize("verdict", [PROVEN, DIFFERS, *(replace(PROVEN, step=step) for step in STEPS)])
 def test_programs_are_told_what_the_schema_says(verdict: Verdict) -> None:
     schema = json.loads((Path(__file__).parents[3] / "docs" / "report-schema.json").read_text())
     report = Report((), proof=Shown(answer(verdict), "", data.render(verdict)))

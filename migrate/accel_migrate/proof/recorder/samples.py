@@ -11,7 +11,7 @@ def fingerprints(torch: Any, batch: Any, rows: int) -> list[str]:
     """One for each row; empty when no part of the batch has that many."""
     digests = [hashlib.blake2b(digest_size=6) for _ in range(rows)]
     found = False
-    for leaf in _leaves(torch, batch):
+    for leaf in leaves(torch, batch):
         if torch.is_tensor(leaf) and leaf.dim() and len(leaf) == rows and not leaf.is_sparse:
             found = True
             for digest, row in zip(digests, leaf.detach().cpu().contiguous().reshape(rows, -1)):
@@ -36,15 +36,15 @@ def _bytes(torch: Any, row: Any) -> bytes:
     return data
 
 
-def _leaves(torch: Any, batch: Any) -> Iterator[Any]:
+def leaves(torch: Any, batch: Any) -> Iterator[Any]:
     """Tensors, and lists of what are no tensors, such as texts."""
     if torch.is_tensor(batch):
         yield batch
     elif isinstance(batch, Mapping):
         for value in batch.values():
-            yield from _leaves(torch, value)
+            yield from leaves(torch, value)
     elif isinstance(batch, list | tuple):
         if batch and not any(torch.is_tensor(item) or isinstance(item, list | tuple | Mapping) for item in batch):
             yield list(batch)
         for item in batch:
-            yield from _leaves(torch, item)
+            yield from leaves(torch, item)

@@ -15,7 +15,19 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # In the order in which they import each other. The package that they belong to need not be installed beside the script.
-MODULES = ("journal", "chance", "samples", "forms", "printed", "on_cpu", "observed", "watch")
+MODULES = (
+    "journal",
+    "chance",
+    "samples",
+    "forms",
+    "printed",
+    "on_cpu",
+    "gradients",
+    "pretended",
+    "step_trace",
+    "observed",
+    "watch",
+)
 STAND_INS = ("told", "made_up", "packages", "weights", "vision", "texts", "network", "install")
 
 

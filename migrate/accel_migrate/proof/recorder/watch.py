@@ -10,17 +10,21 @@ import random
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from accel_migrate.proof.recorder.chance import seed_all, seed_python, state
 from accel_migrate.proof.recorder.forms import forms
+from accel_migrate.proof.recorder.gradients import watched
 from accel_migrate.proof.recorder.journal import Journal, callers
 from accel_migrate.proof.recorder.observed import Observer
 from accel_migrate.proof.recorder.on_cpu import pretend
+from accel_migrate.proof.recorder.pretended import pretend_world
 from accel_migrate.proof.recorder.printed import Listened
-from accel_migrate.proof.recorder.samples import fingerprint, fingerprints
+from accel_migrate.proof.recorder.samples import fingerprint, fingerprints, leaves
+from accel_migrate.proof.recorder.step_trace import StepTrace
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 NEAR = ("localhost", "127.", "::1", "0.0.0.0")
@@ -53,8 +57,13 @@ def is_near(host: str) -> bool:
 def install(torch: Any, settings: dict[str, Any]) -> Watch:
     """Begin to watch. `torch` is handed in: this module is read where there is none."""
     world, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
-    journal = Journal(Path(settings["folder"]), Path(settings["copy"]), world, rank)
+    pretended = settings.get("pretended", 0)
+    journal = Journal(Path(settings["folder"]), Path(settings["copy"]), 1 if pretended else world, rank)
     watch = Watch(torch, journal, settings["steps"])
+    if settings.get("trace"):
+        watch.trace(StepTrace(torch, journal, world), only=bool(pretended))
+    if pretended:
+        pretend_world(torch, pretended)
     if settings["on_cpu"]:
         pretend(torch)
     if settings["observe"]:
@@ -107,6 +116,47 @@ class Watch:
         self.setting_mode = False
         self.told: set[str] = set()
         self.observer: Observer | None = None
+        self.step: StepTrace | None = None  # while operators are recorded
+        self.only_steps = False  # the run is over when they are
+
+    def trace(self, step: StepTrace, only: bool) -> None:
+        """Record the operators of the first steps; with `only`, end the process after them."""
+        self.step, self.only_steps = step, only
+        tensor, function = self.torch.Tensor, self.torch.autograd.Function
+        self.register_hook = tensor.register_hook
+
+        def noted(kind: str) -> Callable[..., Any]:
+            def called(plain: Any, *args: Any, **kwargs: Any) -> Any:
+                if self.journal.place(direct=True) is not None:
+                    step.note(kind)
+                return plain(*args, **kwargs)
+
+            return called
+
+        def read(plain: Any, read_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if step.mode is not None and not step.inside:
+                step.note("read", values=[step.known(read_tensor)])
+            return plain(read_tensor, *args, **kwargs)
+
+        def applied(plain: Any, *args: Any, **kwargs: Any) -> Any:
+            owner = plain.args[0]
+            if step.recording and not getattr(owner, "__module__", "").startswith(("torch.", "accel_runtime.")):
+                step.note("function", name=getattr(owner, "__name__", ""))
+            return plain(*args, **kwargs)
+
+        def unseen(plain: Any, *args: Any, **kwargs: Any) -> Any:
+            with step.suspended():
+                return plain(*args, **kwargs)
+
+        for name in ("register_hook", "register_post_accumulate_grad_hook"):
+            _wrapped(tensor, name, noted("hook"))
+        for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
+            _wrapped(self.torch.nn.Module, name, noted("hook"))
+        _wrapped(self.torch, "compile", noted("compiled"))
+        for name in ("tolist", "numpy", "__array__"):
+            _wrapped(tensor, name, read)
+        _wrapped_class_method(function, "apply", applied)
+        _wrapped(sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel, "_sync_buffers", unseen)
 
     def losses(self) -> None:
         def backward(plain: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -116,15 +166,36 @@ class Watch:
                 self.observer.trace(self.journal.place(), every)
             if self.counted == self.steps:
                 self._observed()
+                if self.step is not None:
+                    self.step.finish()
                 self.journal.leave(cut=True, parameters=self._parameters())
-            for loss in every:
-                self._loss(loss)
-            self.counted += 1
-            done = plain(tensors, *args, **kwargs)
-            self.mark, self.evaluated, self.evaluation_draws = state(self.torch), False, False
+            with self._suspended():
+                for loss in every:
+                    self._loss(loss)
+                self.counted += 1
+                with self._exchanged(every, any(given is not None for given in [*args[:1], *kwargs.values()])):
+                    done = plain(tensors, *args, **kwargs)
+                self.mark, self.evaluated, self.evaluation_draws = state(self.torch), False, False
             return done
 
         _wrapped(self.torch.autograd, "backward", backward)
+
+    @contextmanager
+    def _suspended(self) -> Iterator[None]:
+        with self.step.suspended() if self.step else nullcontext():
+            yield
+
+    @contextmanager
+    def _exchanged(self, losses: list[Any], directed: bool) -> Iterator[None]:
+        """Around a backward pass of the steps that are recorded: what it does to the gradients."""
+        if self.step is None or not self.step.recording:
+            yield
+            return
+        values = [self.step.known(loss) for loss in losses]
+        with watched(self.torch, self.step.parameters(), self.register_hook) as rows:
+            yield
+        self.step.forget([each.grad for each in self.step.parameters() if each.grad is not None])
+        self.step.note("backward", values=values, directed=directed, gradients=rows)
 
     def _loss(self, loss: Any) -> None:
         self.journal.note(
@@ -157,20 +228,28 @@ class Watch:
             number = batches.__dict__.setdefault("_number", len(passes) + 1)
             passes.add(number)
             self.evaluation_draws |= self.evaluated and state(self.torch) != self.mark
-            try:
-                given = plain(batches)
-            except StopIteration:
-                self.journal.note("pass", number=number)
-                raise
-            # Workers are asked ahead; what they were asked for first comes first.
-            chosen = batches.__dict__.get("_chosen")
-            loading_draws = state(self.torch) != asked.get("state")
-            self._batch(given, chosen.popleft() if chosen else None, number, loading_draws)
+            with self._suspended():
+                try:
+                    given = plain(batches)
+                except StopIteration:
+                    self.journal.note("pass", number=number)
+                    raise
+                # Workers are asked ahead; what they were asked for first comes first.
+                chosen = batches.__dict__.get("_chosen")
+                loading_draws = state(self.torch) != asked.get("state")
+                self._batch(given, chosen.popleft() if chosen else None, number, loading_draws)
+            self._traced(given)
             return given
 
         _wrapped(data.DataLoader, "__init__", made)
         _wrapped(iterator, "_next_index", indices)
         _wrapped(iterator, "__next__", batch)
+
+    def _traced(self, batch: Any) -> None:
+        if self.step is not None and self.journal.place() is not None:
+            self.step.batch(list(leaves(self.torch, batch)), self.torch.is_grad_enabled())
+            if self.only_steps and self.step.state == "done":
+                self.journal.leave(cut=True, parameters="")
 
     def _batch(self, batch: Any, chosen: Any, number: int, random: bool) -> None:
         self.evaluated = self.evaluated or not self.torch.is_grad_enabled()
@@ -192,6 +271,8 @@ class Watch:
         def made(plain: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
             plain(optimizer, *args, **kwargs)
             note("optimizer", direct=True, rates=_rates(optimizer))
+            if self.step is not None:
+                self.step.optimizers.append(optimizer)
 
         def noted(kind: str) -> Callable[..., Any]:
             def function(plain: Any, *args: Any, **kwargs: Any) -> Any:
@@ -202,11 +283,18 @@ class Watch:
 
         def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             self.stepped[id(optimizer)] = optimizer
+            if self.step is not None:
+                self.step.pause()
             note("step", rates=_rates(optimizer), gradient=self._gradient(optimizer))
+
+        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if self.step is not None:
+                self.step.took(optimizer)
 
         _wrapped(optim.Optimizer, "__init__", made)
         _wrapped(optim.Optimizer, "zero_grad", noted("zero_grad"))
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(before_step)
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(after_step)
         for scheduler in vars(optim.lr_scheduler).values():
             if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler.__name__ != "Optimizer":
                 _wrapped(scheduler, "step", noted("schedule"))
@@ -286,7 +374,18 @@ class Watch:
 
     def ended(self) -> None:
         self._observed()
+        if self.step is not None:
+            self.step.finish()
         self.journal.close(cut=False, parameters=self._parameters())
+
+
+def _wrapped_class_method(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    plain = owner.__dict__[name].__func__
+
+    def function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return wrapper(functools.partial(plain, cls), *args, **kwargs)
+
+    setattr(owner, name, classmethod(function))
 
 
 def _rates(optimizer: Any) -> list[float]:
