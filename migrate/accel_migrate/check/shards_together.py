@@ -1,4 +1,4 @@
-"""AM968: a step trains on sharded data alone or on whole data alone, and what is left as it was has its data whole."""
+"""AM968: data is sharded once; a step trains on sharded or on whole data alone; what is left as it was has its data whole."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ def _found(evidence: Evidence) -> Found:
     sharded = {made for f, argument in given for made in side.flows.made(f, argument, "loader")}
     if not sharded:
         return
+    loaders = {made.node for made in sharded}
+    for file, call in side.calls:
+        if call in loaders and (rank := _by_rank(side, file, call)) is not None:
+            yield (
+                file,
+                call,
+                f"its data depends on `{unparse(rank)[:50]}` already, and prepare() would shard it once more",
+            )
     for file, call in side.asked("backward"):
         yield from _half(side, file, call, sharded)
     for file, call in side.calls:
@@ -34,6 +42,37 @@ def _found(evidence: Evidence) -> Found:
             if loop is not None:
                 text = unparse(loop.iter)[:50]
                 yield file, call, f"the loop over `{text}` is left as it was, and {text} would be sharded for another"
+
+
+def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
+    """`Mine(data, accelerator.process_index)`, of which a loader's data or sampler is made, if the runtime does not know it."""
+    bound = _bound(file.scope(loader).function.node, loader)
+    pending = [
+        *loader.args[:1],
+        *[k.value for k in loader.keywords if k.arg in ("dataset", "sampler", "batch_sampler")],
+    ]
+    seen: set[str] = set()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, ast.Compare) or (isinstance(value, ast.Call) and _knows_replicas(side, value)):
+            continue  # `verbose=rank == 0`; what has `num_replicas` is not sharded again
+        if isinstance(value, ast.Attribute) and value.attr.endswith("process_index") and is_accelerator(value.value):
+            return value
+        if isinstance(value, ast.Name) and value.id not in seen:
+            seen.add(value.id)
+            pending += bound.get(value.id, ())
+        pending += [child for child in ast.iter_child_nodes(value) if isinstance(child, ast.expr)]
+        pending += [child.value for child in ast.iter_child_nodes(value) if isinstance(child, ast.keyword)]
+    return None
+
+
+def _knows_replicas(side: Side, call: ast.Call) -> bool:
+    """Whether a call makes a DistributedSampler, or an object of a class that has its `num_replicas`."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    classes = [node for file in side.files for node in file.of_kinds(ast.ClassDef) if getattr(node, "name", "") == name]
+    return name == "DistributedSampler" or any(
+        word in unparse(each) for each in classes for word in ("num_replicas", "DistributedSampler")
+    )
 
 
 def _is_plain_backward(side: Side, call: ast.Call) -> bool:
@@ -133,7 +172,8 @@ CONDITION = Condition(
     summary="sharded and whole data would be trained on side by side, or a loop that is left would get a shard",
     why="A prepared loader gives each process a shard, any other gives each process all of its data. A step that takes batches "
     "of both sees them in other proportions than the script was written for. And a loop that is not migrated knows nothing of "
-    "the other processes: over a prepared loader it would train on a shard by itself.",
+    "the other processes: over a prepared loader it would train on a shard by itself. Where the script shards by rank, in a "
+    "sampler or a data set of its own, a prepared loader would take a shard of a shard.",
     example_before="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(plain_batches)))",
     example_after="for x in prepared_loader:\n    accelerator.backward(model(x) + model(next(prepared_batches)))",
     find=find,

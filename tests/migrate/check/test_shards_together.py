@@ -55,3 +55,18 @@ def test_an_attribute_of_another_class_is_another_loader() -> None:
     assert said("AM968", "x = 1\n", top + first + left)
     apart = "class Second:\n    def __init__(self):\n        self.data = DataLoader(a)\n" + left
     assert not said("AM968", "x = 1\n", top + first + apart)
+
+
+def test_data_that_the_script_shards_by_rank() -> None:
+    loop = "for x in data:\n    accelerator.backward(net(x))\n"
+    rank = "rank = accelerator.process_index\ndata = DataLoader"
+
+    def sharded(loader: str, top: str = "") -> bool:
+        return bool(said("AM968", "x = 1\n", top + ONE.replace("data = DataLoader(a)", rank + loader) + loop))
+
+    assert sharded("(a, sampler=Mine(a, rank))")
+    assert sharded("(Subset(a, range(accelerator.process_index, 9, 3)))")
+    assert not sharded("(a, sampler=Mine(a, verbose=rank == 0))")
+    assert not sharded("(a, sampler=DistributedSampler(a, num_replicas=2, rank=rank))")
+    known = "class Mine:\n    def __init__(self, data, rank):\n        self.num_replicas = 2\n"
+    assert not sharded("(a, sampler=Mine(a, rank))", known)
