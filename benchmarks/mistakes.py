@@ -93,7 +93,7 @@ for step in range(3):
 
 @dataclass(frozen=True)
 class Mistake:
-    """`remedy` is what the output must have to name the remedy; `flags` change the command, by tool."""
+    """`remedy` is what the output must have to name the remedy; `flags` are added to the command, by tool."""
 
     name: str
     remedy: str
@@ -101,6 +101,7 @@ class Mistake:
     flags: dict[str, str] | None = None
     plain: bool = False
     script: str = "train.py"
+    without: str = ""
 
 
 MISTAKES = [
@@ -135,6 +136,7 @@ MISTAKES = [
         r"--cpu|cpu=True|accelerator.{0,10}cpu|use the CPU",
         flags={"accel": "--devices 0,1", "Accelerate": "--gpu_ids 0,1", "Fabric": "--accelerator cuda"},
         body="model, optimizer = prepare(model, optimizer)" + STEPS,
+        without="--cpu",
     ),
     Mistake(
         "a plain script, not migrated, on two processes",
@@ -201,7 +203,7 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "train.py").write_text(head + start + TRAIN + mistake.body)
         more = (mistake.flags or {}).get(tool, "").format(port=port)
-        words = [word.replace("|", " ") for word in f"{FLAGS[tool]} {more}".split()]
+        words = [word.replace("|", " ") for word in f"{FLAGS[tool]} {more}".split() if word != mistake.without]
         environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
         if tool != "accel":
             environment.pop("PYTHONPATH", None)

@@ -32,7 +32,7 @@ def _table(file: Path) -> dict[str, Any] | None:
     try:
         tool = tomllib.loads(file.read_text("utf-8")).get("tool", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise MigrateError(f"{file} cannot be read as TOML ({error}); mend it or run elsewhere") from error
+        raise MigrateError(f"{file} cannot be read as TOML ({error}); fix it or run elsewhere") from error
     table = tool.get("accel-migrate")
     if table is not None and not isinstance(table, dict):
         raise MigrateError(f"{file}: tool.accel-migrate is not a table; write [tool.accel-migrate]")

@@ -450,7 +450,7 @@ class Accelerator(Processes, Facts, Recording):
         return self._registry.before_load.add(hook)
 
     def end_training(self) -> None:
-        """Closes the trackers and parts the processes that this Accelerator joined."""
+        """Closes the trackers and destroys the process group that this Accelerator initialised."""
         self._checkpoints.background.settle()
         self._watchdog.stop()
         self._trackers.finish()

@@ -197,7 +197,7 @@ def _move_state(optimizer: Optimizer) -> None:
 
 def _warn_unknown(kind: str) -> None:
     warnings.warn(
-        f"prepare() returned a {kind} as it was: it is no model, optimizer, DataLoader or scheduler. "
-        "Data that does not come from a prepared DataLoader is neither moved nor shared out between processes.",
+        f"prepare() returned a {kind} as it was: it is not a model, an optimizer, a DataLoader or a scheduler. "
+        "Data that does not come from a prepared DataLoader is neither moved nor sharded over the processes.",
         stacklevel=5,
     )

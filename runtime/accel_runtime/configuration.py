@@ -12,7 +12,7 @@ from accel_runtime.not_here import refused_argument
 
 @dataclass(slots=True)
 class DataLoaderConfiguration(KwargsHandler):
-    """How prepared loaders share out their data.
+    """How prepared loaders shard their data.
 
     `split_batches`: one batch of the script is divided between the processes, instead of one batch for each.
     `dispatch_batches`: process 0 reads for all. `even_batches`: the last round is filled up with samples from the

@@ -137,7 +137,7 @@ def check_handlers(handlers: Iterable[object]) -> tuple[Handler, ...]:
     checked: list[Handler] = []
     for handler in handlers:
         if not isinstance(handler, Handler):
-            raise ConfigError(f"kwargs_handlers got {handler!r}, which is none of {_names()}")
+            raise ConfigError(f"kwargs_handlers got {handler!r}, which is not one of {_names()}")
         if any(type(handler) is type(other) for other in checked):
             raise ConfigError(f"kwargs_handlers got two of {type(handler).__name__}; keep one")
         checked.append(handler)

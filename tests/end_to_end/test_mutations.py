@@ -96,7 +96,7 @@ BREAKS = (
     Break("clipping lost", "        accelerator.clip_grad_norm_(model.parameters(), 0.1)\n", "", "clip_grad"),
     Break("learning rate changed", "lr=0.5", "lr=0.25", "lr=0.5"),
     Break(
-        "data shared out twice",
+        "data sharded twice",
         "batch_size=16, shuffle=True)",
         "batch_size=16, sampler=torch.utils.data.DistributedSampler(x[:80], accelerator.num_processes, "
         "accelerator.process_index))",

@@ -118,7 +118,7 @@ def test_a_model_spread_by_a_device_map_is_fine_on_one_process():
         ({"rng_types": ["torch"]}, "samplers draw alike"),
         ({"megatron_lm_plugin": object()}, "use strategy fsdp or deepspeed"),
         ({"parallelism_config": object()}, "for layers that are use torch.distributed.tensor.parallel"),
-        ({"kwargs_handlers": [object()]}, "which is none of"),
+        ({"kwargs_handlers": [object()]}, "which is not one of"),
         ({"log_with": "aim"}, "pass a GeneralTracker"),
         ({"split_batches": True, "dataloader_config": DataLoaderConfiguration(split_batches=False)}, "contradict"),
     ],

@@ -152,7 +152,10 @@ class _Casting:
                 made for link in self._chain(optimizer) for made in constructions(self.roles, link, Role.OPTIMIZER)
             ]
             if built and not self._optimized_models([optimizer]):
-                reason = f"whose parameters `{optimizer.name}` updates is not in sight, so nobody may average their gradients"
+                reason = (
+                    f"whose parameters `{optimizer.name}` updates is not visible to the analysis, so nobody may average "
+                    "their gradients"
+                )
                 raise NoHome(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
 
     def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
@@ -184,17 +187,22 @@ class _Casting:
             ):
                 raise NoHome(caller_not_given(function), function.lineno, first.module)
             text = unparse(expression)
-            raise NoHome(f"what `{text}` is, which the loss is computed through, is not in sight", expression.lineno)
+            raise NoHome(
+                f"what `{text}` is, which the loss is computed through, is not visible to the analysis",
+                expression.lineno,
+            )
         texts = ", ".join(f"`{model.name}`" for model in models)
         line = first.call.lineno
-        raise NoHome(f"whose parameters the optimizer updates is not in sight: {texts}", line)
+        raise NoHome(f"whose parameters the optimizer updates is not visible to the analysis: {texts}", line)
 
     def _not_run(self, path: LossPath, model: Variable) -> NoHome:
         line = self.group.backwards[0].call.lineno
         run = [unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
         through = ", ".join(f"`{text}`" for text in dict.fromkeys(run))
         found = (
-            f"the loss is computed through {through}" if run else "what the loss is computed through is not in sight"
+            f"the loss is computed through {through}"
+            if run
+            else "what the loss is computed through is not visible to the analysis"
         )
         return NoHome(f"the optimizer updates `{model.name}`, and {found}", line, self.group.backwards[0].module)
 

@@ -130,9 +130,11 @@ def _group_pieces(
             _check_rank(ranks, module, call, starts_itself)
             if not alone:
                 raise NoHome("what init_process_group returns is used", call.lineno, module)
-            yield Piece(GROUP, module, statement, None, "the Accelerator joins the processes")
+            yield Piece(GROUP, module, statement, None, "the Accelerator initialises the process group")
         elif name == "destroy_process_group" and alone:
-            yield Piece(GROUP, module, call, f"{ACCELERATOR}.end_training()", "the Accelerator parts the processes")
+            yield Piece(
+                GROUP, module, call, f"{ACCELERATOR}.end_training()", "the Accelerator destroys the process group"
+            )
         elif name in _READS or (is_guarded(module, call) and not _reaches_evaluation(module, call, evaluations)):
             continue
         elif name[:1].islower():
@@ -295,7 +297,9 @@ def _without_empty_functions(graph: CallGraph, pieces: list[Piece]) -> list[Piec
         result.append(Piece(GROUP, owner, function, None, f"{function.name}() has nothing left to do"))
         for module, call in alone:
             text, message = (
-                (single.text, single.message) if single is not None else (None, "the Accelerator joins the processes")
+                (single.text, single.message)
+                if single is not None
+                else (None, "the Accelerator initialises the process group")
             )
             node: ast.expr | ast.stmt = call if text is not None else module.statement(call)
             result.append(Piece(GROUP, module, node, text, message))

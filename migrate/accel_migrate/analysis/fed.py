@@ -15,7 +15,7 @@ from accel_migrate.flow.nodes import walk
 def feeds_training(
     roles: Roles, graph: CallGraph, backwards: Iterable[Backward], module: Module, made: ast.stmt
 ) -> bool:
-    """Whether what a statement binds may reach a backward pass; True where that is not in sight."""
+    """Whether what a statement binds may reach a backward pass; True where that is not visible to the analysis."""
     ends = {backward.call for backward in backwards}
     trains = {backward.function for backward in backwards}
     if any(node in ends for node in module.walk(made)):

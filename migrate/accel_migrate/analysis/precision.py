@@ -46,7 +46,10 @@ def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLo
     for backward in backwards:
         if isinstance(backward.loss, ast.Call) and unparse(backward.loss.func).endswith(".scale"):
             scaler = unparse(backward.loss.func)
-            raise NoHome(f"`{scaler}` scales the loss, and what it is built from is not in sight", backward.call.lineno)
+            raise NoHome(
+                f"`{scaler}` scales the loss, and what it is built from is not visible to the analysis",
+                backward.call.lineno,
+            )
     scaled = any(backward.scaler is not None for backward in backwards)
     scaling = find_scaling(roles, backwards) if scaled else Scaling()
     found = [

@@ -1,4 +1,4 @@
-"""DistributedSamplers: a prepared loader shares batches out by itself, so they go."""
+"""DistributedSamplers: a prepared loader shards its batches by itself, so they go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.flow.nodes import unparse, walk
 
 CODE = "AM703"
-_GOES = "a prepared loader shares batches out by itself"
+_GOES = "a prepared loader shards its batches by itself"
 
 
 def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) -> tuple[list[Piece], list[Shared]]:
@@ -90,7 +90,7 @@ def _plain(module: Module, sampler: ast.Call) -> str:
     drawn = said.get("shuffle") or (sampler.args[3] if len(sampler.args) > 3 else None)
     data = sampler.args[0] if sampler.args else said.get("dataset")
     if data is None or (drawn is not None and not isinstance(drawn, ast.Constant)):
-        raise NoHome("how a DistributedSampler draws is not in sight", sampler.lineno, module)
+        raise NoHome("how a DistributedSampler draws is not visible to the analysis", sampler.lineno, module)
     kind = "SequentialSampler" if isinstance(drawn, ast.Constant) and not drawn.value else "RandomSampler"
     return f"torch.utils.data.{kind}({module.source.code(data)})"
 

@@ -107,7 +107,7 @@ class _Uses:
             self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
         if isinstance(value, ast.Call):
             if not self.roles.role(module, value) & Role.SCALER or self.roles.target(module, value) is not None:
-                raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
+                raise NoHome("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
@@ -115,7 +115,7 @@ class _Uses:
                 if not starts and all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
-            raise NoHome("how the GradScaler is made is not in sight", statement.lineno, module)
+            raise NoHome("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
         self.found.gone.append((module, statement))
 
     def _sets_none(self, module: Module, statement: ast.stmt) -> bool:

@@ -29,7 +29,7 @@ _DRAWS = {
 class Seeded(Enum):
     ALIKE = "alike"  # the same seed on every process
     APART = "apart"  # by the rank, or not at all
-    UNKNOWN = "unknown"  # by something that is not in sight
+    UNKNOWN = "unknown"  # by something that is not visible to the analysis
 
 
 @dataclass(frozen=True, eq=False)

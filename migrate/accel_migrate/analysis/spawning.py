@@ -31,7 +31,7 @@ def find_spawned(roles: Roles, graph: CallGraph, modules: list[Module], ranks: R
     said = dict(zip(("fn", "args", "nprocs", "join"), call.args)) | {k.arg: k.value for k in call.keywords}
     handed = said.get("args", ast.Tuple([], ast.Load()))
     if len(calls) > 1 or target is None or target.module is not module or not isinstance(handed, ast.Tuple):
-        raise NoHome("which function mp.spawn runs, and with what, is not in sight", call.lineno, module)
+        raise NoHome("which function mp.spawn runs, and with what, is not visible to the analysis", call.lineno, module)
     if not isinstance(module.parents[call], ast.Expr):
         raise NoHome("what mp.spawn returns is used", call.lineno, module)
     function = target.node

@@ -79,7 +79,9 @@ class _Staging:
         every = [*found.values(), *[e for v in together if v not in named for e in self._elements(v, named)]]
         if sum(built.every for built in every) > 1:
             names = ", ".join(f"`{built.variable.name}`" for built in every if built.every)
-            raise NoHome(f"how many objects are in each of {names} is not in sight", _line(every[-1].variable))
+            raise NoHome(
+                f"how many objects are in each of {names} is not visible to the analysis", _line(every[-1].variable)
+            )
         return tuple(sorted(every, key=position))
 
     def _prepared_at(self, home: Scope, links: list[Variable]) -> list[Variable]:
@@ -105,7 +107,7 @@ class _Staging:
         module = variable.scope.module
         kept = kept_in(self.roles, variable)
         if kept is None:
-            raise NoHome(f"what `{variable.name}` holds is not in sight", _line(variable), module)
+            raise NoHome(f"what `{variable.name}` holds is not visible to the analysis", _line(variable), module)
         if any(module.variable(element) in named for element in kept.elements):
             self.filled.add(variable)
             return ()
@@ -141,11 +143,11 @@ class _Staging:
                 text = unparse(handed)
                 starred = isinstance(handed, ast.Name) and caller.resolve(handed.id, caller.scope(call)) is None
                 if starred and "*" in caller.imports:
-                    reason = f"`{text}` comes from `import *`, so where it is built is not in sight"
+                    reason = f"`{text}` comes from `import *`, so where it is built is not visible to the analysis"
                 else:
                     reason = f"`{text}`, handed over for `{parameter.name}`, is not a variable that could be prepared"
                 return NoHome(reason, call.lineno, caller)
-        return NoHome(f"where `{parameter.name}` is built is not in sight", _line(parameter), module)
+        return NoHome(f"where `{parameter.name}` is built is not visible to the analysis", _line(parameter), module)
 
     def _made_of_optimizers(self, home: Scope) -> set[Variable]:
         """Objects at home that step an optimizer from within: `prepare` comes before they are made."""

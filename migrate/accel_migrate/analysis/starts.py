@@ -232,7 +232,9 @@ def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> 
         if isinstance(node, ast.Expr | ast.Assign | ast.Return) and module.scope(node) is creation:
             if home in graph.reached_from(node, roles, module):
                 return node
-    raise NoHome("how the training is reached from where processes are joined is not in sight", place.after.lineno)
+    raise NoHome(
+        "how the training is reached from where processes are joined is not visible to the analysis", place.after.lineno
+    )
 
 
 def names_in(expression: str | None) -> set[str]:

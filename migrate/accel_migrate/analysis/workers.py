@@ -1,4 +1,4 @@
-"""A worker that the script spawns for each card or calls once, as an option says: of the choice the call is left.
+"""A worker that the script spawns for each GPU or calls once, as an option says: of the choice the call is left.
 
 The worker goes on with its own variables (`args.rank`, `ngpus_per_node`, `args.distributed`, ...), and the Accelerator
 tells them what mp.spawn and the script's own arithmetic told them before. So what is computed from them, such as a batch
@@ -47,7 +47,7 @@ class Worker:
     def pieces(self) -> Iterator[Piece]:
         start = self.module.source.code(self.module.statement(self.call))
         yield Piece(CODE, self.module, self.choice, start, "`accel launch --num_processes N` starts the processes")
-        yield Piece(GROUP, self.module, self.joining, None, "the Accelerator joins the processes")
+        yield Piece(GROUP, self.module, self.joining, None, "the Accelerator initialises the process group")
         caller = self.module.scope(self.choice).function
         for node in self.module.walk(caller or self.module.tree):
             if isinstance(node, ast.Assign) and self._is_told(node) and self.module.scope(node).function is caller:

@@ -24,12 +24,12 @@ _PLAYS = {
     Seeded.ALIKE: "plays the same games, since all are seeded alike, so N processes learn no more than one; seed each by "
     "accelerator.process_index, or give it environments of its own",
     Seeded.APART: "plays games of its own, so N processes gather N times the experience, and each step averages over all",
-    Seeded.UNKNOWN: "plays by itself: the same games where all are seeded alike, which is not in sight; seed each by "
-    "accelerator.process_index",
+    Seeded.UNKNOWN: "plays by itself: the same games where all are seeded alike, which is not visible to the analysis; seed "
+    "each by accelerator.process_index",
 }
 _MAKES = {
     Seeded.ALIKE: f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
-    Seeded.UNKNOWN: f"makes its batches by itself; whether they are the same is not in sight; {_PART}",
+    Seeded.UNKNOWN: f"makes its batches by itself; whether they are the same is not visible to the analysis; {_PART}",
 }
 _ALL = f"makes its batches from all of the data, so N processes go through it N times; {_PART}"
 
@@ -84,8 +84,9 @@ def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
         if is_entry(context.script.roles, loop.module, loop.loader):
             kept = unparse(loop.loader.value)  # type: ignore[attr-defined]
             message = (
-                f"which loader of `{kept}` is trained on is not in sight, so none is sharded and every process trains on "
-                f'all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), with its own key'
+                f"which loader of `{kept}` is trained on is not visible to the analysis, so none is sharded and every "
+                f'process trains on all of the data; after prepare: {kept}["train"] = accelerator.prepare({kept}["train"]), '
+                "with its own key"
             )
             yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
@@ -106,7 +107,7 @@ RULE = Rule(
     code=CODE,
     name="data_not_shared",
     summary="no loader: every process trains on the same data",
-    why="`prepare` shares out what a DataLoader yields. Batches that are cut by hand, drawn at random or played out of an "
+    why="`prepare` shards what a DataLoader yields. Batches that are cut by hand, drawn at random or played out of an "
     "environment come to every process as they came to one.",
     example_before="x, y = get_batch()",
     example_after="x, y = get_batch()",

@@ -1,4 +1,4 @@
-"""AM703: a prepared loader shares out its batches, so DistributedSamplers go."""
+"""AM703: a prepared loader shards its batches, so DistributedSamplers go."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find(context: Context) -> Iterator[Change]:
                 if shared.value is not None
                 else "in order, as the sampler did"
             )
-            message = f"the prepared loader shares out its batches; {drawn}"
+            message = f"the prepared loader shards its batches; {drawn}"
             yield change(CODE, shared.call, message, _edits(context, shared), loop=training.index)
     yield from piece_changes(context, CODE)
 

@@ -38,7 +38,7 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _commands(context: Context) -> Iterator[Change]:
-    """One note for the commands of a file: whether what they do may be done N times is not in sight."""
+    """One note for the commands of a file: whether what they do may be done N times is not visible to the analysis."""
     module, training = context.module, context.training
     found = [c for c in module.calls if runs_command(module, c) and _concerns(context, module.statement(c))]
     if found:

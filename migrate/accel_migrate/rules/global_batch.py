@@ -19,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
     training = context.training
     if training.place.module is context.module and takes_in_more(context.script, training):
         message = (
-            f"on N processes each step takes in N batches{_steps(context)}; the learning rate and batch_size are as they were: "
+            f"on N processes each step consumes N batches{_steps(context)}; the learning rate and batch_size are as they were: "
             f"change one of them if training should go on as on one process{_keeps_batch(context)}"
         )
         worker = training.distribution.worker
@@ -73,7 +73,7 @@ RULE = Rule(
     code=CODE,
     name="global_batch",
     summary="the global batch grows with the number of processes",
-    why="`batch_size` is what one process takes in at a time. Whether to divide it by the number of processes, to scale the "
+    why="`batch_size` is what one process consumes at a time. Whether to divide it by the number of processes, to scale the "
     "learning rate or to leave both is the author's choice; nothing of it is changed.",
     example_before="loader = DataLoader(data, batch_size=32)",
     example_after="loader = DataLoader(data, batch_size=32)",

@@ -1,4 +1,4 @@
-"""AM701: the Accelerator joins and parts the processes, and gives each its device."""
+"""AM701: the Accelerator initialises and destroys the process group, and gives each its device."""
 
 from __future__ import annotations
 

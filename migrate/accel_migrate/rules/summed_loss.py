@@ -24,7 +24,7 @@ _UNEVEN = (
     "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
 )
 _UNKNOWN = (
-    "whether the loss is a mean over the batch or a sum is not in sight ({line}), and gradients are averaged over "
+    "whether the loss is a mean over the batch or a sum is not visible to the analysis ({line}), and gradients are averaged over "
     "processes: that is right for a mean; a sum is to be multiplied by accelerator.num_processes"
 )
 _WEIGHTED = (

@@ -91,7 +91,7 @@ def _divided(context: Context, node: ast.AST, right: ast.expr, counted: Counted)
     elif counted is Counted.UNKNOWN:
         message = (
             f"what is divided here is over this process's share; whether `{unparse(right)}` counts that or all of the data "
-            "is not in sight: if it counts all, divide it by accelerator.num_processes"
+            "is not visible to the analysis: if it counts all, divide it by accelerator.num_processes"
         )
         yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
 

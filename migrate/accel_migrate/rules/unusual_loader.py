@@ -75,7 +75,7 @@ RULE = Rule(
     code=CODE,
     name="unusual_loader",
     summary="loaders with samplers or batches of their own kind",
-    why="`prepare` shares out what torch's DataLoader yields, in an order that all processes agree on. A sampler with its own "
+    why="`prepare` shards what torch's DataLoader yields, in an order that all processes agree on. A sampler with its own "
     "random numbers, or a library's own loader, may not keep to that.",
     example_before="loader = DataLoader(data, sampler=WeightedSampler(weights))",
     example_after="loader = DataLoader(data, sampler=WeightedSampler(weights))",

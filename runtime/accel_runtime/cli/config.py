@@ -48,7 +48,7 @@ def command(word: str | None, path: str | None, defaults: bool, pairs: tuple[str
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(
-            "accel config asks its questions on a terminal, and this is none; write the values with "
+            "accel config asks its questions on a terminal, and this is not one; write the values with "
             "`accel config --defaults` or `accel config --set num_processes=2 --set mixed_precision=bf16`",
             err=True,
         )

@@ -23,7 +23,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "main_process_port": "Port where the machines meet; 0 finds a free one on a single machine.",
         "devices": "Indices of the devices to use, such as 0,2.",
         "cpu": "Train on the CPU even where there is a GPU.",
-        "threads_per_process": "CPU threads of each process. Default: the cores, shared out evenly.",
+        "threads_per_process": "CPU threads of each process. Default: the cores, divided evenly.",
         "max_restarts": "How often to start all processes again after one has failed.",
         "timeout": "Seconds that a collective may take before the run is given up.",
     },

@@ -62,7 +62,7 @@ def test_optimizers_that_are_stepped_by_name_too_are_prepared_before_they_are_ke
     [
         (f"every = ({MADE}, {MADE})", "every", "make it a list"),
         (f"every = {{name: {MADE} for name in names}}", "every.values()", "make it a list"),
-        ("every = make(model.parameters())", "every", "is not in sight"),
+        ("every = make(model.parameters())", "every", "is not visible to the analysis"),
         ("", "make(model.parameters())", "is one after another"),
     ],
 )

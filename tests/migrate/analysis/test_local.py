@@ -1,4 +1,4 @@
-"""Which values are this process's own once the loader is shared out, and which decisions hang on them."""
+"""Which values are this process's own once the loader is sharded, and which decisions depend on them."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_a_length_taken_before_prepare_counts_the_batches_of_all():
 
 
 def test_a_divisor_out_of_sight_is_told():
-    assert "not in sight" in noted(
+    assert "not visible to the analysis" in noted(
         training(inside="total += loss.item()", after="mean = total / data.count()"), "AM605"
     )
 

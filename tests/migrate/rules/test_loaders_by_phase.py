@@ -58,7 +58,7 @@ def test_says_that_the_other_phases_see_all_of_the_data():
 @pytest.mark.parametrize("test", ["trains", 'phase != "val"', 'phase in ("train",)'])
 def test_says_so_when_the_entry_cannot_be_told(test: str):
     assert "accelerator.prepare(loaders" not in migrated(script(test=test)).replace("model, optimizer", "")
-    assert "which loader of `loaders` is trained on is not in sight" in noted(script(test=test), "AM805")
+    assert "which loader of `loaders` is trained on is not visible to the analysis" in noted(script(test=test), "AM805")
 
 
 def test_a_dictionary_of_other_things_is_none_of_loaders():

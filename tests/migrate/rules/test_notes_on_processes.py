@@ -227,7 +227,9 @@ for i in range(0, 20, 4):
 def test_tells_data_of_its_own_where_the_library_is_not_seeded():
     assert "numpy is not seeded alike" in noted(BY_HAND.format(seed="torch.manual_seed(1)"), "AM805")
     assert "seeded alike, so" in noted(BY_HAND.format(seed="np.random.seed(1)"), "AM805")
-    assert "not in sight" in noted(BY_HAND.format(seed="from tools import set_seed\nset_seed(1)"), "AM805")
+    assert "not visible to the analysis" in noted(
+        BY_HAND.format(seed="from tools import set_seed\nset_seed(1)"), "AM805"
+    )
 
 
 def test_says_what_a_loss_is_only_where_it_is_known():
@@ -235,8 +237,8 @@ def test_says_what_a_loss_is_only_where_it_is_known():
     rows = training(ready="rows = nn.CrossEntropyLoss(reduction='none')", loss="rows(model(x), y).sum()")
     assert "summed" in noted(rows, "AM802")
     unseen = training(functions="from losses import rate\n", loss="rate(model(x), y).sum()")
-    assert "not in sight" in noted(unseen, "AM802")
-    assert "not in sight" in noted(training(loss="(model(x) ** 2).sum() / scale"), "AM802")
+    assert "not visible to the analysis" in noted(unseen, "AM802")
+    assert "not visible to the analysis" in noted(training(loss="(model(x) ** 2).sum() / scale"), "AM802")
     weighted = training(ready="criterion = nn.CrossEntropyLoss(weight=torch.ones(2))")
     assert "weighted by class" in noted(weighted, "AM802")
 
