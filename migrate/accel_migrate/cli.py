@@ -86,6 +86,9 @@ class _Command(click.Command):
 @click.option(
     "--shape", multiple=True, metavar="PATH=SIZES", help="Make up this file, as data.npy=100x3x32x32:float32."
 )
+@click.option(
+    "--shrink", multiple=True, metavar="NAME=NUMBER", help="Verify with a smaller constant, as image_size=32."
+)
 @click.option("--observe", is_flag=True, help="Run the script, see what its variables hold, and verify what follows.")
 @click.option("--facts", type=_file(), help="Keep what --observe saw in this file; without --observe, read it.")
 @click.option("--undo", is_flag=True, help="Put back what the last in-place run under this folder changed.")
@@ -142,6 +145,8 @@ def _unverifiable(options: Options) -> str:
     if not _verifies(options):
         if options.stand_ins or options.shape:
             return "--stand-ins says what to verify on; add --verify"
+        if options.shrink:
+            return "--shrink says what to verify with; add --verify"
         if options.facts is not None and options.writes:
             return "what rests on --facts is written only with a proof; add --write-if-proven, or --diff to look at it"
         return "-m says what to verify; add --verify" if options.module else ""

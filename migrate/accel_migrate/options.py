@@ -54,6 +54,7 @@ class Options:
     on_cpu: bool = False
     stand_ins: bool = False
     shape: tuple[str, ...] = ()
+    shrink: tuple[str, ...] = ()
     observe: bool = False
     facts: Path | None = None
     arguments: tuple[str, ...] = ()  # of the script that is verified

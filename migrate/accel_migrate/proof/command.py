@@ -20,8 +20,7 @@ from accel_migrate.options import Options
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Status
 from accel_migrate.present import wants_color
-from accel_migrate.proof import data, page, text
-from accel_migrate.proof.made_files import parse
+from accel_migrate.proof import data, made_files, page, shrink, text
 from accel_migrate.proof.observe import observe
 from accel_migrate.proof.prove import Proof
 from accel_migrate.proof.runs import Laboratory, Start, start
@@ -99,7 +98,8 @@ def _laboratory(folder: Project, options: Options, starting: Start) -> Iterator[
             options.on_cpu or options.stand_ins,
             starting,
             "small" if options.stand_ins else "",
-            tuple(parse(text) for text in options.shape),
+            tuple(made_files.parse(text) for text in options.shape),
+            tuple(shrink.parse(text) for text in options.shrink),
         )
 
 

@@ -154,7 +154,7 @@ class Proof:
         return conclude(self.traced[0] if len(self.traced) == 1 else None, ranks, pretended)
 
     def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_card: bool) -> list[Check]:
-        checks = on_many(original, again, ranks)
+        checks = [self._unsharded(check, original, ranks) for check in on_many(original, again, ranks)]
         count = len(ranks)
         losses = next((check for check in checks if check.quantity is Quantity.LOSSES), None)
         if losses is None:
@@ -163,6 +163,16 @@ class Proof:
         if losses.result is not Result.DROPPED:
             return [*checks, figures_on_many(original, again, ranks[0], count)]
         return [*checks, *self._held_still(original, on_card)]
+
+    def _unsharded(self, check: Check, original: Trace, ranks: Sequence[Trace]) -> Check:
+        """A loader that an object of the script keeps to itself is not prepared, and the codemod says so."""
+        says = any(finding.code == "AM805" for text in self.subject.texts for finding in text.outcome.findings)
+        if check.quantity is not Quantity.SAMPLES or check.holds or not says:
+            return check
+        if not all(_samples(rank) == _samples(original) for rank in ranks):
+            return check
+        why = "no loader is prepared, and every process trains on all of the data (AM805)"
+        return replace(check, result=Result.DROPPED, note=why, difference=None)
 
     def _held_still(self, original: Trace, on_card: bool) -> list[Check]:
         """What evaluations print does not hang on training when no weight moves."""
@@ -182,6 +192,10 @@ class Proof:
             why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
             return [replace(check, result=Result.DROPPED, note=why, difference=None)]
         return [replace(check, note=check.note or "of evaluations, with the weights held still")]
+
+
+def _samples(trace: Trace) -> list[object]:
+    return [loss.samples for loss in trace.losses]
 
 
 def _values(trace: Trace) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from accel_migrate.proof.made_files import Shape, make
 from accel_migrate.proof.record import Trace, traces
 from accel_migrate.proof.scratch import Project
+from accel_migrate.proof.shrink import Cut, shrink
 from accel_migrate.proof.step.graph import Steps, steps_of
 
 RECORDER = Path(__file__).parent / "recorder"
@@ -130,6 +131,7 @@ class Laboratory:
     start: Start = lambda job: start(job)
     stand_ins: str = ""  # "small", "true lengths", or none at all
     shapes: tuple[Shape, ...] = ()  # of files that are made up
+    cuts: tuple[Cut, ...] = ()  # of constants that are too large here
 
     def run(
         self,
@@ -148,6 +150,8 @@ class Laboratory:
         self.project.copy(copy, rewrites)
         for shape in self.shapes:
             make(shape, copy / target.folder)
+        for cut in self.cuts:
+            shrink(cut, copy)
         settings = {
             "folder": str(folder),
             "copy": str(copy),
@@ -167,7 +171,8 @@ class Laboratory:
         asked = folder / "network"
         network = asked.read_text() if asked.exists() else ""
         files = [StandIn(str(shape.path), shape.told) for shape in self.shapes]
-        stand_ins = (*files, *_stand_ins(folder / "stand-ins"))
+        cuts = [StandIn(cut.name, cut.told) for cut in self.cuts]
+        stand_ins = (*files, *cuts, *_stand_ins(folder / "stand-ins"))
         run = Run(tuple(traces(folder)), ended, self.timeout, network, stand_ins, steps_of(folder))
         shutil.rmtree(copy, ignore_errors=True)
         if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):

@@ -14,6 +14,7 @@ from tests.migrate.conftest import Run
     [
         (("-", "--verify"), "--verify runs a script from its folder; name a file"),
         (("train.py", "--verify", "--check"), "--verify stands in the place of --check"),
+        (("train.py", "--shrink", "width=3"), "--shrink says what to verify with; add --verify"),
         (("train.py", "-m", "train"), "-m says what to verify; add --verify"),
         (
             ("--verify", "-m", "absent.train"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
+from accel_migrate.outcome import Decision, Finding
 from accel_migrate.outcome import Outcome as FileOutcome
+from accel_migrate.plan import Safety, Status
 from accel_migrate.proof.blame import Texts
+from accel_migrate.proof.check import Quantity, Result
 from accel_migrate.proof.prove import Proof, Subject
 from accel_migrate.proof.runs import Ended, Job, Laboratory, Target
 from accel_migrate.proof.scratch import Project
@@ -16,20 +19,25 @@ from accel_migrate.proof.verdict import Outcome, Verdict
 from tests.migrate.proof.traces import trace
 
 
-def verdict(tmp_path: Path, ran: list[str]) -> Verdict:
-    """Of a migrated train.py, where every run goes through these files."""
+def finding(code: str) -> Finding:
+    return Finding(code, 1, 1, "", Safety.NOTE, Decision.NOTE)
+
+
+def verdict(tmp_path: Path, ran: Sequence[str] = ("train.py",), processes: int = 1, code: str = "") -> Verdict:
+    """Of a migrated train.py, where every process of every run does the same and goes through these files."""
 
     def start(job: Job) -> Ended:
-        events = [{"kind": e.kind, "file": e.file, "line": e.line, **e.facts} for e in trace().events]
-        events[-1]["ran"] = ran
-        (job.folder / "0-1.jsonl").write_text("\n".join(map(json.dumps, events)))
+        for rank in range(job.processes):
+            events = [{"kind": e.kind, "file": e.file, "line": e.line, **e.facts} for e in trace().events]
+            events[-1]["ran"] = list(ran)
+            (job.folder / f"{rank}-1.jsonl").write_text("\n".join(map(json.dumps, events)))
         return Ended(0, "", "")
 
     (tmp_path / "project").mkdir()
     laboratory = Laboratory(Project(tmp_path / "project"), tmp_path / "runs", "python", 5, 60.0, start=start)
-    texts = Texts(cast(FileOutcome, None), "train.py", "", "")
-    subject = Subject("main.py", Target("main.py"), (texts,), {}, {})
-    return Proof(subject, laboratory, 1, lambda what: None).verdict()
+    outcome = FileOutcome(Path("train.py"), "train.py", Status.MIGRATED, findings=(finding(code),) if code else ())
+    subject = Subject("main.py", Target("main.py"), (Texts(outcome, "train.py", "", ""),), {}, {})
+    return Proof(subject, laboratory, processes, lambda what: None).verdict()
 
 
 def test_a_run_that_does_not_come_by_the_migrated_files_proves_nothing(tmp_path: Path) -> None:
@@ -40,3 +48,15 @@ def test_a_run_that_does_not_come_by_the_migrated_files_proves_nothing(tmp_path:
 
 def test_a_run_that_comes_by_one_of_them_is_compared(tmp_path: Path) -> None:
     assert verdict(tmp_path, ["main.py", "train.py"]).outcome is Outcome.PROVEN
+
+
+def test_processes_that_each_train_on_all_differ(tmp_path: Path) -> None:
+    found = verdict(tmp_path, processes=2)
+    assert found.broken is not None and found.broken.quantity is Quantity.SAMPLES
+
+
+def test_processes_that_each_train_on_all_do_not_differ_where_the_codemod_says_so(tmp_path: Path) -> None:
+    found = verdict(tmp_path, processes=2, code="AM805")
+    samples = found.check(Quantity.SAMPLES, 2)
+    assert found.outcome is Outcome.PROVEN
+    assert samples is not None and samples.result is Result.DROPPED and "AM805" in samples.note
