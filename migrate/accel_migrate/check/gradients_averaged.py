@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
@@ -26,6 +26,7 @@ def _found(evidence: Evidence) -> Found:
     registered = {unparse(call.args[1]).strip("'\"") for _, call in side.asked("register_forward_method") if call.args}
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
+        yield from _through_again(side, file, call)
     for file in {file: None for file, _ in calls}:
         yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
     yield from _trained_buffers(side)
@@ -49,6 +50,37 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
         yield file, backward, f"the loss would come from `{unparse(bare[0])[:60]}`, past what averages gradients"
 
 
+def _through_again(side: Side, file: File, first: ast.Call) -> Found:
+    """`backward(a, retain_graph=True)`, then a backward pass through a forward of the same: DDP averages the first alone."""
+    if not any(k.arg == "retain_graph" and unparse(k.value) not in ("False", "None") for k in first.keywords):
+        return
+    scope = file.scope(first).function
+    graph = side.graph(scope)
+    before = step_of(file, first, graph)
+    loop = next((above for above in file.ancestors(first) if isinstance(above, ast.For | ast.While)), None)
+    for other, second in side.asked("backward"):
+        step = step_of(file, second, graph) if other is file and file.scope(second).function is scope else None
+        again = [loop.body[0]] if loop is not None else []  # there the next round begins, with forwards of its own
+        if step is None or before is None or step in (before, *again):
+            continue
+        if not graph.reachable_past(before, step, again):
+            continue
+        shared = _forwards(side, file, first) & _forwards(side, file, second)
+        if shared:
+            text = unparse(min(shared, key=lambda call: call.lineno))[:40]
+            reason = "which one before went through: its gradients would not be averaged"
+            yield file, second, f"`{unparse(second)[:50]}` may go through `{text}`, {reason}"
+            return
+
+
+def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
+    """The calls of prepared models that a loss is computed through."""
+    path = _Path(side)
+    for loss in backward.args:
+        path.visit(file, loss)
+    return {call for call, at in path.calls.items() if side.flows.made(at, call.func, "prepared")}
+
+
 def _is_bare(call: ast.Call) -> bool:
     """`accelerator.unwrap_model(model).energy(x)`"""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
@@ -67,25 +99,27 @@ class _Path:
         self.side = side
         self.calls: dict[ast.Call, File] = {}
         self.seen: set[ast.AST] = set()
+        self._entered: set[ast.AST] = set()  # functions whose call is on the path, with what it hands over
         self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
 
     def visit(self, file: File, value: ast.AST) -> None:
         pending: list[tuple[File, ast.AST]] = [(file, value)]
         while pending:
             at, node = pending.pop()
-            for part in walk(node):
-                if part in self.seen:
-                    continue
-                self.seen.add(part)
-                if isinstance(part, ast.Call):
-                    self.calls[part] = at
-                    pending += self._returned(part)
-                elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                    pending += self._bound(at, part)
+            if node in self.seen or _is_detached(node) or is_accelerator(node):
+                continue
+            self.seen.add(node)
+            pending += [(at, part) for part in ast.iter_child_nodes(node)]
+            if isinstance(node, ast.Call):
+                self.calls[node] = at
+                pending += self._returned(node)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                pending += self._bound(at, node)
 
     def _returned(self, call: ast.Call) -> Iterator[tuple[File, ast.AST]]:
         for function in self.side.flows.callees.get(call, ()):
             if getattr(function, "name", "") != "__init__":
+                self._entered.add(function)
                 for node in walk(function):
                     if isinstance(node, ast.Return) and node.value is not None:
                         yield self.side.flows.function_file[function], node.value
@@ -95,11 +129,20 @@ class _Path:
         if scope.node not in self._values:
             self._values[scope.node] = _values_in(scope.node)
         yield from ((file, value) for value in self._values[scope.node].get(name.id, ()))
-        if isinstance(scope.node, Function) and name.id in parameter_names(scope.node):
+        if scope.node in self._entered or not isinstance(scope.node, Function):
+            return
+        if name.id in parameter_names(scope.node):
             for site in self.side.above(scope.node):
                 argument = argument_of(scope.node, site.call, name.id)
                 if argument is not None:
                     yield site.file, argument
+
+
+def _is_detached(node: ast.AST) -> bool:
+    """`fake.detach()`, `fake.data`, `loss.item()`: no gradient goes on from here."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("detach", "item", "numpy")
+    return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
 def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
@@ -194,7 +237,8 @@ CONDITION = Condition(
     summary="gradients would not be averaged over the processes",
     why="Processes stay alike because a prepared model averages the gradients of its parameters. It does so when the loss comes "
     "through its `forward`, or through a method that is registered. Weights of a model that is not prepared, of a bare model "
-    "whose methods make the loss, or in buffers would drift apart from process to process, in silence.",
+    "whose methods make the loss, or in buffers would drift apart from process to process, in silence. So would those of a model "
+    "whose one forward two backward passes go through: DistributedDataParallel averages in the first of them alone.",
     example_before="loss = accelerator.unwrap_model(model).energy(x)\naccelerator.backward(loss)",
     example_after="accelerator.register_forward_method(model, 'energy')\nloss = model.energy(x)\naccelerator.backward(loss)",
     find=find,

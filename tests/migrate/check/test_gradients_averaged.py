@@ -53,3 +53,34 @@ def test_such_a_buffer_in_a_file_of_which_all_names_are_imported() -> None:
     before = {"train.py": "from nets import *\n", "nets.py": net}
     assert said("AM967", before, {"train.py": "from nets import *\n" + OWN, "nets.py": net})
     assert not said("AM967", before, {"train.py": OWN, "nets.py": net})
+
+
+def test_two_backward_passes_through_one_forward() -> None:
+    loop = (
+        "for x in data:\n    fake = net(x)\n    a = fake.mean()\n    accelerator.backward(a, retain_graph=True)\n"
+        "    b = {}\n    accelerator.backward(b)\n"
+    )
+    for again in ("fake.sum()", "other(fake)", "a * 2"):
+        assert said("AM967", "x = 1\n", OWN + loop.format(again))
+    for fresh in ("net(x).sum()", "other(fake.detach())", "net(fake.data)"):
+        assert not said("AM967", "x = 1\n", OWN + loop.format(fresh))
+    assert not said(
+        "AM967", "x = 1\n", OWN + loop.format("fake.sum()").replace("retain_graph=True", "retain_graph=False")
+    )
+
+
+def test_the_next_round_has_a_forward_of_its_own() -> None:
+    loop = "for x in data:\n    fake = net(x)\n    accelerator.backward(one(fake))\n{}"
+    last = "    accelerator.backward(net(x).sum(), retain_graph=True)\n"
+    assert not said("AM967", "x = 1\n", OWN + loop.format(last))
+
+
+def test_what_one_call_of_a_model_is_handed_another_is_not() -> None:
+    made = "class Net(torch.nn.Module):\n    def forward(self, point):\n        return self.main(point)\n"
+    top = made + "judge = Net()\nnet, judge = accelerator.prepare(net, judge)\n"
+    loop = (
+        "for x in data:\n    fake = net(x)\n    accelerator.backward(judge(fake{}), retain_graph=True)\n"
+        "    accelerator.backward(judge(fake))\n"
+    )
+    assert said("AM967", "x = 1\n", OWN + top + loop.format(""))
+    assert not said("AM967", "x = 1\n", OWN + top + loop.format(".detach()"))
