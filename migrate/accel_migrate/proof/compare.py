@@ -75,6 +75,11 @@ def on_many(original: Trace, again: Trace, ranks: Sequence[Trace]) -> list[Check
     return checks
 
 
+def weights_on_many(ranks: Sequence[Trace]) -> Check:
+    """That all processes end with the same weights, whatever they trained on."""
+    return _weights(len(ranks), ranks[0].parameters, ranks[1:])
+
+
 def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) -> Check:
     """What the evaluations of the main process print, and that no other figure is of a share and divided by all."""
     first, second, found = (

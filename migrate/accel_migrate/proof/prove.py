@@ -10,7 +10,7 @@ from pathlib import Path
 from accel_migrate.proof import failures
 from accel_migrate.proof.blame import Texts, suspects
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
-from accel_migrate.proof.compare import figures_on_many, on_many, on_one
+from accel_migrate.proof.compare import figures_on_many, on_many, on_one, weights_on_many
 from accel_migrate.proof.record import Event, Trace
 from accel_migrate.proof.runs import Laboratory, Run, StandIn, Target
 from accel_migrate.proof.step.conclude import StepAnswer, conclude, shares
@@ -21,6 +21,7 @@ Tell = Callable[[str], None]
 # What a script says that counts on as many samples as its data really has.
 TOO_SHORT = re.compile(r"Sum of input lengths|out of (?:range|bounds)|reached no backward pass")
 CANNOT_SPLIT = re.compile(r"split_batches needs ([^\n]*)")
+OF_A_SIZE = re.compile(r"\b(shape|size|batch|dimension|length|numel)", re.I)
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,10 @@ class Proof:
             return [Check(Quantity.LOSSES, count, Result.DROPPED, note=why)], []
         name = f"migrated script on {count} processes"
         run = self._run(name, processes=count, on_cpu=not on_card, trace=True)
-        unshared = CANNOT_SPLIT.search(run.ended.errors) if run.failed else None
+        unshared = _unshared(run)
         if unshared:
-            run = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False, trace=True)
+            whole = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False, trace=True)
+            run = run if whole.failed and not CANNOT_SPLIT.search(run.ended.errors) else whole
         self.ranks = ranks = tuple(trace for trace in run.traces if trace.losses)
         curves = [Curve(f"rank {trace.rank}", count, _values(trace)) for trace in ranks]
         if run.failed:
@@ -136,10 +138,10 @@ class Proof:
             return [_ending(count, Difference(1, "all", found))], curves
         self.step = self._every_number(run.steps)
         if unshared:
-            why = f"sharing out each batch needs {unshared[1]}"
             return [
                 Check(Quantity.ENDING, count, Result.EQUAL),
-                Check(Quantity.LOSSES, count, Result.DROPPED, note=why),
+                Check(Quantity.LOSSES, count, Result.DROPPED, note=unshared),
+                weights_on_many(ranks),
             ], curves
         return self._compared(original, again, ranks, on_card), curves
 
@@ -192,6 +194,19 @@ class Proof:
             why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
             return [replace(check, result=Result.DROPPED, note=why, difference=None)]
         return [replace(check, note=check.note or "of evaluations, with the weights held still")]
+
+
+def _unshared(run: Run) -> str:
+    """Why the processes cannot share out each batch; empty when they can, or failed for another reason."""
+    if not run.failed:
+        return ""
+    uneven = CANNOT_SPLIT.search(run.ended.errors)
+    if uneven:
+        return f"sharing out each batch needs {uneven[1]}"
+    problem = failures.sentence(run)
+    if run.ended.code is None or not OF_A_SIZE.search(problem):
+        return ""
+    return f"the script counts on whole batches; with each of them shared out it {problem}"
 
 
 def _samples(trace: Trace) -> list[object]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from accel_migrate.outcome import Decision, Finding
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Safety, Status
@@ -23,10 +24,23 @@ def finding(code: str) -> Finding:
     return Finding(code, 1, 1, "", Safety.NOTE, Decision.NOTE)
 
 
-def verdict(tmp_path: Path, ran: Sequence[str] = ("train.py",), processes: int = 1, code: str = "") -> Verdict:
-    """Of a migrated train.py, where every process of every run does the same and goes through these files."""
+def verdict(
+    tmp_path: Path,
+    ran: Sequence[str] = ("train.py",),
+    processes: int = 1,
+    code: str = "",
+    error: str = "",
+    also: str = "",
+) -> Verdict:
+    """Of a migrated train.py, where every process of every run does the same and goes through these files.
+
+    Processes that share out each batch end with `error`, and such as have one each with `also`.
+    """
 
     def start(job: Job) -> Ended:
+        failure = error if job.split else also
+        if job.processes > 1 and failure:
+            return Ended(1, "", f"Traceback:\n{failure}\n")
         for rank in range(job.processes):
             events = [{"kind": e.kind, "file": e.file, "line": e.line, **e.facts} for e in trace().events]
             events[-1]["ran"] = list(ran)
@@ -60,3 +74,20 @@ def test_processes_that_each_train_on_all_do_not_differ_where_the_codemod_says_s
     samples = found.check(Quantity.SAMPLES, 2)
     assert found.outcome is Outcome.PROVEN
     assert samples is not None and samples.result is Result.DROPPED and "AM805" in samples.note
+
+
+WRONG_SIZE = "IndexError: The shape of the mask [16, 16] does not match the shape of the tensor [8, 8]"
+
+
+def test_a_script_that_counts_on_whole_batches_is_run_with_a_batch_for_each(tmp_path: Path) -> None:
+    found = verdict(tmp_path, processes=2, error=WRONG_SIZE)
+    losses = found.check(Quantity.LOSSES, 2)
+    assert found.outcome is Outcome.PROVEN
+    assert losses is not None and losses.result is Result.DROPPED and "counts on whole batches" in losses.note
+    assert found.check(Quantity.WEIGHTS, 2) is not None
+
+
+@pytest.mark.parametrize(("error", "also"), [(WRONG_SIZE, WRONG_SIZE), ("NameError: name 'model' is not defined", "")])
+def test_a_failure_that_whole_batches_do_not_explain_stays_one(tmp_path: Path, error: str, also: str) -> None:
+    found = verdict(tmp_path, processes=2, error=error, also=also)
+    assert found.broken is not None and found.broken.quantity is Quantity.ENDING
