@@ -24,6 +24,16 @@ is refused, with the reason below. `accel env --support` prints the same for you
 """
 
 CLOSING = """\
+## Systems and versions
+
+All this is tested on Linux with Python 3.11 and torch 2.13.
+
+- Python 3.12 and 3.13 are in the workflow `tests.yml`, which has not run yet.
+- Other versions of torch, from 2.6 on, have a target with an environment of their own, `make test-torch TORCH=2.6.0`. It has
+  not been run yet, neither on the lowest version nor on the newest.
+- macOS and Windows: the workflow migrates a script there. The runtime has not been run there. It expects gloo between
+  processes. On Windows the launcher of one process waits for it instead of becoming it, and shows no line of progress.
+
 Tensor, sequence, context and pipeline parallelism are not here. Asking for them is an error that says what to use.
 """
 

@@ -35,8 +35,11 @@ REFUSALS = (
         devices=("xla",),
     ),
     Refusal(
-        "TPUs compute in bfloat16, and XLA has no loss scaling here; use bf16", precisions=("fp16",), devices=("xla",)
+        "TPUs compute in bfloat16, and there is no loss scaling for them here; use bf16",
+        precisions=("fp16",),
+        devices=("tpu", "xla"),
     ),
+    Refusal("DeepSpeed has no engine for TPUs; use ddp or fsdp", strategies=("deepspeed",), devices=("tpu",)),
     Refusal(
         "DeepSpeed's engine does not train in fp16 on CPUs; use bf16",
         strategies=("deepspeed",),
@@ -47,9 +50,9 @@ REFUSALS = (
         "it needs a GPU that multiplies in 8 bits (NVIDIA from compute capability 8.9, AMD MI300); use bf16, or "
         "fp8-emulated to try it out slowly",
         precisions=("fp8",),
-        devices=("cpu", "xpu", "npu", "hpu", "mtia", "mlu", "musa", "sdaa", "mps", "xla"),
+        devices=("cpu", "xpu", "npu", "hpu", "mtia", "mlu", "musa", "sdaa", "mps", "tpu", "xla"),
     ),
-    Refusal("torchao's layers are not for XLA; use bf16", precisions=("fp8-emulated",), devices=("xla",)),
+    Refusal("torchao's layers are not for XLA; use bf16", precisions=("fp8-emulated",), devices=("tpu", "xla")),
 )
 
 

@@ -144,7 +144,10 @@ def _own_device(hardware: Device, world: World, asked: torch.device) -> torch.de
 
 
 def device_name(environ: Mapping[str, str]) -> str:
-    """XLA where its runtime was asked for or a TPU is plugged in, else what torch finds."""
+    """XLA where its runtime was asked for or a TPU is plugged in, else what torch finds: a TPU through torch_tpu too."""
+    found = torch.accelerator.current_accelerator()
+    if found is not None and found.type == "tpu":
+        return "native"
     has_tpu = "PJRT_DEVICE" in environ or this_machine(environ).kind == "tpu"
     if has_tpu and is_torch_xla_available():
         return "xla"

@@ -24,6 +24,7 @@ DEVICES = {
     "musa": "Moore Threads",
     "sdaa": "Tecorigin",
     "mps": "Apple",
+    "tpu": "TPUs, through torch_tpu",
     "xla": "TPUs, through torch_xla",
 }
 # `make test` runs all that is not refused on the CPU; `make test-xla` has one device, which XLA makes of the CPU.

@@ -169,6 +169,24 @@ def test_xla_is_chosen_where_its_runtime_was_asked_for_and_is_installed(monkeypa
     assert resolve.device_name({"PJRT_DEVICE": "TPU"}) == "cpu"
 
 
+def test_a_tpu_that_torch_itself_knows_needs_no_xla(machine_with, monkeypatch):
+    monkeypatch.setattr(resolve, "is_torch_xla_available", lambda: True)
+    asked = machine_with("tpu", 4, backend="of torch_tpu")
+    monkeypatch.setattr(torch, "device", lambda kind, number: f"{kind}:{number}")  # this torch knows no such name
+    assert resolve.device_name({"PJRT_DEVICE": "TPU"}) == "native"
+    device = native.Native()
+    assert (device.name, device.backend, device.data_parallel) == ("tpu", "of torch_tpu", "ddp")
+    assert (device.of_rank(3), asked.current) == ("tpu:3", 3)
+    assert not device.traits.pins
+
+
+@pytest.mark.parametrize(("strategy", "precision"), [("ddp", "fp16"), ("ddp", "fp8"), ("deepspeed", "bf16")])
+def test_what_a_tpu_cannot_do_is_refused(strategy, precision):
+    with pytest.raises(ConfigError, match="on tpu is refused"):
+        resolve.check_combination(strategy, precision, "tpu")
+    resolve.check_combination("fsdp", "bf16", "tpu")
+
+
 @pytest.mark.parametrize(
     ("asked", "found"), [("cuda:1", "cuda:1"), (torch.device("cuda", 3), "cuda:3"), ("cuda", "cuda:0")]
 )

@@ -1,4 +1,4 @@
-"""Every device that `torch.accelerator` knows: cuda and rocm, mps, xpu, npu, hpu, mtia and others that plug in."""
+"""Every device that `torch.accelerator` knows: cuda and rocm, mps, xpu, tpu, npu, hpu, mtia and others that plug in."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Traits:
 TRAITS = {
     "cuda": Traits(copies_beside=True),
     "mps": Traits(numbered=False, pins=False),
+    "tpu": Traits(pins=False),  # whether torch_tpu copies from pinned memory is not known here; a plain copy is right
     "npu": Traits("hccl"),
     "hpu": Traits("hccl"),
     "mlu": Traits("cncl"),
