@@ -96,7 +96,7 @@ def _violations(evidence: Evidence) -> Iterator[Violation]:
             if _is_same_file(save.args[1], call.args[0]) or side.flows.place(owner, save.args[1]) in handed
         }
         if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
-            message = f"`{ast.unparse(call)[:60]}` would be read by all processes while one may still write it"
+            message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the file"
             yield Violation("AM962", file.path, call.lineno, message)
 
 
