@@ -27,7 +27,7 @@ _WRITERS = {
 }  # fmt: skip
 _WRITING_METHODS = {
     "savefig", "export_scalars_to_json",
-    "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "write_text", "write_bytes",
+    "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "save_vocabulary", "write_text", "write_bytes",
 }  # fmt: skip
 _COMMANDS = {
     "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",

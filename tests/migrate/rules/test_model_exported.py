@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.rules.scripts import becomes, stays, training
 
 
@@ -25,10 +27,11 @@ def test_guards_a_pretrained_model_with_arguments_of_its_own():
     becomes(training(after='model.save_pretrained("out", safe=True)'), "if accelerator.is_main_process:")
 
 
-def test_guards_a_tokenizer():
+@pytest.mark.parametrize("method", ["save_pretrained", "save_vocabulary"])
+def test_guards_a_tokenizer(method: str):
     becomes(
-        training(after='tokenizer.save_pretrained("out")'),
-        'if accelerator.is_main_process:\ntokenizer.save_pretrained("out")',
+        training(after=f'tokenizer.{method}("out")'),
+        f'if accelerator.is_main_process:\ntokenizer.{method}("out")',
     )
 
 
