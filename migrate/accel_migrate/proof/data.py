@@ -18,6 +18,7 @@ def render(verdict: Verdict) -> dict[str, Any]:
         "problem": verdict.problem,
         "written": verdict.written,
         "stand_ins": [{"what": each.what, "how": each.how} for each in verdict.stand_ins],
+        "not_run": list(verdict.not_run),
         "step": {"result": str(verdict.step.result), "why": verdict.step.why} if verdict.step else None,
         "checks": [_check(check) for check in verdict.checks],
         "suspects": [

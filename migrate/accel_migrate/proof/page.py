@@ -6,7 +6,7 @@ from html import escape
 
 from accel_migrate.proof.check import Quantity
 from accel_migrate.proof.curves import figure
-from accel_migrate.proof.verdict import Verdict, item, on_stand_ins, table
+from accel_migrate.proof.verdict import Verdict, item, on_stand_ins, table, unproven
 
 
 def render(verdict: Verdict) -> str:
@@ -21,7 +21,9 @@ def render(verdict: Verdict) -> str:
 
 def _stand_ins(verdict: Verdict) -> str:
     told = on_stand_ins(verdict)
-    return f'<p class="reason">Run{escape(told)}: no proof on the script\'s own data.</p>' if told else ""
+    lines = [f"Run{told}: no proof on the script's own data."] if told else []
+    lines += [unproven(verdict)] if verdict.not_run else []
+    return "".join(f'<p class="reason">{escape(line)}</p>' for line in lines)
 
 
 def _figures(verdict: Verdict) -> str:

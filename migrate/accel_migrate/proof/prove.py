@@ -77,6 +77,7 @@ class Proof:
             broken=broken,
             stand_ins=tuple(self.stand_ins),
             step=self.step,
+            not_run=tuple(text.file for text in self.subject.texts if original.ran and text.file not in original.ran),
         )
 
     def _first(self) -> Trace:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check
-from accel_migrate.proof.verdict import Outcome, Verdict, answer, item, on_stand_ins, table
+from accel_migrate.proof.verdict import Outcome, Verdict, answer, item, on_stand_ins, table, unproven
 
 COLORS = {Outcome.PROVEN: "32", Outcome.DIFFERS: "31", Outcome.NOT_RUN: "33"}
 
@@ -20,6 +20,8 @@ def _lines(verdict: Verdict, color: bool) -> Iterator[str]:
     yield f"\x1b[{COLORS[verdict.outcome]}m{first}\x1b[0m" if color else first
     if verdict.stand_ins and verdict.outcome is not Outcome.PROVEN:
         yield f"Run{on_stand_ins(verdict)}"
+    if verdict.not_run:
+        yield unproven(verdict)
     rows = list(table(verdict))
     if rows:
         yield ""

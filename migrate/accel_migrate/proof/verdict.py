@@ -44,6 +44,7 @@ class Verdict:
     written: bool = False
     broken: Check | None = None  # the check that failed first
     stand_ins: tuple[StandIn, ...] = ()
+    not_run: tuple[str, ...] = ()  # migrated files that no run came by
     step: StepAnswer | None = None  # about every number of processes
 
     def check(self, quantity: Quantity, processes: int) -> Check | None:
@@ -52,6 +53,11 @@ class Verdict:
     @property
     def dropped(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.result is Result.DROPPED)
+
+
+def unproven(verdict: Verdict) -> str:
+    """The migrated files that the proof does not speak about; empty when it speaks about all."""
+    return f"Not run, so nothing is proven about them: {', '.join(verdict.not_run)}" if verdict.not_run else ""
 
 
 def answer(verdict: Verdict) -> str:

@@ -10,6 +10,7 @@ import pytest
 from accel_migrate.outcome import Decision, Finding
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Safety, Status
+from accel_migrate.proof import data, page, text
 from accel_migrate.proof.blame import Texts
 from accel_migrate.proof.check import Quantity, Result
 from accel_migrate.proof.prove import Proof, Subject
@@ -31,8 +32,9 @@ def verdict(
     code: str = "",
     error: str = "",
     also: str = "",
+    more: Sequence[str] = (),
 ) -> Verdict:
-    """Of a migrated train.py, where every process of every run does the same and goes through these files.
+    """Of a migrated train.py and more, where every process of every run does the same and goes through these files.
 
     Processes that share out each batch end with `error`, and such as have one each with `also`.
     """
@@ -50,7 +52,8 @@ def verdict(
     (tmp_path / "project").mkdir()
     laboratory = Laboratory(Project(tmp_path / "project"), tmp_path / "runs", "python", 5, 60.0, start=start)
     outcome = FileOutcome(Path("train.py"), "train.py", Status.MIGRATED, findings=(finding(code),) if code else ())
-    subject = Subject("main.py", Target("main.py"), (Texts(outcome, "train.py", "", ""),), {}, {})
+    texts = tuple(Texts(outcome, file, "", "") for file in ("train.py", *more))
+    subject = Subject("main.py", Target("main.py"), texts, {}, {})
     return Proof(subject, laboratory, processes, lambda what: None).verdict()
 
 
@@ -62,6 +65,14 @@ def test_a_run_that_does_not_come_by_the_migrated_files_proves_nothing(tmp_path:
 
 def test_a_run_that_comes_by_one_of_them_is_compared(tmp_path: Path) -> None:
     assert verdict(tmp_path, ["main.py", "train.py"]).outcome is Outcome.PROVEN
+
+
+def test_migrated_files_that_were_not_run_are_named(tmp_path: Path) -> None:
+    found = verdict(tmp_path, ["main.py", "train.py"], more=("evaluate.py",))
+    assert found.outcome is Outcome.PROVEN and found.not_run == ("evaluate.py",)
+    sentence = "Not run, so nothing is proven about them: evaluate.py"
+    assert sentence in text.render(found) and sentence in page.render(found)
+    assert data.render(found)["not_run"] == ["evaluate.py"]
 
 
 def test_processes_that_each_train_on_all_differ(tmp_path: Path) -> None:
