@@ -140,6 +140,12 @@ MUTANTS = (
     Mutant("divided by a fixed number", how={"exchange": mean_of_a_fixed_number}, told="not the mean"),
     Mutant("the first one's for all", how={"exchange": of_the_first}, told="not the mean"),
     Mutant("clipped before the exchange", how={"exchange": clipped_before}, told="not the mean"),
+    Mutant(
+        "a number for each process, where dropout keeps it from being measured",
+        lambda net, x, y, here: F.cross_entropy(net(F.dropout(x, 0.2)), y),
+        lambda net, x, y, here: F.cross_entropy(net(F.dropout(x, 0.2)), y) * (1 + here.rank),
+        told="by 1 on 2 processes, 2 on 2 processes",
+    ),
     Mutant("the loader not sharded", how={"whole": True}, told="every process trains on the whole batch"),
     Mutant(
         "another activation", after=lambda net, x, y, here: F.cross_entropy(net(x).relu(), y), told="other operators"

@@ -15,6 +15,8 @@ from accel_migrate.proof.recorder.samples import fingerprint
 
 MOST_NODES = 20_000
 LARGEST_VIEW = 1 << 22  # entries; beyond it two views are taken to overlap
+# Sparse tensors have no storage, operators of a higher order no schema; a script must not end for that.
+UNREADABLE = (AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -179,19 +181,19 @@ class StepTrace:
             self.inside = False
 
     def _written(self, function: Any, args: Any, kwargs: Any) -> Any:
-        given = _given(function, args, kwargs)
         try:
+            given = _given(function, args, kwargs)
             taken = {name: self._encoded(value) for name, value in given.items()}
-        except (NotImplementedError, RuntimeError):
-            self.stopped = f"a tensor without a storage ({function})"
+        except UNREADABLE:
+            self.stopped = f"an operator that cannot be written down ({function})"
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
         changed = [given[a.name] for a in function._schema.arguments if a.is_write and a.name in given]
         draws = self.torch.Tag.nondeterministic_seeded in function.tags
         try:
             self._made(str(function), draws, taken, given, result, _tensors(self.torch, changed))
-        except (NotImplementedError, RuntimeError):
-            self.stopped = f"a tensor without a storage ({function})"
+        except UNREADABLE:
+            self.stopped = f"an operator that cannot be written down ({function})"
         if len(self.nodes) > MOST_NODES:
             self.stopped = f"more than {MOST_NODES} operators"
         return result

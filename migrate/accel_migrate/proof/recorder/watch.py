@@ -150,7 +150,7 @@ class Watch:
 
         for name in ("register_hook", "register_post_accumulate_grad_hook"):
             _wrapped(tensor, name, noted("hook"))
-        for name in ("register_full_backward_hook", "register_full_backward_pre_hook"):
+        for name in ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook"):
             _wrapped(self.torch.nn.Module, name, noted("hook"))
         _wrapped(self.torch, "compile", noted("compiled"))
         for name in ("tolist", "numpy", "__array__"):

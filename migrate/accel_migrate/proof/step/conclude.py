@@ -47,6 +47,9 @@ def conclude(original: Steps | None, ranks: Sequence[Steps], pretended: Sequence
         return _concluded(original, ranks, pretended)
     except Stop as stop:
         return StepAnswer(StepResult.UNKNOWN, str(stop))
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as problem:
+        # A trace in a form that nobody thought of must not cost what the runs have shown.
+        return StepAnswer(StepResult.UNKNOWN, f"the traces could not be read ({type(problem).__name__}: {problem})")
 
 
 def shares(original: Sequence[Steps], ranks: Sequence[Steps]) -> tuple[int, list[int]]:
@@ -76,7 +79,7 @@ def _concluded(original: Steps | None, ranks: Sequence[Steps], pretended: Sequen
     lonely = not_exchanged(ranks, tolerance)
     if lonely:
         return StepAnswer(StepResult.DIFFERENT, lonely)
-    shared = [trace for trace in (ranks[0], *pretended) if _is_shard(original, trace)]
+    shared = [trace for trace in (*ranks, *pretended) if _is_shard(original, trace)]
     if pretended and all(_rows(trace) == _rows(original) for trace in (*ranks, *pretended)):
         return StepAnswer(StepResult.DIFFERENT, "every process trains on the whole batch; no loader shards it")
     try:

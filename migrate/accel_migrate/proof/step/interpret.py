@@ -28,7 +28,8 @@ class Scaling:
         for name, power in (("1/N", -1), ("N", 1), ("1/N**2", -2), ("N**2", 2)):
             if all(isclose(by, world**power, rel_tol=CLOSE) for by, world in zip(self.by, self.worlds)):
                 return f"the gradient is scaled by {name} ({self.place})"
-        shown = ", ".join(f"{by:.3g} on {world} processes" for by, world in zip(self.by, self.worlds))
+        each = (f"{by:.3g} on {world} processes" for by, world in zip(self.by, self.worlds))
+        shown = ", ".join(dict.fromkeys(each))
         return f"the gradient is scaled by {shown} ({self.place})"
 
 
@@ -57,6 +58,8 @@ class Laws:
             raise Stop(f"the loss at {place} has other terms on other numbers of processes")
         law = self._law_of_term(terms)
         self._factors(terms)
+        if not terms[0].number:
+            raise Stop(f"the loss at {place} has a term that is multiplied by 0")
         shares = self.worlds if law is not None else [1] * len(terms)
         by = [term.number / share / terms[0].number for term, share in zip(terms, shares)]
         if all(isclose(each, 1.0, rel_tol=CLOSE) for each in by):

@@ -77,5 +77,5 @@ def _zipped(node: Node, name: str, arguments: Sequence[Any]) -> Iterator[Ids]:
             yield from _zipped(node, name, items)
     elif name not in UNCOMPARED and any(each != first and not (each != each and first != first) for each in arguments):
         if not (node.name == "slice" and name == "end"):
-            told = ", ".join(str(each) for each in arguments)
+            told = ", ".join(dict.fromkeys(str(each) for each in arguments))
             raise Stop(f"{node.name} at {node.place} takes other numbers on other numbers of processes ({told})")
