@@ -41,7 +41,6 @@ load = lambda model, folder: a.load_state(folder)
     "Fabric": """
 from lightning.fabric import Fabric
 a = Fabric()
-a.launch()
 rank, barrier, gather, prepare, backward = a.global_rank, a.barrier, a.all_gather, a.setup, a.backward
 save = lambda model: a.save("state/model.ckpt", {"model": model})
 load = lambda model, folder: a.load(folder + "/model.ckpt", {"model": model})
@@ -66,17 +65,19 @@ load = lambda model, folder: model.load_state_dict(torch.load(folder + "/model.p
 
 FLAGS = {
     "accel": "-m accel_runtime launch --cpu --num-processes 2",
-    "Accelerate": "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
+    "Accelerate": "-m accelerate.commands.launch --main_process_port {free} "
+    "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
     "--dynamo_backend no",
-    "Fabric": "-c from|lightning.fabric.cli|import|_main;_main() run --accelerator cpu --strategy ddp --devices 2",
-    "torchrun": "-m torch.distributed.run --nproc-per-node 2",
+    "Fabric": "-c from|lightning.fabric.cli|import|_main;_main() run --main-port {free} "
+    "--accelerator cpu --strategy ddp --devices 2",
+    "torchrun": "-m torch.distributed.run --master-port {free} --nproc-per-node 2",
 }
 
 TRAIN = """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.used, self.unused = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+        self.used = torch.nn.Linear(4, 1)
     def forward(self, x):
         return self.used(x)
 model = Net()
@@ -107,7 +108,7 @@ class Mistake:
 MISTAKES = [
     Mistake(
         "an option is misspelled",
-        r"did you mean|[Pp]ossible options|similar",
+        r"(?i)did you mean|possible options",
         flags={
             "accel": "--mixed-precison bf16",
             "Accelerate": "--mixed_precison bf16",
@@ -133,7 +134,7 @@ MISTAKES = [
     ),
     Mistake(
         "GPUs are asked for that the machine has not",
-        r"--cpu|cpu=True|accelerator.{0,10}cpu|use the CPU",
+        r"--cpu|cpu=True|accelerator.{0,10}cpu|(?i:(use|on) the CPU)",
         flags={"accel": "--devices 0,1", "Accelerate": "--gpu_ids 0,1", "Fabric": "--accelerator cuda"},
         body="model, optimizer = prepare(model, optimizer)" + STEPS,
         without="--cpu",
@@ -148,7 +149,7 @@ MISTAKES = [
     Mistake(
         "a layer without a gradient",
         r"find_unused_parameters.*unused\.weight|unused\.weight.*find_unused_parameters",
-        "model, optimizer = prepare(model, optimizer)" + STEPS,
+        "model.unused = torch.nn.Linear(4, 1)\nmodel, optimizer = prepare(model, optimizer)" + STEPS,
     ),
     Mistake(
         "a collective under a condition on the rank",
@@ -202,8 +203,9 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
     start = "" if mistake.plain else STARTS[tool]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "train.py").write_text(head + start + TRAIN + mistake.body)
-        more = (mistake.flags or {}).get(tool, "").format(port=port)
-        words = [word.replace("|", " ") for word in f"{FLAGS[tool]} {more}".split() if word != mistake.without]
+        # A port of its own, so that runs side by side do not meet; where the mistake names one, the later flag holds.
+        command = f"{FLAGS[tool]} {(mistake.flags or {}).get(tool, '')}".format(port=port, free=free_port())
+        words = [word.replace("|", " ") for word in command.split() if word != mistake.without]
         environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
         if tool != "accel":
             environment.pop("PYTHONPATH", None)
@@ -224,6 +226,12 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return {"code": code, "printed": output.read_text(errors="replace")}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
 
 
 def cell(mistake: Mistake, tool: str, result: dict[str, object] | None) -> str:

@@ -128,3 +128,9 @@ def test_every_case_is_in_the_gallery() -> None:
     shown = [line for place, text in made.items() if place.startswith("gallery/") for line in text.splitlines()]
     cases = [folder.name for folder in (ROOT / "fixtures").iterdir() if folder.is_dir()]
     assert sorted(line[3:] for line in shown if line.startswith("## ")) == sorted(n.replace("_", " ") for n in cases)
+
+
+def test_table_of_mistakes_is_of_the_benchmark() -> None:
+    names = re.findall(r"^    Mistake\(\s*\"(.+?)\"", (ROOT / "benchmarks" / "mistakes.py").read_text(), re.M)
+    rows = re.findall(r"^\| ([a-zA-Z][^|]+?) \| \d+ lines", (ROOT / "docs" / "mistakes.md").read_text(), re.M)
+    assert len(names) == 15 and len(rows) >= 5 and rows == [name for name in names if name in rows]

@@ -46,8 +46,11 @@ def chosen_devices(settings: Settings, machine: Machine) -> tuple[str, ...]:
     """The devices of this machine that the run may use."""
     if settings.devices is None or settings.devices == "all":
         return machine.devices
-    if settings.cpu or machine.kind == "cpu":
-        raise ConfigError(f"devices is {settings.devices}, but this run is on the CPU")
+    if settings.cpu:
+        raise ConfigError(f"devices is {settings.devices}, but --cpu asks for the CPU; leave one of them out")
+    if machine.kind == "cpu":
+        why = "no device that torch can use is on this machine"
+        raise ConfigError(f"devices is {settings.devices}, but {why}; leave it out to train on the CPU")
     chosen = tuple(part.strip() for part in settings.devices.split(","))
     if unknown := [device for device in chosen if device not in machine.devices]:
         here = ", ".join(machine.devices)

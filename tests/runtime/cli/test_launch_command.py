@@ -115,7 +115,8 @@ def test_the_number_after_tee_is_no_script_and_devices_of_a_run_on_the_cpu_are_r
     line = answer("launch", "--dry-run", "--cpu", "--num_processes", "2", "--tee", "3", "train.py", "--tee", "3")
     assert "--tee=3" in line and line.rstrip().endswith("train.py --tee 3")
     assert "--tee" not in answer("launch", "--dry-run", "--cpu", "--num-processes", "2", "--tee", "0", "train.py")
-    assert answer("launch", "--cpu", "--gpu_ids", "0", "train.py") == "accel: devices is 0, but this run is on the CPU"
+    refused = "accel: devices is 0, but --cpu asks for the CPU; leave one of them out"
+    assert answer("launch", "--cpu", "--gpu_ids", "0", "train.py") == refused
 
 
 def test_every_flag_of_accelerates_launcher_is_used_ignored_with_a_line_or_refused_with_a_reason() -> None:

@@ -45,7 +45,7 @@ def test_the_number_of_processes_is_the_total_over_all_machines() -> None:
         ({"num_processes": 5}, GPUS, "5 processes on this machine need as many devices, and there are 4"),
         ({"num_processes": 2, "devices": "1"}, GPUS, "need as many devices, and there are 1"),
         ({"devices": "0,7"}, GPUS, "7 is not among those to be used here: 0, 1, 2, 3"),
-        ({"devices": "0,1"}, CPU, "devices is 0,1, but this run is on the CPU"),
+        ({"devices": "0,1"}, CPU, "devices is 0,1, but no device that torch can use is on this machine; leave it out"),
         ({"num_machines": "2", "num_processes": 2}, CPU, "several machines need main_process_ip"),
         ({"num_machines": "2", "main_process_ip": "127.0.0.1", "main_process_port": 0}, CPU, "must name the same"),
     ],
