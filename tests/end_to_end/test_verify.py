@@ -44,6 +44,7 @@ STEPS = {
     "resume_and_best": SHARED_BY_TWO_ALONE,
     "sequence_lbfgs": NO_LOADER,
     "shared_engine": SHARED_BY_TWO_ALONE,
+    "zip_of_loaders": SHARED_BY_TWO_ALONE,
 }
 # Why losses on two processes are not compared, as far as the cases go.
 KNOWN_REASONS = (
