@@ -93,5 +93,7 @@ def test_the_gradient_state_knows_the_loader_being_iterated():
 
 def test_the_state_shows_what_the_script_said_about_fsdp():
     plugin = FullyShardedDataParallelPlugin(min_num_params=3)
-    assert Accelerator(cpu=True, fsdp_plugin=plugin).state.fsdp_plugin is plugin
+    accelerator = Accelerator(cpu=True, fsdp_plugin=plugin)
+    assert accelerator.state.fsdp_plugin is plugin
+    accelerator.end_training()  # it joined a group, of one
     assert Accelerator(cpu=True).state.fsdp_plugin is None

@@ -58,7 +58,8 @@ class Proof:
             original, again = self._first(), self._original("original, again", trace=True)
         except CannotRun as problem:
             return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem), stand_ins=tuple(self.stand_ins))
-        if original.ran and original.ran.isdisjoint(text.file for text in self.subject.texts):
+        migrated = [text.file for text in self.subject.texts]
+        if migrated and original.ran and original.ran.isdisjoint(migrated):
             untouched = f"none of the migrated files is run by {name}, and what it runs was left as it was"
             return Verdict(name, Outcome.NOT_RUN, processes, problem=untouched, stand_ins=tuple(self.stand_ins))
         checks, curves, blamed = self._on_one(original, again)

@@ -65,9 +65,10 @@ class Journal:
             self.stream = None
 
     def _ran(self) -> list[str]:
-        """The files of the project that were run."""
+        """The files of the project that were run: those that events came from, and those that are loaded."""
         names = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        return sorted({file for name in names if name and (file := self._in_copy(name)) is not None})
+        loaded = {self._in_copy(name) for name in names if name and Path(name).is_file()}  # torch.ops has no file
+        return sorted(file for file in loaded | {*self.files.values()} if file is not None)
 
     def leave(self, **facts: Any) -> None:
         """End the process here and now, whatever the script would catch, once the others have their steps too."""
