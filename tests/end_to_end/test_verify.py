@@ -26,7 +26,7 @@ STEPS = 10_000 if WHOLE else 6
 # What stops the proof of a step for every number of processes, or is different; all other cases are equal.
 NO_LOADER = "no step from a batch of a loader"
 SHARED_BY_TWO_ALONE = "was not shared equally by two numbers of processes"
-STEPS = {
+PROOFS = {
     "amp_context_variable": NO_LOADER,
     "autoencoder_summed_loss": "the gradient is scaled by 1/N (binary_cross_entropy at",
     "class_weights_in_criterion": "is a weighted mean",
@@ -88,7 +88,7 @@ def test_a_case_is_proven_on_one_process_and_on_two(case: Case, tmp_path: Path) 
     assert losses is not None and losses.result is Result.EQUAL and losses.agreed
     assert many is not None
     assert verdict.step is not None
-    assert STEPS.get(case.name, "") in verdict.step.why and bool(verdict.step.why) is (case.name in STEPS)
+    assert PROOFS.get(case.name, "") in verdict.step.why and bool(verdict.step.why) is (case.name in PROOFS)
     if many.result is Result.DROPPED:
         assert any(reason in many.note for reason in KNOWN_REASONS), many.note
 
