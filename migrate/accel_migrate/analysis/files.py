@@ -47,7 +47,7 @@ _LOG_FILES = {
 }  # fmt: skip
 # Classes and functions of libraries that fetch their data when they are called, with no word about it.
 _FETCHED_BY = re.compile(
-    r"(torch_geometric\.datasets|torchtext\.datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*|torchtext\.vocab\.(GloVe|FastText|CharNGram)"
+    r"(torch_geometric\.datasets|torchtext\.datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|torchtext\.vocab\.(GloVe|FastText|CharNGram)"
     r"|ogb\.(\w+\.)+\w*Dataset\w*|gensim\.downloader\.load|sklearn\.datasets\.fetch_\w+"
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
@@ -144,6 +144,8 @@ def downloads(module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func) or ""
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
+        return any(keyword.arg == "vectors" for keyword in call.keywords)  # of torchtext
     return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
 
 

@@ -26,6 +26,8 @@ def _found(evidence: Evidence) -> Found:
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
                 yield from _by_the_batch(file, node)
                 yield from _by_a_count(side, file, node)
+    for file, call in side.asked("prepare"):
+        yield from _by_a_shard(file, call)
     if not _is_seeded(side):
         for file, call in side.asked("backward"):
             yield from _by_the_games(side, file, call, frozenset())
@@ -51,11 +53,42 @@ def _by_the_batch(file: File, loop: ast.For) -> Found:
                 )
 
 
+def _by_a_shard(file: File, prepare: ast.Call) -> Found:
+    """A schedule's own function that asks for the length of a loader when it is called: then it is one shard's."""
+    names = {unparse(argument) for argument in prepare.args}
+    for node in file.of_kinds(ast.Lambda):
+        outer = file.parents[node]
+        made = file.parents[outer] if isinstance(outer, ast.keyword) else outer
+        if not isinstance(made, ast.Call) or not (file.qualified(made.func) or "").startswith("torch.optim."):
+            continue
+        for part in walk(node):
+            if isinstance(part, ast.Call) and unparse(part.func) == "len" and part.args:
+                if unparse(part.args[0]) in names:
+                    yield (
+                        file,
+                        node,
+                        f"a schedule would ask for `{unparse(part)}` after prepare(), of one process's shard",
+                    )
+
+
 def _is_seeded(side: Side) -> bool:
-    """Whether torch and an environment are both given a seed: then all processes may play the same games."""
-    names = {getattr(call.func, "attr", "") for _, call in side.calls}
-    given = any(keyword.arg == "seed" for _, call in side.calls for keyword in call.keywords)
+    """Whether torch and an environment are always given a seed: then all processes may play the same games."""
+    certain = [(file, call) for file, call in side.calls if not _is_optional(file, call)]
+    names = {getattr(call.func, "attr", "") for _, call in certain}
+    given = any(keyword.arg == "seed" for _, call in certain for keyword in call.keywords)
+    drawn = {
+        unparse(call.func).rpartition("action_space")[2]
+        for _, call in side.calls
+        if "action_space" in unparse(call.func)
+    }
+    if ".sample" in drawn and ".seed" not in drawn:
+        return False  # actions are drawn by a generator of their own
     return bool(names & {"manual_seed", "set_seed"}) and (given or "seed" in names)
+
+
+def _is_optional(file: File, call: ast.Call) -> bool:
+    """Whether a seed is given only if one was asked for: `if args.seed: torch.manual_seed(args.seed)`."""
+    return any(isinstance(above, ast.If) and "seed" in unparse(above.test) for above in file.ancestors(call))
 
 
 def _by_the_games(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> Found:

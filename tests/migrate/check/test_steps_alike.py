@@ -29,6 +29,15 @@ def test_a_prepared_schedule_in_a_loop_that_ends_at_a_count() -> None:
     assert not said("AM961", "x = 1\n", plain + loop + "    if i == 100:\n        break\n")
 
 
+def test_a_schedule_that_asks_for_the_length_of_a_prepared_loader_when_it_is_called() -> None:
+    top = TOP.replace("import torch\n", "import torch\nfrom torch.optim.lr_scheduler import LambdaLR\n")
+    made = top.replace("LambdaLR(opt)", "LambdaLR(opt, lr_lambda=lambda i: 1 - i / {})")
+    assert said("AM961", "x = 1\n", made.format("len(data)"))
+    assert said("AM961", "x = 1\n", made.replace("lr_lambda=", "").format("(9 * len(data))"))
+    assert not said("AM961", "x = 1\n", made.format("total"))
+    assert not said("AM961", "x = 1\n", made.format("len(words)"))
+
+
 GAME = (
     "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(net, opt)\n"
     "def train(memory):\n    accelerator.backward(net(memory.sample()))\n"
@@ -63,3 +72,14 @@ def test_a_training_that_ends_once_a_process_plays_well() -> None:
     asked = "while game < 9 and not stop:\n    game += 1\n    train(memory)\n    if {}:\n        stop = True\n"
     assert said("AM961", "x = 1\n", GAME + test + asked.format("mean([test() for _ in range(3)]) > 195"))
     assert not said("AM961", "x = 1\n", GAME + test + asked.format("game > 5"))
+
+
+def test_a_seed_that_is_given_on_request_and_actions_that_nobody_seeds_are_no_seed() -> None:
+    trained = GAME + PLAYED + "        train(memory)\n"
+    seeds = "torch.manual_seed(1)\nenv.seed(1)\n"
+    assert not said("AM961", "x = 1\n", seeds + trained)
+    assert said("AM961", "x = 1\n", "if args.seed:\n    torch.manual_seed(1)\n    env.seed(1)\n" + trained)
+    assert said("AM961", "x = 1\n", seeds + trained + "        a = env.action_space.sample()\n")
+    assert not said(
+        "AM961", "x = 1\n", seeds + "env.action_space.seed(1)\n" + trained + "        a = env.action_space.sample()\n"
+    )
