@@ -283,14 +283,14 @@ class _Casting:
         return kept
 
     def _check_shared(self, judged: list[Gather | Whole], trained: set[Variable]) -> None:
-        """A loader that is shared out is read by all processes together."""
+        """A loader that is sharded is read by all processes together."""
         for evaluation in judged:
             if isinstance(evaluation, Whole) and evaluation.on_main:
                 loop = evaluation.loop
                 if any(link in trained and is_root(self.roles, link) for link in self._sources(loop)):
                     raise NoHome(
                         f"a condition on the rank decides who goes through `{unparse(loop.loader)}` here, and it is "
-                        "trained on: shared out among all processes, it must be read by all",
+                        "trained on: sharded over all processes, it must be read by all",
                         loop.statement.lineno,
                         loop.module,
                     )

@@ -30,7 +30,7 @@ class Counted(Enum):
 
 
 class Counts:
-    """Judges divisors; `shared` are the loaders that are shared out."""
+    """Judges divisors; `shared` are the loaders that are sharded."""
 
     def __init__(
         self,
