@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from accel_migrate.analysis.files import makes_folder, opens_events, opens_log, runs_command, writes, writes_memory
+from accel_migrate.analysis.files import (
+    makes_folder,
+    opens_events,
+    opens_log,
+    runs_command,
+    saves,
+    writes,
+    writes_memory,
+)
 from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
@@ -52,7 +60,7 @@ def _done(
 
 def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
     questions = (
-        writes(module, call) and not writes_memory(script.graph, module, call),
+        (writes(module, call) or saves(script.graph, module, call)) and not writes_memory(script.graph, module, call),
         makes_folder(module, call),
         opens_log(module, call),
         opens_events(script.roles, module, call),

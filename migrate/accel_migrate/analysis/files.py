@@ -52,7 +52,12 @@ _FETCHED_BY = re.compile(
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
-_WRITING_MODE = re.compile(r"[wax]")
+_OPENERS = {
+    "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
+    "smart_open.open",
+}  # fmt: skip
+_WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
+_KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,7 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
     """Statements that do nothing but write files; memory of this process is none."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
-        if not writes(module, call) or writes_memory(graph, module, call):
+        if not (writes(module, call) or saves(graph, module, call)) or writes_memory(graph, module, call):
             continue
         written = _whole(module, call)
         if written is not None and written.statement not in seen:
@@ -174,15 +179,34 @@ def writes(module: Module, call: ast.Call) -> bool:
     """Whether a call makes, changes or takes away a file."""
     dotted = module.qualified(call.func)
     if dotted is not None:
-        return dotted in _WRITERS
+        return dotted in _WRITERS or (dotted in _OPENERS and _is_written(_argument(call, 1, "mode")))
     if isinstance(call.func, ast.Attribute):
         if call.func.attr.startswith("to_") and not _has_path(call):
             return False  # `frame.to_json()` gives the text back
+        if call.func.attr == "open":
+            return _is_written(_argument(call, 0, "mode"))  # `path.open("w")`
         return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call))
     if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
         return False
-    mode = _argument(call, 1, "mode")
-    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.search(mode.value))
+    return _is_written(_argument(call, 1, "mode"))
+
+
+def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
+    """`torch.save(...)`, or what an object of a library writes of itself: `tokenizer.save(path)`."""
+    if module.qualified(call.func) == "torch.save":
+        return True
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("save", "save_model")
+        and any(
+            isinstance(part, ast.Call) and (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE)
+            for owner, part in contents(graph, module, call.func.value)
+        )
+    )
+
+
+def _is_written(mode: ast.expr | None) -> bool:
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
 
 
 def _has_path(call: ast.Call) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.shares import read_whole_before, takes_in_more
+from accel_migrate.analysis.shown import shows_figures
 from accel_migrate.analysis.step_counts import Ended, ended_by
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM801"
-_SHOWS = {"print", "info", "debug", "log", "add_scalar", "add_scalars", "set_description", "set_postfix", "log_metrics"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -26,8 +25,8 @@ def find(context: Context) -> Iterator[Change]:
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
-        if _shows_figures(context):
-            message += "; figures of training that are printed or logged are of the main process's shard"
+        if shows_figures(context.script, training):
+            message += "; figures of training that are printed, logged or written are of the main process's shard"
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:
@@ -51,22 +50,6 @@ def _steps(context: Context) -> str:
     if ends == {Ended.DATA}:
         return " and there are N times fewer steps"
     return ", and as many steps as before go through N times the data" if ends == {Ended.COUNT} else ""
-
-
-def _shows_figures(context: Context) -> bool:
-    """Whether something of this process's own is printed or logged."""
-    training = context.training
-    return any(
-        _name_of(call) in _SHOWS
-        and training.timing.after_prepare(module, call)
-        and any(training.local.is_local(module, part) for part in (*call.args, *[k.value for k in call.keywords]))
-        for module in training.modules
-        for call in module.calls
-    )
-
-
-def _name_of(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 RULE = Rule(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere, is_called
+from accel_migrate.analysis.libraries import is_library
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -15,16 +15,6 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM607"
-_LIBRARIES = {
-    "torch", "torchvision", "torchaudio", "torchtext", "torchmetrics", "numpy", "scipy", "pandas", "sklearn", "matplotlib",
-    "seaborn", "PIL", "cv2", "tqdm", "wandb", "tensorboardX", "tensorboard", "transformers", "datasets", "tokenizers", "timm",
-    "einops", "albumentations", "yaml", "omegaconf", "hydra", "h5py", "nltk", "spacy", "rich", "termcolor", "requests",
-    "torch_geometric", "dgl", "gym", "gymnasium", "peft", "evaluate", "accel_runtime", "accelerate", "mlflow", "neptune",
-    "comet_ml", "clearml", "visdom", "aim", "swanlab", "tensorboard_logger", "loguru", "absl", "joblib", "imageio", "skimage",
-    "torchinfo", "torchsummary", "prettytable", "tabulate", "colorama", "psutil", "networkx", "soundfile", "librosa",
-    "safetensors", "huggingface_hub", "diffusers", "sentencepiece", "kornia", "monai", "optuna", "ray", "lmdb", "cupy",
-    "numba", "sympy", "plotly", "IPython", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
-}  # fmt: skip
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -89,9 +79,7 @@ def _unseen(context: Context, module: Module, function: ast.expr) -> str | None:
     dotted = module.qualified(function)
     if dotted is None or context.script.roles.project.definition(module, function) is not None:
         return None
-    root = dotted.lstrip(".").partition(".")[0]
-    known = root in _LIBRARIES or root in sys.stdlib_module_names
-    return f"{unparse(function)}()" if dotted.startswith(".") or not known else None
+    return None if is_library(dotted) else f"{unparse(function)}()"
 
 
 def _made_unseen(context: Context, call: ast.Call) -> str | None:

@@ -244,3 +244,11 @@ def test_a_file_that_a_method_of_the_model_is_run_for_is_written_by_all():
         "nn.Linear(3, 2)", "Net()"
     )
     assert "a model runs in it" in noted(source, "AM504")
+
+
+def test_notes_what_torch_writes_before_the_training():
+    cached = "def cached():\n    torch.save(torch.ones(3), 'x.pt')\n    return torch.load('x.pt')\nrows = cached()\n"
+    assert "every process writes this file" in noted(training(functions=cached), "AM504")
+    uncalled = cached.replace("rows = cached()", "")
+    assert "AM504" not in codes(training(functions=uncalled))
+    assert "AM504" not in codes(training(after="torch.save(model.state_dict(), 'x.pt')"))

@@ -498,3 +498,41 @@ for inputs, labels in loader:
 def test_tells_that_processes_share_what_each_read_whole():
     assert "no sampler sharded this loader" in noted(JOINED.format(sampler=""), "AM801")
     assert "AM801" not in codes(JOINED.format(sampler=", sampler=DistributedSampler(data)"))
+
+
+@pytest.mark.parametrize(
+    ("ready", "inside", "after"),
+    [
+        ("log = open('log.txt', 'w')", "log.write(f'{loss.item()}')", ""),
+        ("", "sys.stdout.write('%f' % loss.item())", ""),
+        ("from tools import Log\nlogger = Log()", "logger.write(str(loss.item()))", ""),
+        ("table = csv.writer(open('log.csv', 'w'))", "table.writerow([i, loss.item()])", ""),
+        ("history = []", "history.append(loss.item())", "np.save('history.npy', history)"),
+        ("import pickle\nhistory = []", "history.append(loss.item())", "pickle.dump(history, open('h.pkl', 'wb'))"),
+        (
+            "from matplotlib import pyplot as plt\nhistory = {'loss': []}",
+            "history['loss'].append(loss.item())",
+            "plt.plot(history['loss'])",
+        ),
+        ("import visdom\nscreen = visdom.Visdom()", "screen.line(Y=[loss.item()], X=[i])", ""),
+        ("import pandas as pd", "total += loss.item()", "pd.DataFrame([total]).to_csv('x.csv')"),
+        ("", "total += loss.item()", "torch.save({'model': model.state_dict(), 'loss': total}, 'x.pt')"),
+    ],
+)
+def test_tells_figures_of_a_shard_wherever_they_go(ready: str, inside: str, after: str):
+    assert "of the main process's shard" in noted(training(ready=ready, inside=inside, after=after), "AM801")
+
+
+@pytest.mark.parametrize(
+    ("ready", "inside", "after"),
+    [
+        ("history = []", "history.append(loss.item())", ""),
+        ("from collections import deque\nlast = deque(maxlen=5)", "last.append(loss.item())", ""),
+        ("log = open('log.txt', 'w')", "log.write(f'{i}')", ""),
+        ("from tools import Memory\nmemory = Memory()", "memory.push(loss.item())", ""),
+        ("", "total += loss.item()", "torch.save({'model': model.state_dict(), 'epoch': epoch}, 'x.pt')"),
+    ],
+)
+def test_says_nothing_of_figures_that_stay_in_the_program(ready: str, inside: str, after: str):
+    message = noted(training(ready=ready, inside=inside, after=after), "AM801")
+    assert "main process's shard" not in message

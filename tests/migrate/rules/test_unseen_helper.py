@@ -46,6 +46,9 @@ def test_names_an_object_that_is_handed_over():
     [
         ("np.save('x.npy', x)", "writes a file (drawing.py:5)"),
         ("import os; os.system('convert x.png x.gif')", "runs a command (drawing.py:5)"),
+        ("import tokenizers; tokenizers.Tokenizer().save('x.json')", "writes a file (drawing.py:5)"),
+        ("import codecs; codecs.open('x', 'w', 'utf-8')", "writes a file (drawing.py:5)"),
+        ("import pathlib; pathlib.Path('x').open('w')", "writes a file (drawing.py:5)"),
         ("print(x)", "prints (drawing.py:5)"),
         ("print(x); np.save('x.npy', x)", "writes a file (drawing.py:5) and prints (drawing.py:5)"),
         ("import os; os.path.exists('d') or os.mkdir('d')", "makes a folder (drawing.py:5)"),
@@ -163,3 +166,12 @@ def test_names_what_the_file_does_that_calls_the_training(line: str, what: str |
     found = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert [what in each for each in found if what is not None] == ([True] if what is not None else [])
     assert len(found) == (what is not None)
+
+
+def test_names_a_file_that_torch_writes_before_the_training():
+    data = "import torch\n\n\ndef cached():\n    torch.save(torch.ones(3), 'x.pt')\n    return torch.load('x.pt')\n"
+    script = training(functions="from tables import cached\nrows = cached()\n")
+    files = {"train.py": script, "tables.py": data}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert "writes a file (tables.py:5)" in message
