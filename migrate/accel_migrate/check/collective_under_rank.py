@@ -62,7 +62,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
     guards = Guards(side)
     yield from _waits_for_files(side)
     for file, call in side.calls:
-        what = _meeting(side, file, call)
+        what = meeting(side, file, call)
         guard = guards.of(file, call) if what else None
         if guard is not None:
             yield (
@@ -120,7 +120,8 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, st
                 )
 
 
-def _meeting(side: Side, file: File, call: ast.Call) -> str:
+def meeting(side: Side, file: File, call: ast.Call) -> str:
+    """What all processes must come to, if a call is that."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in MEETINGS and is_accelerator(function.value):
         return f"{function.attr}()"

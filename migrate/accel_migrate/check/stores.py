@@ -1,0 +1,176 @@
+"""Every place of a program that gives a variable, or a field of a class, a value or a part of one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from accel_migrate.check.evidence import Side, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.calls import Place
+from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import File, Function, Scope
+
+Step = str | tuple[str, object]
+Path = tuple[Step, ...]  # which part of a value: `("element", ("item", 0))` is the first of each of its elements
+GROWS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "push"])
+
+
+class Store(NamedTuple):
+    """`value` is stored by `node`: into the whole of the variable (`at` is empty), into a part of it, or into any part."""
+
+    file: File
+    node: ast.AST
+    value: ast.expr | None
+    of: Path = ()  # which part of `value`
+    at: Path = ()  # into which part of the variable
+    anywhere: bool = False  # a method that was called with it
+
+
+class Stores:
+    """What each variable and each field of a class may be given, and where."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._of: dict[Place, list[Store]] = {}
+        for file in side.files:
+            for node in file.of_kinds(
+                ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
+                ast.withitem, ast.Call,
+            ):  # fmt: skip
+                self._add(file, node)
+
+    def of(self, place: Place) -> list[Store]:
+        return self._of.get(place, [])
+
+    def reaching(self, file: File, name: ast.Name) -> list[Store]:
+        """The stores of a variable that a reading of it may see."""
+        side = self._side
+        scope = file.scope(name)
+        known = self.of(side.flows.variable(scope, name.id))
+        home = scope.function
+        if len(known) < 2 or any(s.file is not file or file.scope(s.node).function is not home for s in known):
+            return known
+        graph = side.graph(home)
+        use = step_of(file, name, graph)
+        steps = {store: step_of(file, store.node, graph) for store in known}
+        if use is None or None in steps.values():
+            return known
+        whole = {s for store, s in steps.items() if s not in (None, use) and not store.at and not store.anywhere}
+        return [
+            store
+            for store, step in steps.items()
+            if step is use or graph.reachable_past(step, use, [w for w in whole if w is not None and w is not step])
+        ]
+
+    def field(self, owner: Scope, name: str) -> Place:
+        return ("field of", owner.node, name)
+
+    def _add(self, file: File, node: ast.AST) -> None:
+        match node:
+            case ast.Assign():
+                for target in node.targets:
+                    self._into(file, node, target, node.value, ())
+            case ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
+                self._into(file, node, node.target, node.value, ())
+            case ast.AugAssign():
+                self._put(file, node, node.target, Store(file, node, node.value, anywhere=True))
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._into(file, node, node.target, node.iter, ("element",))
+            case ast.withitem() if node.optional_vars is not None:
+                self._into(file, node, node.optional_vars, node.context_expr, ())
+            case ast.Call():
+                self._told(file, node)
+
+    def _told(self, file: File, call: ast.Call) -> None:
+        """An object is told something: `meter.update(loss)`, `early_stopping(loss, model)`."""
+        function = call.func
+        target: ast.expr = function
+        name = ""
+        if isinstance(function, ast.Attribute) and self_of(file, function.value) is None:
+            target, name = function.value, function.attr
+        elif not self._side.flows.made(file, function, "instance"):
+            return
+        if is_accelerator(target) or self._side.flows.made(file, target, "prepared"):
+            return
+        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+            if name in GROWS:
+                of: Path = ("element",) if name == "extend" else ()
+                self._put(file, call, target, Store(file, call, argument, of, ("element",)))
+            else:
+                self._put(file, call, target, Store(file, call, argument, anywhere=True))
+
+    def _into(self, file: File, node: ast.AST, target: ast.expr, value: ast.expr, of: Path) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            written = value.elts if isinstance(value, ast.Tuple | ast.List) and not of else []
+            for index, part in enumerate(target.elts):
+                if len(written) == len(target.elts):
+                    self._into(file, node, part, written[index], ())
+                else:
+                    self._into(file, node, part, value, (*of, ("item", index)))
+        elif isinstance(target, ast.Starred):
+            self._into(file, node, target.value, value, of[:-1])
+        else:
+            self._put(file, node, target, Store(file, node, value, of))
+
+    def _put(self, file: File, node: ast.AST, target: ast.expr, store: Store) -> None:
+        """Under the variable, or the field of `self`, at the root of the target."""
+        at: Path = ()
+        while not isinstance(target, ast.Name):
+            if isinstance(target, ast.Attribute):
+                owner = self_of(file, target.value)
+                if owner is not None:
+                    self._of.setdefault(self.field(owner, target.attr), []).append(store._replace(at=(*at, *store.at)))
+                    return
+                at = (("attribute", target.attr), *at)
+                target = target.value
+            elif isinstance(target, ast.Subscript):
+                at = (item_of(target.slice), *at)
+                target = target.value
+            else:
+                return
+        if target.id in file.imports and file.binder(target.id, file.scope(target)) is file.root:
+            return
+        place = self._side.flows.variable(file.scope(target), target.id)
+        self._of.setdefault(place, []).append(store._replace(at=(*at, *store.at)))
+
+
+def item_of(index: ast.expr) -> Step:
+    """The part that a subscript names; any element where that is not written out."""
+    if isinstance(index, ast.Constant) and not (isinstance(index.value, int) and index.value < 0):
+        return ("item", index.value)
+    return "element"
+
+
+def self_of(file: File, node: ast.expr) -> Scope | None:
+    """The class whose own instance a name is: the first parameter of a method."""
+    if not isinstance(node, ast.Name):
+        return None
+    scope = file.scope(node)
+    owner = scope.method_of
+    if owner is None:
+        return None
+    binder = file.binder(node.id, scope)
+    function = binder.node if binder is not None else None
+    if binder is None or binder.parent is not owner or not isinstance(function, Function):
+        return None
+    return owner if parameter_names(function)[:1] == [node.id] else None
+
+
+def returned(function: Function) -> Iterator[ast.expr]:
+    """What a function returns or yields, with those of generators as elements of one sequence."""
+    if isinstance(function, ast.Lambda):
+        yield function.body
+        return
+    inner = {n for f in walk(function) if isinstance(f, Function) and f is not function for n in walk(f)}
+    for node in walk(function):
+        if isinstance(node, ast.Return) and node.value is not None and node not in inner:
+            yield node.value
+
+
+def yielded(function: Function) -> Iterator[ast.expr]:
+    if isinstance(function, ast.Lambda):
+        return
+    for node in walk(function):
+        if isinstance(node, ast.Yield | ast.YieldFrom) and node.value is not None:
+            yield node.value
