@@ -8,6 +8,8 @@ script would break.
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from accel_migrate.analysis.batches import Batches
 from accel_migrate.analysis.cast import Cast
@@ -21,26 +23,46 @@ from accel_migrate.analysis.timing import Timing
 from accel_migrate.analysis.unmoved import Members
 from accel_migrate.flow.nodes import unparse
 
+_TAKES_ARRAYS = ("numpy.array", "numpy.asarray")
+
+
+@dataclass(frozen=True, eq=False)
+class HostRead:
+    """`batch.numpy()`: `value` must be on the CPU for `call`."""
+
+    module: Module
+    call: ast.Call
+    value: ast.expr
+
+
+class Sorted(NamedTuple):
+    """What prepared loaders and models do by themselves, and what the script goes on doing."""
+
+    unplaced: frozenset[Variable]  # loaders whose batches stay where they are
+    dropped: list[Move]  # that prepared objects make needless
+    kept: list[Move]
+    fetched: list[HostRead]  # of batches that come from the device now
+
 
 def sort_moves(
     roles: Roles, graph: CallGraph, modules: tuple[Module, ...], cast: Cast, place: Place, timing: Timing
-) -> tuple[frozenset[Variable], list[Move], list[Move]]:
-    """Loaders whose batches stay where they are; the moves that prepared objects make needless, and the others."""
+) -> Sorted:
     sorter = _Sorter(roles, graph, modules, cast.aliases, cast.shared, place, timing)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
         for move in moves_in(roles, module):
             (dropped if sorter.is_needless(move) else kept).append(move)
-    return _unplaced_loaders(roles, graph, cast, sorter, dropped, kept)
+    reads = [read for module in modules for call in module.calls if (read := _read_on_cpu(module, call)) is not None]
+    fetched = [r for r in reads if timing.after_prepare(r.module, r.call) and sorter.is_batch(r.module, r.value)]
+    return _unplaced_loaders(roles, graph, cast, sorter, Sorted(frozenset(), dropped, kept, fetched))
 
 
-def _unplaced_loaders(
-    roles: Roles, graph: CallGraph, cast: Cast, sorter: _Sorter, dropped: list[Move], kept: list[Move]
-) -> tuple[frozenset[Variable], list[Move], list[Move]]:
-    """Loaders whose batches stay where they are, and the moves once these keep theirs."""
+def _unplaced_loaders(roles: Roles, graph: CallGraph, cast: Cast, sorter: _Sorter, first: Sorted) -> Sorted:
+    """The loaders whose batches stay where they are keep their moves."""
     in_parallel = any(wrapping.is_data_parallel for wrapping in cast.distribution.wrappings)
-    members = Members(roles, {move.call for move in (*dropped, *kept)}, in_parallel)
+    _, dropped, kept, fetched = first
+    members = Members(roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
     found: set[Variable] = set()
     for loop in cast.loops if dropped or kept else ():
         variable = loop.module.variable(loop.loader)
@@ -50,12 +72,28 @@ def _unplaced_loaders(
         elif members.unmoved(loop) is not None:
             members.check_data_parallel(loop)
             found.update(links)
-    staying = [
-        move
-        for move in dropped
-        if any(set(chain(roles, graph, v)) & found for v in sorter.batches.loaders(move.module, move.receiver) or ())
-    ]
-    return frozenset(found), [m for m in dropped if m not in staying], [*kept, *staying]
+
+    def stays(module: Module, value: ast.expr) -> bool:
+        return any(set(chain(roles, graph, v)) & found for v in sorter.batches.loaders(module, value) or ())
+
+    staying = [move for move in dropped if stays(move.module, move.receiver)]
+    return Sorted(
+        frozenset(found),
+        [move for move in dropped if move not in staying],
+        [*kept, *staying],
+        [read for read in fetched if not stays(read.module, read.value)],
+    )
+
+
+def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
+    """`x` of `x.numpy()` and `np.array(x)`."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+        return HostRead(module, call, call.func.value)
+    if module.qualified(call.func) in _TAKES_ARRAYS and len(call.args) == 1:
+        argument = call.args[0]
+        plain = isinstance(argument, ast.Name | ast.Subscript | ast.Attribute)
+        return HostRead(module, call, argument) if plain else None
+    return None
 
 
 class _Sorter:
@@ -92,7 +130,11 @@ class _Sorter:
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
-        sources = self.batches.loaders(module, receiver)
+        return self.is_batch(module, receiver)
+
+    def is_batch(self, module: Module, value: ast.expr) -> bool:
+        """Whether a value comes from prepared loaders and nowhere else."""
+        sources = self.batches.loaders(module, value)
         return sources is not None and all(self._is_shared(source) for source in sources)
 
     def _is_another(self, move: Move, stored: list[Variable]) -> bool:

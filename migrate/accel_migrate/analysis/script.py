@@ -21,7 +21,7 @@ from accel_migrate.analysis.homes import Built, NoHome, Place, chain
 from accel_migrate.analysis.imported import is_imported
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
-from accel_migrate.analysis.needless import sort_moves
+from accel_migrate.analysis.needless import HostRead, sort_moves
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
 from accel_migrate.analysis.one_device import Tied, files_of
 from accel_migrate.analysis.one_or_many import silenced_prints
@@ -134,6 +134,7 @@ class _Findings:
     dropped: list[Move]
     kept: list[Move]
     unplaced: frozenset[Variable]
+    fetched: tuple[HostRead, ...]
     device: DeviceDefinition | None
 
     @property
@@ -212,6 +213,7 @@ class _Reader:
             dropped=tuple(found.dropped),
             kept=tuple(found.kept),
             unplaced=found.unplaced,
+            fetched=found.fetched,
             device=device,
             creation=creation,
             reach=reach,
@@ -262,7 +264,7 @@ class _Reader:
         distribution = with_unwrapping(cast.distribution, everywhere, home, place, held)
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
-        unplaced, dropped, kept = sort_moves(self.roles, self.graph, modules, cast, place, timing)
+        unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, cast, place, timing)
         staying = [m for m in dropped if self.keep_device or self.keeps(m.module, m.call.lineno)]
         dropped, kept = [move for move in dropped if move not in staying], [*kept, *staying]
         storage = find_storage(self.roles, self.graph, self.flow, timing, held)
@@ -284,6 +286,7 @@ class _Reader:
             dropped,
             kept,
             unplaced,
+            tuple(fetched),
             find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
         )
 

@@ -13,6 +13,7 @@ from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import Built, Place
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.needless import HostRead
 from accel_migrate.analysis.observed import Observed
 from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.precision import Precision
@@ -51,6 +52,7 @@ class Training:
     dropped: tuple[Move, ...]  # moves that the prepared objects make needless
     kept: tuple[Move, ...]
     unplaced: frozenset[Variable]  # loaders whose batches the script moves by itself, in part
+    fetched: tuple[HostRead, ...]  # reads of batches that come from the device now, and that the CPU must make
     device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
     creation: Scope
     reach: Reach

@@ -16,19 +16,24 @@ from accel_migrate.analysis.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.flow.nodes import unparse, walk
 
-_ANYWHERE = {
-    "shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "numpy", "keys", "__len__", "type",
-}  # fmt: skip
+# All that may be done with a batch without a difference between devices; anything else is a read that depends on where it is.
+_ANYWHERE = {"shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "keys", "__len__", "type"}
 _LOOKS = {"len", "print", "isinstance", "type", "str", "repr", "int", "float", "range", "is_tensor"}
+_RESHAPES = {"view", "reshape", "permute", "transpose", "expand", "repeat", "unsqueeze", "squeeze", "flatten", "get"}
+_DRAWS = {"bernoulli", "multinomial", "apply_", "map_"}  # by the CPU's own generator, or by the CPU alone
+_DRAWS |= {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 _DEPTH = 5
 
 
 class Members:
     """Reads of batches, as far as they can be followed."""
 
-    def __init__(self, roles: Roles, moves: set[ast.Call], data_parallel: bool, of_models: bool = False) -> None:
+    def __init__(
+        self, roles: Roles, moves: set[ast.Call], fetched: set[ast.Call], data_parallel: bool, of_models: bool = False
+    ) -> None:
         self.roles = roles
         self.moves = moves
+        self.fetched = fetched  # calls for numpy that a prepared loader's batches are brought back to the CPU for
         self.data_parallel = data_parallel  # which moves what the model is handed
         self.of_models = of_models  # only what a model is handed is asked for
 
@@ -47,7 +52,7 @@ class Members:
 
     def check_data_parallel(self, loop: LoaderLoop) -> None:
         """NoHome where DataParallel moved the input of the model, and no prepared loader does from now on."""
-        read = Members(self.roles, self.moves, False, True).unmoved(loop) if self.data_parallel else None
+        read = Members(self.roles, self.moves, self.fetched, False, True).unmoved(loop) if self.data_parallel else None
         if read is not None:
             raise NoHome(
                 f"`{unparse(read)}` is moved by DataParallel, which goes; move it to the device first",
@@ -58,14 +63,11 @@ class Members:
     def _first(
         self, module: Module, within: ast.AST, variable: Variable, bound: ast.stmt, depth: int
     ) -> ast.expr | None:
-        if depth > _DEPTH:
-            return None
         for node in module.walk(within, ast.Name):
-            if (
-                not isinstance(node, ast.Name)
-                or not isinstance(node.ctx, ast.Load)
-                or module.variable(node) != variable
-            ):
+            if not isinstance(node, ast.Name) or module.variable(node) != variable:
+                continue
+            changed = module.parents[node]
+            if not isinstance(node.ctx, ast.Load) and not isinstance(changed, ast.AugAssign):
                 continue
             bindings = reaching(module, node, variable)
             again = any(self._moves(module, b.value) for b in bindings if b.value is not None and b.kind == "assign")
@@ -96,11 +98,8 @@ class Members:
 
     def _use(self, module: Module, read: ast.expr, depth: int) -> ast.expr | None:
         """The read itself if it is neither moved nor at home anywhere; what becomes of it is followed."""
+        told = None if self.of_models else read
         whole, parent = read, module.parents[read]
-        if isinstance(parent, ast.IfExp):
-            if self._moves(module, parent):
-                return None  # `x.cuda() if there_is_a_gpu else x`
-            return self._use(module, parent, depth + 1) if depth < _DEPTH else read
         while (
             isinstance(parent, ast.Subscript | ast.Attribute | ast.Starred) and getattr(parent, "value", None) is whole
         ):
@@ -108,30 +107,66 @@ class Members:
                 return None
             call = module.parents[parent]
             if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
-                if call in self.moves:
+                if call in self.moves or call in self.fetched:
                     return None
+                if not self._stays_there(module, call, parent.attr):
+                    return told
                 parent = call
             whole, parent = parent, module.parents[parent]
-        if isinstance(parent, ast.BinOp) and self._meets_output(module, parent, whole):
-            return None
-        if isinstance(parent, ast.Compare | ast.FormattedValue | ast.JoinedStr | ast.Expr | ast.If):
-            return None
-        if isinstance(parent, ast.Call) and whole is not parent.func:
-            return self._argument(module, parent, whole, read, depth)
-        if isinstance(parent, ast.comprehension | ast.For) and self._is_moved_inside(module, parent):
-            return None
+        match parent:
+            case ast.IfExp() if self._moves(module, parent) or whole is parent.test:
+                return None  # `x.cuda() if there_is_a_gpu else x`
+            case ast.IfExp():
+                return self._use(module, parent, depth + 1) if depth < _DEPTH else read
+            case ast.FormattedValue() | ast.JoinedStr() | ast.Expr() | ast.If() | ast.While() | ast.Assert():
+                return None
+            case ast.BinOp() if self._meets_output(module, [parent.left, parent.right], whole):
+                return None
+            case ast.AugAssign() if self._is_number(parent.value):
+                return None
+            case ast.Compare():
+                return None if self._may_be_compared(module, parent, whole) else told
+            case ast.Call() if whole is not parent.func:
+                return self._argument(module, parent, whole, read, depth)
+            case ast.comprehension() | ast.For() if self._is_moved_inside(module, parent):
+                return None
         statement = module.statement(read)
-        if isinstance(statement, ast.Assign) and _is_taken_apart(module, statement, whole):
+        if isinstance(statement, ast.Assign) and _is_taken_apart(statement, whole) and depth < _DEPTH:
             return self._assigned(module, statement, depth)
-        return None if self.of_models else read
+        return told
+
+    def _stays_there(self, module: Module, call: ast.Call, method: str) -> bool:
+        """Whether a method of a tensor gives on any device what it gives on the CPU: nothing from elsewhere meets it."""
+        given = [*call.args, *[keyword.value for keyword in call.keywords]]
+        if method in _DRAWS or method == "numpy":
+            return False
+        return method in _RESHAPES or all(
+            self._is_number(part) or self._meets_output(module, [part], call) for part in given
+        )
+
+    def _may_be_compared(self, module: Module, test: ast.Compare, member: ast.expr) -> bool:
+        """With a number, with what the model returned, or only for what it is."""
+        if all(isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn) for operator in test.ops):
+            return True
+        others = [part for part in (test.left, *test.comparators) if part is not member]
+        return all(self._is_number(part) or self._meets_output(module, [part], member) for part in others)
+
+    def _is_number(self, node: ast.expr) -> bool:
+        return all(
+            isinstance(
+                part, ast.Constant | ast.UnaryOp | ast.unaryop | ast.BinOp | ast.operator | ast.Tuple | ast.expr_context
+            )
+            or (isinstance(part, ast.Attribute) and part.attr in ("float", "long"))
+            for part in walk(node)
+        )
 
     def _argument(
         self, module: Module, call: ast.Call, handed: ast.expr, read: ast.expr, depth: int
     ) -> ast.expr | None:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name in _LOOKS or call in self.moves or module.qualified(call.func) in ("numpy.array", "numpy.asarray"):
+        if name in _LOOKS or call in self.moves or call in self.fetched:
             return None
-        if self._meets_output(module, call, handed):
+        if self._meets_output(module, call.args, handed):
             return None
         if module.qualified(call.func) == "torch.autograd.Variable":
             return self._use(module, call, depth + 1) if depth < _DEPTH else None
@@ -144,15 +179,14 @@ class Members:
             runs = any(self.roles.role(module, part) & Role.MODEL for part in call.args)
             return read if runs or not self.of_models else None
         for parameter, argument in arguments_of(call, target):
-            if argument is handed:
+            if argument is handed and depth < _DEPTH:
                 return self._first(
                     target.module, target.node, Variable(target.scope, parameter), target.node, depth + 1
                 )
         return read
 
-    def _meets_output(self, module: Module, together: ast.Call | ast.BinOp, member: ast.expr) -> bool:
+    def _meets_output(self, module: Module, parts: list[ast.expr], member: ast.expr) -> bool:
         """Whether it is set against what the model returned: that is on the device, so whoever does this moves it."""
-        parts = together.args if isinstance(together, ast.Call) else [together.left, together.right]
         return any(part is not member and self.roles.role(module, part) & Role.OUTPUT for part in parts)
 
     def _assigned(self, module: Module, statement: ast.Assign, depth: int) -> ast.expr | None:
@@ -183,9 +217,11 @@ class Members:
         return counted and isinstance(target, ast.Tuple) and target.elts[0] is name
 
 
-def _is_taken_apart(module: Module, statement: ast.Assign, value: ast.expr) -> bool:
-    """`x, n = batch` and `n = batch["lengths"]`, also beside others: `x, n = batch["x"], batch["n"]`."""
+def _is_taken_apart(statement: ast.Assign, value: ast.expr) -> bool:
+    """`x, n = batch` and `n = batch["lengths"]`, also beside others: `x, n = batch["x"], batch["n"]`; into names alone."""
     whole = statement.value
+    if any(isinstance(part, ast.Attribute | ast.Subscript) for target in statement.targets for part in walk(target)):
+        return False
     return whole is value or (isinstance(whole, ast.Tuple | ast.List) and value in whole.elts)
 
 

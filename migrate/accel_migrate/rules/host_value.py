@@ -5,46 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.batches import Batches
-from accel_migrate.analysis.homes import chain
-from accel_migrate.analysis.scopes import Variable
 from accel_migrate.edits import change, dot
 from accel_migrate.plan import Change, Replace
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM205"
-_TAKES_ARRAYS = {"numpy.array", "numpy.asarray"}
 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
-    batches = Batches(context.script.roles, context.script.graph)
-    for call in module.calls:
-        read = _read_on_cpu(context, call)
-        if read is None or not training.timing.after_prepare(module, call):
-            continue
-        sources = batches.loaders(module, read)
-        if sources is not None and all(_is_shared(context, source) for source in sources):
-            at = dot(module.source, call.func) if isinstance(call.func, ast.Attribute) else module.source.end(read)
-            if module.qualified(call.func) in _TAKES_ARRAYS:
-                at = module.source.end(read)
+    for read in training.fetched:
+        if read.module is module:
+            at = module.source.end(read.value)
+            if isinstance(read.call.func, ast.Attribute) and read.call.func.value is read.value:
+                at = dot(module.source, read.call.func)
             edit = Replace(at, at, ".cpu()")
-            yield change(CODE, call, "the batch comes from the device now", [edit], loop=training.index)
-
-
-def _read_on_cpu(context: Context, call: ast.Call) -> ast.expr | None:
-    """`x` of `x.numpy()` and `np.array(x)`."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
-        return call.func.value
-    if context.module.qualified(call.func) in _TAKES_ARRAYS and len(call.args) == 1:
-        argument = call.args[0]
-        return argument if isinstance(argument, ast.Name | ast.Subscript | ast.Attribute) else None
-    return None
-
-
-def _is_shared(context: Context, loader: Variable) -> bool:
-    links = chain(context.script.roles, context.script.graph, loader)
-    return any(context.training.holds(link) for link in links)
+            yield change(CODE, read.call, "the batch comes from the device now", [edit], loop=training.index)
 
 
 RULE = Rule(

@@ -57,6 +57,51 @@ def test_a_member_that_is_never_moved_stays_on_the_cpu(names, inside):
 
 
 @pytest.mark.parametrize(
+    "use",
+    [
+        "x.mul_(mask)",
+        "x *= mask",
+        "x = x.mul(mask)",
+        "x = x.bernoulli(0.5)",
+        "w = numpy.array(x.view(-1))",
+        "w = numpy.abs(x)",
+        "if (x > mask).any():\n    print(1)",
+        "w = 1 if x.gt(mask).any() else 2",
+        "w = (reader(x.to(place)).argmax(1).cpu() == n).sum()",
+        "w = n.eq(reader(x.to(place)).cpu())",
+        "kept.last = n",
+        "kept['n'] = n",
+        "w = rows(x, 5)",
+    ],
+)
+def test_what_is_done_before_the_move_is_done_on_the_cpu(use):
+    helper = "def rows(x, depth):\n    return x.numpy() if depth == 0 else rows(x, depth - 1)"
+    inside = f"{use}\nx, n = x.to(place), n.to(place)\nloss = reader(x, n).mean()"
+    result = migrated(script("x, n", inside, between=helper))
+    assert OFF in result
+    assert "x, n = x.to(place), n.to(place)" in result
+    assert ".cpu().numpy()" not in result
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "x = x.view(x.size(0), -1).float()",
+        "w = (n == 1).sum().item()",
+        "x -= 0.5",
+        "w = x.clamp(-1, 1).mean(dim=0).tolist()",
+        "if n is not None and x.max() > 3:\n    print(x[:, 0].sum())",
+        "w = n.numpy()",
+    ],
+)
+def test_what_is_the_same_on_every_device_leaves_the_batch_to_the_loader(use):
+    inside = f"{use}\nx, n = x.to(place), n.to(place)\nloss = reader(x, n).mean()"
+    result = migrated(script("x, n", inside))
+    assert "device_placement" not in result
+    assert "n.to(place)" not in result
+
+
+@pytest.mark.parametrize(
     ("names", "inside"),
     [
         ("x, n", "print(n.shape, len(n), n.tolist())\nloss = reader(x.to(place)).mean()"),
