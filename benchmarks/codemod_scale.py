@@ -48,7 +48,7 @@ def main() -> None:
         processor = f"{cost.own:.1f} s on the processor itself, {cost.workers:.1f} s in its workers"
         print(f"-j {jobs:<2}  {cost.seconds:6.1f} s  {1000 * cost.seconds / FILES:5.1f} ms per file  ({processor})")
     print(f"-j {cores} is {alone.seconds / spread.seconds:.2f} times as fast as -j 1")
-    # On a busy machine the clock says little; what cannot be shared out bounds the speed-up all the same.
+    # On a busy machine the clock says little; what cannot be divided bounds the speed-up all the same.
     bound = (alone.own + alone.workers) / (spread.own + spread.workers / cores)
     print(f"by processor time, at most {bound:.2f} times on {cores} idle cores")
     print(

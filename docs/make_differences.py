@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from accel_runtime.arguments import INSTEAD
-from accel_runtime.not_here import ARGUMENTS, FLAGS, MEMBERS, MODULES, NAMES
+from accel_runtime.unsupported import ARGUMENTS, FLAGS, MEMBERS, MODULES, NAMES
 
 PAGE = Path(__file__).parent / "runtime" / "differences.md"
 HEADING = "## Not here\n"

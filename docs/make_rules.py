@@ -17,7 +17,7 @@ Everything that `accel-migrate` finds has a code. `accel-migrate --explain AM301
 which is made from the rules by `make docs`.
 
 `safe` changes train as before and are applied. `review` changes are right in most scripts; `--unsafe-fixes` applies
-them. A `note` edits nothing: it tells what a person should look at. The changes of one training loop belong together:
+them. A `note` edits nothing: it says what a person should look at. The changes of one training loop belong together:
 either all that it cannot do without are applied, or the loop is left as it was and AM901 says why. AM95x are conditions
 that every result is checked for before it is shown or written: a loop whose result would break one is left as it was.
 """

@@ -44,7 +44,7 @@ LAYERS = {
         notebook
         accelerator launch operations state
         large
-        announcement facts support
+        announcement run_properties support
         checkpoint
         bundle
         resolve
@@ -56,7 +56,7 @@ LAYERS = {
         arguments peer_config peer_environment
         logging options progress seeding watchdog
         values world
-        errors keywords not_here
+        errors keywords unsupported
     """,
 }
 
@@ -122,7 +122,7 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
         (
             "accel_runtime",
             "strategies",
-            ("batch_norms", "communication", "layout", "standing_in", "unused"),
+            ("batch_norms", "communication", "layout", "forward_override", "unused"),
         ),
         ("accel_runtime", "devices", ("streams",)),
         ("accel_runtime", "precision", ("autocast", "bf16", "fp8", "full")),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_runtime.not_here import NAMES
+from accel_runtime.unsupported import NAMES
 from cases import Case
 from running import Order, Run, run
 

@@ -321,13 +321,14 @@ def _unknown_to(target: str, training: Training) -> str:
     if target == "accelerate" and training.distribution.epochs:
         module, call = training.distribution.epochs[0]
         return (
-            f"`{module.source.code(call.func)}()` tells an epoch to a sampler that is made out of sight and stays: if it shares "
-            "out the data, Accelerate would share out its part once more; make it beside its loader, or leave out --target"
+            f"`{module.source.code(call.func)}()` passes the epoch to a sampler that is not visible to the analysis and stays: "
+            "if it shards the data, Accelerate would shard its shard once more; create it beside its loader, or leave out "
+            "--target"
         )
     worker = training.distribution.worker
     if target == "accelerate" and worker is not None and worker.count is not None:
         return (
-            f"{worker.function.name}() is told how many processes run on its machine, which Accelerate does not tell; let it "
+            f"{worker.function.name}() gets the number of processes on its machine, which Accelerate does not report; let it "
             "read LOCAL_WORLD_SIZE, or leave out --target"
         )
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator

@@ -31,7 +31,6 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import LoaderSettings
 from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError, UsageError
-from accel_runtime.facts import Facts
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.latest import numbered, remember
 from accel_runtime.machine import this_machine
@@ -46,6 +45,7 @@ from accel_runtime.profiling import ProfileKwargs, profiled
 from accel_runtime.recording import Recording
 from accel_runtime.registry import Hook, Registry, Removable
 from accel_runtime.resolve import asked_device, session_from
+from accel_runtime.run_properties import RunProperties
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
@@ -60,7 +60,7 @@ from accel_runtime.world import leave_place
 Parameters = Iterable[Tensor] | Tensor
 
 
-class Accelerator(Processes, Facts, Recording):
+class Accelerator(Processes, RunProperties, Recording):
     """Runs one training script on one process or on many.
 
     >>> accelerator = Accelerator(cpu=True)

@@ -12,7 +12,7 @@ from torch.nn import Module
 from accel_runtime.data.iteration import Iteration, Iterations
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
-from accel_runtime.not_here import instead_of_member
+from accel_runtime.unsupported import instead_of_member
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import BETWEEN_LAYERS, WITHIN_LAYERS
+from accel_runtime.unsupported import BETWEEN_LAYERS, WITHIN_LAYERS
 
 INSTEAD = {
     "even_batches": "pass dataloader_config=DataLoaderConfiguration(even_batches=...)",

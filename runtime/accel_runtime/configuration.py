@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
-from accel_runtime.not_here import refused_argument
+from accel_runtime.unsupported import refused_argument
 
 
 @dataclass(slots=True)

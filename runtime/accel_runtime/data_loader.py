@@ -18,8 +18,8 @@ from accel_runtime.data.sharding import Sharding, shard, shard_samples
 from accel_runtime.data.skipping import skip_first_batches
 from accel_runtime.errors import ConfigError
 from accel_runtime.latest import latest
-from accel_runtime.not_here import absent
 from accel_runtime.state import PartialState
+from accel_runtime.unsupported import absent
 from accel_runtime.world import World
 
 

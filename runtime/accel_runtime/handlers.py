@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.keywords import KwargsHandler
-from accel_runtime.not_here import refused_argument
 from accel_runtime.profiling import ProfileKwargs
+from accel_runtime.unsupported import refused_argument
 
 CommunicationHook = Literal["no", "fp16", "bf16", "power_sgd", "batched_power_sgd"]
 

@@ -9,8 +9,8 @@ from torch.optim import Optimizer
 
 from accel_runtime.accumulation import Accumulation
 from accel_runtime.nan_policy import NanPolicy
-from accel_runtime.not_here import absent
 from accel_runtime.proxy import Proxy
+from accel_runtime.unsupported import absent
 
 
 class PreparedOptimizer(Proxy):

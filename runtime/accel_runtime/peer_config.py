@@ -8,7 +8,7 @@ from typing import Any
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.nearest import nearest
-from accel_runtime.not_here import BETWEEN_LAYERS, FLAGS, WITHIN_LAYERS
+from accel_runtime.unsupported import BETWEEN_LAYERS, FLAGS, WITHIN_LAYERS
 
 # Their key -> ours, where the value means the same.
 SAME = {

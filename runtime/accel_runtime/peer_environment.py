@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import BETWEEN_LAYERS, WITHIN_LAYERS
 from accel_runtime.options import Layer
+from accel_runtime.unsupported import BETWEEN_LAYERS, WITHIN_LAYERS
 
 PREFIX = "ACCELERATE_"
 

@@ -22,8 +22,8 @@ from accel_runtime.errors import ConfigError
 from accel_runtime.handlers import Handler, InitProcessGroupKwargs, pick
 from accel_runtime.machine import this_machine
 from accel_runtime.options import Options
-from accel_runtime.parting import part_at_exit
 from accel_runtime.precision import Precision
+from accel_runtime.process_group import destroy_at_exit
 from accel_runtime.refusals import check_combination
 from accel_runtime.strategies import Strategy
 from accel_runtime.world import World, place_is_taken, take_place, world_from, world_of_group
@@ -176,13 +176,13 @@ def join(
         world_size=world.size,
     )
     take_place(os.environ, os.getpid())
-    part_at_exit()
+    destroy_at_exit()
     return True
 
 
 def _join_alone(backend: str) -> bool:
     dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    part_at_exit()
+    destroy_at_exit()
     return True
 
 

@@ -16,11 +16,11 @@ from accel_runtime.data.iteration import Iterations
 from accel_runtime.errors import ConfigError
 from accel_runtime.handlers import InitProcessGroupKwargs
 from accel_runtime.latest import forget, latest
-from accel_runtime.not_here import absent, instead_of_member
 from accel_runtime.options import Options, options_from
 from accel_runtime.peer_environment import peer_layer
 from accel_runtime.processes import DistributedType, Processes
 from accel_runtime.resolve import collectives_for, current_world, session_from
+from accel_runtime.unsupported import absent, instead_of_member
 
 KNOWN = (
     "backend",

@@ -11,7 +11,7 @@ from accel_migrate.options import Options
 from accel_migrate.proof.blame import Texts
 from accel_migrate.proof.command import migrated
 from accel_migrate.proof.prove import Proof, Subject
-from accel_migrate.proof.runs import Ended, Job, Laboratory, Target
+from accel_migrate.proof.runs import Ended, Job, Runner, Target
 from accel_migrate.proof.scratch import Project
 from accel_migrate.proof.verdict import Outcome, Verdict
 from accel_migrate.run import terms_of
@@ -151,9 +151,9 @@ def proven(folder: Path, change: Break | None, remembering: Remembering, monkeyp
         text = broken
     target = Target("train.py", arguments=(change.dropout if change else "0",))
     texts = (Texts(outcome, "train.py", SCRIPT, text),)
-    laboratory = Laboratory(Project(project), folder / "scratch", "", 100, 120, start=remembering)
+    runner = Runner(Project(project), folder / "scratch", "", 100, 120, start=remembering)
     subject = Subject("train.py", target, texts, {}, {project / "train.py": text.encode()})
-    return Proof(subject, laboratory, 2, lambda what: None).verdict()
+    return Proof(subject, runner, 2, lambda what: None).verdict()
 
 
 def _broken(text: str, change: Break) -> str:
@@ -168,7 +168,7 @@ def test_the_script_as_it_is_migrated_is_proven(
 ) -> None:
     verdict = proven(tmp_path, None, remembering, monkeypatch)
     assert verdict.outcome is Outcome.PROVEN
-    assert not verdict.dropped
+    assert not verdict.not_compared
 
 
 @pytest.mark.parametrize("change", BREAKS, ids=lambda change: change.name)

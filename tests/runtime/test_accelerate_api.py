@@ -13,8 +13,8 @@ from accel_runtime import Accelerator, utils
 from accel_runtime.arguments import INSTEAD
 from accel_runtime.cli.launch import command
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import ARGUMENTS, AT_CALL, MEMBERS, MODULES, NAMES, instead_of_flag
 from accel_runtime.peer_config import REFUSED, SAME, WITHOUT_MEANING, WORDS
+from accel_runtime.unsupported import ARGUMENTS, AT_CALL, MEMBERS, MODULES, NAMES, instead_of_flag
 
 API = json.loads((Path(__file__).parent / "accelerate_api.json").read_text())
 PLACES = [(module, name) for module, names in API["modules"].items() for name in names]

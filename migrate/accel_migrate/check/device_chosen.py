@@ -49,7 +49,7 @@ def find(project: Project) -> Iterator[Violation]:
         if gone and not any(reads <= told for reads in gone[0].reads):
             text = unparse(gone[0].node)
             yield Violation(
-                CODE, pair.path, 1, f"`{text}` decides on the device, and the Accelerator would not be told"
+                CODE, pair.path, 1, f"`{text}` decides on the device, and the Accelerator would not know of it"
             )
 
 
@@ -72,7 +72,7 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
                 continue
             chosen = [argument for argument in call.args[:1] if not set(_read(argument)) <= told]
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
-                message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not be told"
+                message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not know of it"
                 yield Violation(CODE, pair.path, 1, message)
 
 

@@ -95,7 +95,7 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
                 made = evidence.after.created[0]
                 yield (
                     *made,
-                    f"the script goes to a GPU only under `{ast.unparse(node.test)}`, which the Accelerator is not told",
+                    f"the script goes to a GPU only under `{ast.unparse(node.test)}`, which the Accelerator does not know of",
                 )
                 return
 

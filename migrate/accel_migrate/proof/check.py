@@ -12,7 +12,7 @@ from accel_migrate.proof.record import Event
 class Result(StrEnum):
     EQUAL = "equal"  # to the bit
     WITHIN = "within"  # a tolerance that is stated
-    DROPPED = "dropped"  # cannot be compared, for a reason that is stated
+    NOT_COMPARED = "not compared"  # cannot be compared, for a reason that is stated
     DIFFERS = "differs"
 
 

@@ -23,7 +23,7 @@ from accel_migrate.present import wants_color
 from accel_migrate.proof import data, made_files, page, shrink, text
 from accel_migrate.proof.observe import observe
 from accel_migrate.proof.prove import Proof
-from accel_migrate.proof.runs import Laboratory, Start, start
+from accel_migrate.proof.runs import Runner, Start, start
 from accel_migrate.proof.scratch import Project
 from accel_migrate.proof.subject import Wanted, project_of, subject
 from accel_migrate.proof.verdict import Outcome, Verdict, answer
@@ -65,9 +65,9 @@ def _verdict(wanted: Wanted, outcomes: Sequence[FileOutcome], options: Options, 
     if refusal:
         return Verdict(name, Outcome.NOT_RUN, options.processes, problem=refusal)
     folder = project_of(wanted, options.data)
-    with _laboratory(folder, options, starting) as laboratory:
+    with _runner(folder, options, starting) as runner:
         untouched = folder.data_state()
-        proof = Proof(subject(wanted, outcomes, folder), laboratory, options.processes, _teller(options))
+        proof = Proof(subject(wanted, outcomes, folder), runner, options.processes, _teller(options))
         verdict = proof.verdict()
         changed = [path for path, state in folder.data_state().items() if untouched.get(path) != state]
     if changed:
@@ -79,17 +79,17 @@ def _verdict(wanted: Wanted, outcomes: Sequence[FileOutcome], options: Options, 
 def _observed(wanted: Wanted, options: Options, starting: Start) -> Facts:
     """What a run shows, kept if that was asked for."""
     folder = project_of(wanted, options.data)
-    with _laboratory(folder, options, starting) as laboratory:
-        facts = observe(wanted, laboratory, _teller(options))
+    with _runner(folder, options, starting) as runner:
+        facts = observe(wanted, runner, _teller(options))
     if options.facts is not None:
         write_whole(options.facts, save(facts, options.facts))
     return facts
 
 
 @contextmanager
-def _laboratory(folder: Project, options: Options, starting: Start) -> Iterator[Laboratory]:
+def _runner(folder: Project, options: Options, starting: Start) -> Iterator[Runner]:
     with tempfile.TemporaryDirectory(prefix="accel-migrate-") as scratch:
-        yield Laboratory(
+        yield Runner(
             folder,
             Path(scratch).resolve(),
             options.python or sys.executable,

@@ -65,7 +65,7 @@ def on_many(original: Trace, again: Trace, ranks: Sequence[Trace]) -> list[Check
     """Several processes that share out each batch: together they see and compute what one did."""
     main, count = ranks[0], len(ranks)
     losses = _losses_on_many(original, ranks) if repeats(original, again) else []
-    if any(check.result is Result.DROPPED for check in losses):
+    if any(check.result is Result.NOT_COMPARED for check in losses):
         # A script that trains otherwise may also end earlier or later; up to there it must do the same.
         least = min(len(trace.losses) for trace in (original, *ranks))
         original, ranks = original.until(least), [rank.until(least) for rank in ranks]
@@ -89,7 +89,7 @@ def figures_on_many(original: Trace, again: Trace, main: Trace, processes: int) 
     at = check.difference.before if check.difference else None
     if at is not None and at.facts["random"]:
         why = "random numbers are drawn in the evaluation, by each process its own"
-        return replace(check, result=Result.DROPPED, note=why)
+        return replace(check, result=Result.NOT_COMPARED, note=why)
     if check.holds:
         smaller = figures.shrunk(original.of("printed"), again.of("printed"), main.of("printed"), processes)
         if smaller is not None:
@@ -127,7 +127,7 @@ def _excused(check: Check, original: Trace, ranks: Sequence[Trace]) -> Check:
     if check.quantity is Quantity.GRADIENTS:
         step = _losses_before(original, step)
     why = reason(original, ranks, step)
-    return replace(check, result=Result.DROPPED, note=why) if why else check
+    return replace(check, result=Result.NOT_COMPARED, note=why) if why else check
 
 
 def _losses_before(trace: Trace, step: int) -> int:
@@ -146,7 +146,7 @@ def _losses_before(trace: Trace, step: int) -> int:
 def _samples_on_one(original: Trace, migrated: Trace) -> Check:
     expected, found = ([loss.samples for loss in trace.losses] for trace in (original, migrated))
     if not any(loss.batches for loss in original.losses):
-        return Check(Quantity.SAMPLES, 1, Result.DROPPED, note="no loader")
+        return Check(Quantity.SAMPLES, 1, Result.NOT_COMPARED, note="no loader")
     places = [_first_batches(trace) for trace in (original, migrated)]
     return exact(Quantity.SAMPLES, 1, expected, found, *places)
 
@@ -160,9 +160,9 @@ def _samples_on_many(original: Trace, ranks: Sequence[Trace]) -> Check:
     """Every sample of a step was seen once, by one process; filling at the end is left aside."""
     count, total = len(ranks), len(original.losses)
     if not any(loss.batches for loss in original.losses):
-        return Check(Quantity.SAMPLES, count, Result.DROPPED, note="no loader")
+        return Check(Quantity.SAMPLES, count, Result.NOT_COMPARED, note="no loader")
     if any(loss.samples is None for loss in original.losses):
-        return Check(Quantity.SAMPLES, count, Result.DROPPED, note="the samples of a stream have no indices")
+        return Check(Quantity.SAMPLES, count, Result.NOT_COMPARED, note="the samples of a stream have no indices")
     full = max(rows_in(loss) for loss in original.losses)
     for step, loss in enumerate(original.losses):
         parts = [rank.losses[step].samples or () for rank in ranks if step < len(rank.losses)]
@@ -205,7 +205,7 @@ def _rates_on_many(original: Trace, main: Trace, count: int) -> Check:
     factor = scaled_rates(original, main, count)
     if factor:
         note = f"the script makes its optimizer with {factor:g} times the learning rate on {count} processes"
-        return Check(Quantity.RATES, count, Result.DROPPED, note=note)
+        return Check(Quantity.RATES, count, Result.NOT_COMPARED, note=note)
     groups = len(original.rates[0]) if original.rates else 1
     before, after = ([event for event in trace.of("step") for _ in range(groups)] for trace in (original, main))
     note = ""

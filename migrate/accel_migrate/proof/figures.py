@@ -78,7 +78,7 @@ def compare(
         return Check(Quantity.PRINTED, processes, Result.DIFFERS, agreed, total, difference=difference)
     if not total:
         note = "the original prints none" if exactly else "no evaluation prints a figure in these steps"
-        return Check(Quantity.PRINTED, processes, Result.DROPPED, note=note)
+        return Check(Quantity.PRINTED, processes, Result.NOT_COMPARED, note=note)
     return Check(Quantity.PRINTED, processes, Result.EQUAL if exactly else Result.WITHIN, agreed, total)
 
 

@@ -11,25 +11,25 @@ from accel_migrate.errors import MigrateError
 from accel_migrate.facts import Fact, Facts, Place, digest
 from accel_migrate.proof import failures
 from accel_migrate.proof.prove import Tell
-from accel_migrate.proof.runs import Laboratory
+from accel_migrate.proof.runs import Runner
 from accel_migrate.proof.subject import Wanted, runnable, target_of
 
 
-def observe(wanted: Wanted, laboratory: Laboratory, tell: Tell) -> Facts:
+def observe(wanted: Wanted, runner: Runner, tell: Tell) -> Facts:
     """What the variables of the project held while the script trained."""
-    root = laboratory.project.root
+    root = runner.project.root
     script = wanted.script
     notebook = script if script is not None and script.suffix == ".ipynb" else None
     programs: dict[Path, bytes] = {}
     if notebook is not None:
         programs[runnable(notebook)] = document(notebook, notebook.read_bytes()).source.data
     tell("running the original, to see what its variables hold")
-    run = laboratory.run("observed", target_of(wanted, laboratory.project), programs, observe=True)
+    run = runner.run("observed", target_of(wanted, runner.project), programs, observe=True)
     if run.failed:
         raise MigrateError(f"nothing was observed: the original {failures.sentence(run)}")
     if not any(trace.losses for trace in run.traces):
         raise MigrateError("nothing was observed: the original reached no backward pass")
-    written = laboratory.scratch / "observed" / "journal" / "facts.json"
+    written = runner.scratch / "observed" / "journal" / "facts.json"
     named = {runnable(notebook): notebook} if notebook is not None else {}
     facts = tuple(_fact(told, root, named) for told in json.loads(written.read_bytes()))
     files = {fact.place.file for fact in facts}

@@ -12,7 +12,7 @@ from accel_migrate.proof.blame import Texts, suspects
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.compare import figures_on_many, on_many, on_one, weights_on_many
 from accel_migrate.proof.record import Event, Trace
-from accel_migrate.proof.runs import Laboratory, Run, StandIn, Target
+from accel_migrate.proof.runs import Run, Runner, StandIn, Target
 from accel_migrate.proof.step.conclude import StepAnswer, conclude, shares
 from accel_migrate.proof.step.graph import Steps
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict
@@ -44,7 +44,7 @@ class Proof:
     """One script on its way to a verdict."""
 
     subject: Subject
-    laboratory: Laboratory
+    runner: Runner
     processes: int
     tell: Tell
     ranks: Sequence[Trace] = ()  # of the run on several processes
@@ -86,16 +86,16 @@ class Proof:
         try:
             return self._original("original")
         except CannotRun as problem:
-            if self.laboratory.stand_ins != "small" or not TOO_SHORT.search(str(problem)):
+            if self.runner.stand_ins != "small" or not TOO_SHORT.search(str(problem)):
                 raise
-        self.laboratory = replace(self.laboratory, stand_ins="true lengths")
+        self.runner = replace(self.runner, stand_ins="true lengths")
         return self._original("original, on data of its true length")
 
     def _run(self, name: str, migrated: bool = True, still: bool = False, trace: bool = False, **how: object) -> Run:
         files = self.subject.after if migrated else self.subject.before
         self.tell(f"running the {name}")
         folder = re.sub(r"\W+", "-", name)
-        run = self.laboratory.run(folder, self.subject.target, files, still=still, trace=trace, **how)  # type: ignore[arg-type]
+        run = self.runner.run(folder, self.subject.target, files, still=still, trace=trace, **how)  # type: ignore[arg-type]
         self.stand_ins |= dict.fromkeys(run.stand_ins)
         return run
 
@@ -121,15 +121,15 @@ class Proof:
 
     def _on_many(self, original: Trace, again: Trace) -> tuple[list[Check], list[Curve]]:
         count = self.processes
-        on_card, cards = _cards(original)
-        if on_card and cards < count:
-            why = f"the original trained on a GPU, and there are {cards} for {count} processes"
-            return [Check(Quantity.LOSSES, count, Result.DROPPED, note=why)], []
+        on_gpu, gpus = _gpus(original)
+        if on_gpu and gpus < count:
+            why = f"the original trained on a GPU, and there are {gpus} for {count} processes"
+            return [Check(Quantity.LOSSES, count, Result.NOT_COMPARED, note=why)], []
         name = f"migrated script on {count} processes"
-        run = self._run(name, processes=count, on_cpu=not on_card, trace=True)
+        run = self._run(name, processes=count, on_cpu=not on_gpu, trace=True)
         unshared = _unshared(run)
         if unshared:
-            whole = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_card, split=False, trace=True)
+            whole = self._run(f"{name}, a batch for each", processes=count, on_cpu=not on_gpu, split=False, trace=True)
             run = run if whole.failed and not CANNOT_SPLIT.search(run.ended.errors) else whole
         self.ranks = ranks = tuple(trace for trace in run.traces if trace.losses)
         curves = [Curve(f"rank {trace.rank}", count, _values(trace)) for trace in ranks]
@@ -142,10 +142,10 @@ class Proof:
         if unshared:
             return [
                 Check(Quantity.ENDING, count, Result.EQUAL),
-                Check(Quantity.LOSSES, count, Result.DROPPED, note=unshared),
+                Check(Quantity.LOSSES, count, Result.NOT_COMPARED, note=unshared),
                 weights_on_many(ranks),
             ], curves
-        return self._compared(original, again, ranks, on_card), curves
+        return self._compared(original, again, ranks, on_gpu), curves
 
     def _every_number(self, ranks: Sequence[Steps]) -> StepAnswer:
         """What a step shows about every number of processes, by two numbers at least that share its batch."""
@@ -157,16 +157,16 @@ class Proof:
                 pretended += run.steps if not run.failed else ()
         return conclude(self.traced[0] if len(self.traced) == 1 else None, ranks, pretended)
 
-    def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_card: bool) -> list[Check]:
+    def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_gpu: bool) -> list[Check]:
         checks = [self._unsharded(check, original, ranks) for check in on_many(original, again, ranks)]
         count = len(ranks)
         losses = next((check for check in checks if check.quantity is Quantity.LOSSES), None)
         if losses is None:
             why = "the original does not repeat itself"
-            return [*checks, Check(Quantity.LOSSES, count, Result.DROPPED, note=why)]
-        if losses.result is not Result.DROPPED:
+            return [*checks, Check(Quantity.LOSSES, count, Result.NOT_COMPARED, note=why)]
+        if losses.result is not Result.NOT_COMPARED:
             return [*checks, figures_on_many(original, again, ranks[0], count)]
-        return [*checks, *self._held_still(original, on_card)]
+        return [*checks, *self._held_still(original, on_gpu)]
 
     def _unsharded(self, check: Check, original: Trace, ranks: Sequence[Trace]) -> Check:
         """A loader that an object of the script keeps to itself is not prepared, and the codemod says so."""
@@ -176,9 +176,9 @@ class Proof:
         if not all(_samples(rank) == _samples(original) for rank in ranks):
             return check
         why = "no loader is prepared, and every process trains on all of the data (AM805)"
-        return replace(check, result=Result.DROPPED, note=why, difference=None)
+        return replace(check, result=Result.NOT_COMPARED, note=why, difference=None)
 
-    def _held_still(self, original: Trace, on_card: bool) -> list[Check]:
+    def _held_still(self, original: Trace, on_gpu: bool) -> list[Check]:
         """What evaluations print does not hang on training when no weight moves."""
         if not any(event.facts["evaluation"] for event in original.of("printed")):
             return []
@@ -186,15 +186,15 @@ class Proof:
             expected = self._original("original with its weights held still", still=True)
         except CannotRun as problem:
             why = f"with its weights held still, {problem}"
-            return [Check(Quantity.PRINTED, self.processes, Result.DROPPED, note=why)]
+            return [Check(Quantity.PRINTED, self.processes, Result.NOT_COMPARED, note=why)]
         name = f"migrated script on {self.processes} processes, weights held still"
-        run = self._run(name, still=True, processes=self.processes, on_cpu=not on_card)
+        run = self._run(name, still=True, processes=self.processes, on_cpu=not on_gpu)
         if run.failed or not run.traces:
             return [_failure(run, self.processes, re.sub(r"\W+", "-", name))]
         check = figures_on_many(expected, expected, run.traces[0], self.processes)
         if not check.holds and original.has_fact("batch norm"):
             why = "batch normalisation gathers its statistics from the samples of each process (AM804)"
-            return [replace(check, result=Result.DROPPED, note=why, difference=None)]
+            return [replace(check, result=Result.NOT_COMPARED, note=why, difference=None)]
         return [replace(check, note=check.note or "of evaluations, with the weights held still")]
 
 
@@ -204,11 +204,11 @@ def _unshared(run: Run) -> str:
         return ""
     uneven = CANNOT_SPLIT.search(run.ended.errors)
     if uneven:
-        return f"sharing out each batch needs {uneven[1]}"
+        return f"sharding each batch needs {uneven[1]}"
     problem = failures.sentence(run)
     if run.ended.code is None or not OF_A_SIZE.search(problem):
         return ""
-    return f"the script counts on whole batches; with each of them shared out it {problem}"
+    return f"the script counts on whole batches; with each of them sharded it {problem}"
 
 
 def _samples(trace: Trace) -> list[object]:
@@ -219,10 +219,10 @@ def _values(trace: Trace) -> tuple[float, ...]:
     return tuple(loss.value for loss in trace.losses)
 
 
-def _cards(trace: Trace) -> tuple[bool, int]:
+def _gpus(trace: Trace) -> tuple[bool, int]:
     """Whether it trained on a GPU, and how many there are."""
     first = trace.of("loss")[0].facts
-    return first["device"] == "cuda", first["cards"]
+    return first["device"] == "cuda", first["gpus"]
 
 
 def _failure(run: Run, processes: int, folder: str) -> Check:

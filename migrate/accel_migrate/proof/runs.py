@@ -51,7 +51,7 @@ class Job:
     settings: Mapping[str, object]  # of the recorder
     timeout: float
     processes: int = 1
-    split: bool = True  # one batch of the script is shared out, so that each step takes in what it did
+    split: bool = True  # one batch of the script is sharded, so that each step consumes what it did
     on_cpu: bool = True
     alone_in_group: bool = False  # finds the variables of a launcher, as the only process
     pretended: int = 0  # of so many processes it believes itself the first, and ends after its first steps
@@ -119,7 +119,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Laboratory:
+class Runner:
     """Where runs take place: each in a fresh copy of the project, under the same conditions."""
 
     project: Project

@@ -51,8 +51,8 @@ class Verdict:
         return next((c for c in self.checks if (c.quantity, c.processes) == (quantity, processes)), None)
 
     @property
-    def dropped(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if check.result is Result.DROPPED)
+    def not_compared(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.result is Result.NOT_COMPARED)
 
 
 def unproven(verdict: Verdict) -> str:
@@ -119,7 +119,7 @@ def _on_many(verdict: Verdict) -> str:
     start = f"on {verdict.processes} processes"
     if many is None:
         return f"{start} not compared"
-    if many.result is not Result.DROPPED:
+    if many.result is not Result.NOT_COMPARED:
         return f"{start} within {many.largest:.1g}"
     first = f"the first {many.agreed} within {many.largest:.1g}, the rest" if many.agreed else "losses"
     return f"{start} {first} not compared: {many.note}"
@@ -136,7 +136,7 @@ def table(verdict: Verdict) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _told(check: Check) -> str:
-    if check.result is Result.DROPPED:
+    if check.result is Result.NOT_COMPARED:
         before = f"{check.agreed} of {check.total} compared; " if check.agreed else ""
         return f"{before}{check.note}"
     if check.quantity is Quantity.ENDING:

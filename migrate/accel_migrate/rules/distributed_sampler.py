@@ -46,7 +46,7 @@ RULE = Rule(
     name="distributed_sampler",
     summary="DistributedSampler becomes `shuffle=`",
     why="A loader that keeps its DistributedSampler and is prepared is sharded twice: on two processes half of the data is "
-    "never seen. `shuffle=` follows what the sampler did (it shuffles unless told otherwise); the order is drawn from torch's "
+    "never seen. `shuffle=` follows what the sampler did (it shuffles unless `shuffle=False`); the order is drawn from torch's "
     "seed instead of the sampler's own. `set_epoch` goes: a prepared loader reshuffles in each epoch.",
     example_before="loader = DataLoader(data, sampler=DistributedSampler(data))",
     example_after="loader = DataLoader(data, shuffle=True)",

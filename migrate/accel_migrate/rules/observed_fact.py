@@ -17,7 +17,7 @@ def find(context: Context) -> Iterator[Change]:
     told = "; ".join(f"`{each.variable.name}` is {_a(each.kind)}, observed {each.times} times" for each in seen)
     if told:
         first = next((b.call for b in training.backwards if b.module is module), None) or training.place.after
-        message = f"the code does not tell, and a run showed: {told}; what other arguments bring is not known"
+        message = f"the code does not say, and a run showed: {told}; what other arguments bring is not known"
         yield change(CODE, first, message, safety=Safety.NOTE, loop=training.index)
 
 
@@ -29,7 +29,7 @@ RULE = Rule(
     code=CODE,
     name="observed_fact",
     summary="what a variable holds was observed in a run",
-    why="Where the code does not tell what a variable holds (a class chosen by its name, a registry, options that carry "
+    why="Where the code does not say what a variable holds (a class chosen by its name, a registry, options that carry "
     "objects), `--observe` runs the script and looks. What rests on that is marked, and is written only together with a proof "
     "of the same run (`--write-if-proven`): with other arguments the variable may hold something else.",
     example_before="model = eval(args.model).Model(args)",

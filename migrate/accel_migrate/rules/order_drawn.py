@@ -97,7 +97,7 @@ RULE = Rule(
     code=CODE,
     name="order_drawn",
     summary="an order of the data that every process draws for itself",
-    why="A prepared loader gives each process its share by position. Where every process has shuffled or split the data for "
+    why="A prepared loader gives each process its shard by position. Where every process has shuffled or split the data for "
     "itself, one position is another sample on each: some are trained on twice, some never, and training and validation mix.",
     example_before="train, held_out = random_split(data, [900, 100])",
     example_after="train, held_out = random_split(data, [900, 100])",

@@ -88,7 +88,7 @@ RULE = Rule(
     name="parallel_model",
     summary="DistributedDataParallel and DataParallel go",
     why="`prepare` wraps the model on several processes and leaves it bare on one. `.module` becomes `unwrap_model`, which is "
-    "right on both. What DistributedDataParallel was told is handed on by DistributedDataParallelKwargs.",
+    "right on both. The options of DistributedDataParallel are handed on by DistributedDataParallelKwargs.",
     example_before="model = DDP(model, device_ids=[rank])\nmodel.module.freeze()",
     example_after="accelerator.unwrap_model(model).freeze()",
     find=find,

@@ -34,7 +34,7 @@ def find(context: Context) -> Iterator[Change]:
         asked = module.source.code(worker.choice.test)
         message = (
             f"`{asked}` no longer starts processes, and the script's own options for ranks, addresses and GPUs have no "
-            "effect any more: `accel launch --num_processes N` starts them and tells each who it is"
+            "effect any more: `accel launch --num_processes N` starts them and gives each its rank"
         )
         yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
 
@@ -44,7 +44,7 @@ RULE = Rule(
     name="spawned_function",
     summary="`mp.spawn(main, ...)` becomes `main(...)`",
     why="Processes are started by the launcher, on one machine or on many, and the script is the same on one process. What the "
-    "function was told about its rank and the number of processes it asks of the Accelerator.",
+    "function got about its rank and the number of processes it asks of the Accelerator.",
     example_before="mp.spawn(main, args=(world_size, args), nprocs=world_size)",
     example_after="main(args)",
     find=find,

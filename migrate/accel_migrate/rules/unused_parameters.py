@@ -44,7 +44,7 @@ RULE = Rule(
     name="unused_parameters",
     summary="layers that no forward reads",
     why="DistributedDataParallel waits for the gradient of every parameter. One that never comes is an error at the next step, "
-    "unless it was told to look for such parameters.",
+    "unless `find_unused_parameters=True` makes it look for such parameters.",
     example_before="self.head, self.spare = nn.Linear(8, 2), nn.Linear(8, 2)  # forward() reads head alone",
     example_after="self.head, self.spare = nn.Linear(8, 2), nn.Linear(8, 2)  # forward() reads head alone",
     find=find,

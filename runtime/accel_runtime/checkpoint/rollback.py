@@ -141,14 +141,14 @@ def _accumulation(accumulation: Accumulation) -> Undo:
 
 
 def _position(loader: PreparedLoader) -> Undo:
-    passage, before = loader.passage, dict(vars(loader.passage))
-    chance, values = moment_of(passage.loader), passage.watch.all_values()
+    progress, before = loader.loader_progress, dict(vars(loader.loader_progress))
+    chance, values = moment_of(progress.loader), progress.watch.all_values()
     workers, seed = loader.whole.workers, loader.whole.workers.seed
 
     def undo() -> None:
-        vars(passage).update(before)
-        values.restore(passage.loader)
-        chance.restore(passage.loader)
+        vars(progress).update(before)
+        values.restore(progress.loader)
+        chance.restore(progress.loader)
         workers.seed = seed
 
     return undo

@@ -17,11 +17,11 @@ from accel_runtime.checkpoint.layouts import Layouts
 from accel_runtime.checkpoint.loaded import Kept, Loaded
 from accel_runtime.checkpoint.writing import Part, part_of, part_of_model
 from accel_runtime.data.chance import global_states, restore_global
-from accel_runtime.data.doubts import doubt_of
 from accel_runtime.data.iteration import Iterations
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.passage import Position
+from accel_runtime.data.progress import Position
 from accel_runtime.data.resumption import Resuming
+from accel_runtime.data.unresumable import unresumable_reason
 from accel_runtime.devices import Device
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.registry import Registry
@@ -67,7 +67,7 @@ class RunState:
         if not self.prepared.loaders:
             return 0, 0, 0
         # Among equals `max` takes the first.
-        leading = max(self.prepared.loaders, key=lambda loader: loader.passage.latest_use)
+        leading = max(self.prepared.loaders, key=lambda loader: loader.loader_progress.latest_use)
         position = leading.position()
         batch = position.before // leading.batches_per_round + position.rounds
         return position.passes, position.steps + position.done + position.rounds, batch
@@ -114,14 +114,14 @@ class RunState:
 
     def _position(self, loader: PreparedLoader) -> Position:
         position = loader.position()
-        if (unkept := loader.passage.watch.unkept()) is not None:
+        if (unkept := loader.loader_progress.watch.unkept()) is not None:
             warnings.warn(
                 f"this checkpoint cannot keep the order of {type(loader.dataset).__name__}: {unkept}; give its "
                 "owner state_dict and load_state_dict, or a generator in the main process instead",
                 stacklevel=8,
             )
-        if (doubt := doubt_of(loader.passage)) is not None:
-            warnings.warn(doubt, stacklevel=8)
+        if (reason := unresumable_reason(loader.loader_progress)) is not None:
+            warnings.warn(reason, stacklevel=8)
         return position
 
     def layouts(self) -> Layouts:
@@ -177,7 +177,9 @@ class RunState:
         self.accumulation.sync = bool(progress["synced"])
         for window in msgspec.convert(progress["blocks"], list[Window]):
             models = tuple(self.prepared.models[index] for index in window.models)
-            resumption = None if window.loader is None else self.prepared.loaders[window.loader].passage.resumption
+            resumption = (
+                None if window.loader is None else self.prepared.loaders[window.loader].loader_progress.resumption
+            )
             iteration = resumption.iteration if resumption else None
             self.accumulation.blocks[models].resume(window.count, window.length, iteration)
 
@@ -209,7 +211,7 @@ class RunState:
     def _blocks(self) -> Iterator[dict[str, State]]:
         """The accumulation windows that are open, by the places of their models and of their loader."""
         models = {id(model): index for index, model in enumerate(self.prepared.models)}
-        loaders = {id(loader.passage.iteration): index for index, loader in enumerate(self.prepared.loaders)}
+        loaders = {id(loader.loader_progress.iteration): index for index, loader in enumerate(self.prepared.loaders)}
         for key, block in self.accumulation.blocks.items():
             known = all(id(model) in models for model in key)
             under_way = block.iteration is None or block.iteration in self.iterations.stack

@@ -143,7 +143,7 @@ def _model() -> Module:
 
 
 def _losses(accelerator: Accelerator | None, share: int) -> list[float]:
-    """Losses of a short training: shared out by an accelerator, or plain PyTorch on the batches of all at once."""
+    """Losses of a short training: sharded by an accelerator, or plain PyTorch on the batches of all at once."""
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(STEPS * BATCH * share, 6, generator=generator)
     data = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True).tanh())

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from accel_runtime.nearest import nearest
-from accel_runtime.not_here import instead_of_flag
 from accel_runtime.options import flag_of, key_types
 from accel_runtime.peer_config import meaning
+from accel_runtime.unsupported import instead_of_flag
 from accel_runtime.values import choices_of, plain_type
 
 GROUPS: Mapping[str, Mapping[str, str]] = {

@@ -1,5 +1,5 @@
 """Where Accelerate has its commands; ours are in `cli`, and the command is `accel`."""
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 __getattr__ = absent(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 # Bytes of a float32 weight for each byte of these.
 SMALLER = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}

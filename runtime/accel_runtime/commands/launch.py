@@ -16,8 +16,8 @@ from accel_runtime.cli.flags import WITHOUT_MEANING
 from accel_runtime.cli.launch import command
 from accel_runtime.commands.config.config_args import default_config_file, load_config_from_file
 from accel_runtime.config_file import read_config
-from accel_runtime.not_here import absent
 from accel_runtime.options import key_types
+from accel_runtime.unsupported import absent
 from accel_runtime.values import plain_type
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 
 def test_command_parser(subparsers: Any = None) -> argparse.ArgumentParser:

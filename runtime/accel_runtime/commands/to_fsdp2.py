@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 logger = logging.getLogger(__name__)
 

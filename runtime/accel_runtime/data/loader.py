@@ -16,7 +16,7 @@ from accel_runtime.data.drawing import RECENT
 from accel_runtime.data.feeding import Feed
 from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
-from accel_runtime.data.passage import Pass, Passage, Position
+from accel_runtime.data.progress import LoaderProgress, Pass, Position
 from accel_runtime.data.resumption import Replay, Resuming, Resumption
 from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
@@ -48,7 +48,7 @@ class PreparedLoader(Proxy):
     _is_accelerate_prepared = True
     source: Source
     settings: LoaderSettings
-    passage: Passage
+    loader_progress: LoaderProgress
     skipped: int
     whole: Source  # without what is skipped
 
@@ -57,7 +57,7 @@ class PreparedLoader(Proxy):
         loader: Loader,
         source: Source,
         settings: LoaderSettings,
-        passage: Passage | None = None,
+        progress: LoaderProgress | None = None,
         skipped: int = 0,
         whole: Source | None = None,
     ) -> None:
@@ -65,26 +65,26 @@ class PreparedLoader(Proxy):
         self.__dict__.update(
             source=source,
             settings=settings,
-            passage=passage or Passage(loader, settings.iterations),
+            loader_progress=progress or LoaderProgress(loader, settings.iterations),
             skipped=skipped,
             whole=source if whole is None else whole,
         )
 
     def __iter__(self) -> Iterator[Batch]:
         # The source is asked here and not at the first batch: plain loaders draw a seed and start workers now.
-        passage, resumption = self.passage, self.passage.resumption
-        passage.resumption = None
+        progress, resumption = self.loader_progress, self.loader_progress.resumption
+        progress.resumption = None
         if resumption is not None and resumption.begins_anew(self.skipped, length_of(self.whole) is not None):
             for _ in self._resumed(resumption, at_end=True):
                 pass  # nothing is left of that pass, but what its end draws is drawn
         elif resumption is not None:
             return self._resumed(resumption)
-        if passage.resuming is not None:
-            passage.resuming.leave_random()
-        made, values = moment_of(self.behind), passage.watch.values()
+        if progress.resuming is not None:
+            progress.resuming.leave_random()
+        made, values = moment_of(self.behind), progress.watch.values()
         pairs = iter(self.source)
         return self._batches(
-            pairs, Pass(passage.iteration_of(self.source), made, values, self.source.track, self.skipped)
+            pairs, Pass(progress.iteration_of(self.source), made, values, self.source.track, self.skipped)
         )
 
     def __len__(self) -> int:
@@ -123,12 +123,12 @@ class PreparedLoader(Proxy):
     @property
     def iteration(self) -> int:
         """The number of the epoch: how many passes have ended, or what `set_epoch` said."""
-        return self.passage.epoch
+        return self.loader_progress.epoch
 
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the pass under way has handed out its last batch."""
-        under_way = self.passage.iteration
+        under_way = self.loader_progress.iteration
         return under_way is not None and under_way.is_last
 
     @property
@@ -139,7 +139,7 @@ class PreparedLoader(Proxy):
 
     def set_epoch(self, epoch: int) -> None:
         """Hands the epoch to whatever orders the samples."""
-        self.passage.epoch = epoch
+        self.loader_progress.epoch = epoch
         for owner in (self.behind.batch_sampler, self.behind.sampler, self.behind.dataset):
             if hasattr(owner, "set_epoch"):
                 owner.set_epoch(epoch)
@@ -148,20 +148,22 @@ class PreparedLoader(Proxy):
     def skipping(self, batches: int) -> PreparedLoader:
         """The same loader without its first batches."""
         skipped = self.skipped + batches
-        return type(self)(self.behind, self.source.skipping(batches), self.settings, self.passage, skipped, self.whole)
+        return type(self)(
+            self.behind, self.source.skipping(batches), self.settings, self.loader_progress, skipped, self.whole
+        )
 
     def position(self) -> Position:
         """Where this loader stands."""
-        position = self.passage.position()
-        mark = self.passage.mark(position, self.whole.numbers)
+        position = self.loader_progress.position()
+        mark = self.loader_progress.mark(position, self.whole.numbers)
         return replace(position, workers_seed=self.whole.workers.seed_in_use, mark=mark)
 
     def resume(self, position: Position, resuming: Resuming) -> None:
         """Makes the next pass one that another run began, or the one that would have followed."""
-        passage = self.passage
-        passage.passes, passage.steps, passage.trains = position.passes, position.steps, position.trains
-        passage.epoch, passage.current, passage.cut = position.passes, None, None
-        passage.resumption, passage.resuming = None, resuming
+        progress = self.loader_progress
+        progress.passes, progress.steps, progress.trains = position.passes, position.steps, position.trains
+        progress.epoch, progress.current, progress.cut = position.passes, None, None
+        progress.resumption, progress.resuming = None, resuming
         self.whole.workers.seed = position.workers_seed
         if not position.under_way:
             position.start.restore(self.behind)
@@ -169,7 +171,7 @@ class PreparedLoader(Proxy):
         if not resuming.same_world and (position.before or position.rounds) and not position.ended:
             self._check_workers()
         then = 1 if self.settings.split else resuming.processes
-        passage.resumption = Resumption(self.behind, position, resuming, self.batches_per_round, then, Iteration(None))
+        progress.resumption = Resumption(self.behind, position, resuming, self.batches_per_round, then, Iteration(None))
 
     def _check_workers(self) -> None:
         """Each process of another number reads on in a stream where the last one stopped: of several readers none did."""
@@ -210,7 +212,7 @@ class PreparedLoader(Proxy):
             pairs = replay.followed(pairs, self._placed)
         iteration.short, iteration.loader = self.source.short, self
         iterations.stack.append(iteration)
-        self.passage.enter(begun)
+        self.loader_progress.enter(begun)
         try:
             for batch, share, key in pairs:
                 iteration.index += 1
@@ -237,7 +239,7 @@ class PreparedLoader(Proxy):
             iterations.stack.remove(iteration)
             iterations.ended(iteration)
             iteration.loader = None
-            self.passage.leave(iteration, ended)
+            self.loader_progress.leave(iteration, ended)
 
     def _placed(self, batch: Batch) -> Batch:
         return batch if self.settings.feed is None else place(batch, self.settings.feed.device)

@@ -1,4 +1,4 @@
-"""Data reached by index: the batches of indices are shared out, and each process loads only its own."""
+"""Data reached by index: the batches of indices are sharded, and each process loads only its own."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class ShardedItems(ShardedIndices):
 
 
 class DistributedIndices(ShardedIndices):
-    """A sampler that already gives each process its own part is not shared out again."""
+    """A sampler that already gives each process its own shard is not sharded again."""
 
     numbers = None
 

@@ -15,7 +15,7 @@ from accel_runtime.data.source import Source
 from accel_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from accel_runtime.data.passage import Position
+    from accel_runtime.data.progress import Position
 
 
 class Resuming:

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from torch.utils.data import DataLoader
 
-from accel_runtime.data.doubts import doubt_of
 from accel_runtime.data.loader import PreparedLoader
-from accel_runtime.data.passage import Position
+from accel_runtime.data.progress import Position
 from accel_runtime.data.resumption import Resuming
+from accel_runtime.data.unresumable import unresumable_reason
 
 
 class StatefulLoader(PreparedLoader):
@@ -28,8 +28,8 @@ class StatefulLoader(PreparedLoader):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass under way stands; between passes, how the next one begins."""
-        if (doubt := doubt_of(self.passage)) is not None:
-            warnings.warn(doubt.replace("save_state()", "state_dict()"), stacklevel=2)
+        if (reason := unresumable_reason(self.loader_progress)) is not None:
+            warnings.warn(reason.replace("save_state()", "state_dict()"), stacklevel=2)
         return {"processes": self.settings.collectives.world.size, "position": asdict(self.position())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ ENDED = -1
 
 
 class Streamed(Source):
-    """The user's loader over a stream that is cut into batches, and shared out, before it is collated."""
+    """The user's loader over a stream that is cut into batches, and sharded, before it is collated."""
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ from typing import NoReturn
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.digest import digest, failures_of, last_words
 from accel_runtime.launch.ends import Attempt, Watch, watched_agent
-from accel_runtime.launch.meeting import wait_for_first_machine
 from accel_runtime.launch.plan import Plan
+from accel_runtime.launch.rendezvous import wait_for_first_machine
 from accel_runtime.launch.scratch import scratch_folder
 from accel_runtime.launch.status import StatusLine
 from accel_runtime.launch.worker import FOLD, LAUNCHER_PID
@@ -66,8 +66,8 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
     from torch.distributed.elastic.rendezvous.api import RendezvousError
     from torch.distributed.launcher import api as launcher
 
-    if plan.meeting and not plan.meeting.is_first:
-        wait_for_first_machine(plan.meeting)
+    if plan.rendezvous and not plan.rendezvous.is_first:
+        wait_for_first_machine(plan.rendezvous)
 
     def restart(attempt: Attempt, number: int) -> None:
         said = _told(plan, attempt, logs)
@@ -94,7 +94,7 @@ def _exit_code(plan: Plan, arguments: list[str], logs: Path) -> int:
         sys.stderr.write(f"accel launch: ended by {ended.sigval.name}; no process is left\n")
         return 128 + int(ended.sigval)
     except RendezvousError as error:
-        sys.stderr.write(f"accel launch: not all machines came to the meeting at {_place(plan)}: {error}\n")
+        sys.stderr.write(f"accel launch: not all machines came to the rendezvous at {_place(plan)}: {error}\n")
         return 1
     if Path(os.environ[STOPPED_FILE]).exists():
         sys.stderr.write("accel launch: the ranks were asked to stop, and ended in order\n")
@@ -118,7 +118,7 @@ def _pass_on(number: int, frame: FrameType | None) -> None:
 
 
 def _place(plan: Plan) -> str:
-    return f"{plan.meeting.host}:{plan.meeting.port}" if plan.meeting else "this machine"
+    return f"{plan.rendezvous.host}:{plan.rendezvous.port}" if plan.rendezvous else "this machine"
 
 
 def _quieten() -> None:

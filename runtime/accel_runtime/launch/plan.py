@@ -12,8 +12,8 @@ from accel_runtime.config_file import VARIABLE
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.allocation import rank_already
 from accel_runtime.launch.layout import Layout, chosen_devices, layout_of
-from accel_runtime.launch.meeting import Meeting, meeting_of
 from accel_runtime.launch.network import require_free
+from accel_runtime.launch.rendezvous import Rendezvous, rendezvous_of
 from accel_runtime.machine import MAKERS, Machine
 from accel_runtime.options import OF_STRATEGIES, Settings, Settled, as_environment, flag_of
 from accel_runtime.terminal import SHOW_RANKS
@@ -44,7 +44,7 @@ class Plan:
     layout: Layout
     environment: Mapping[str, str]
     agent: tuple[str, ...] = ()
-    meeting: Meeting | None = None
+    rendezvous: Rendezvous | None = None
 
     @property
     def replaces_launcher(self) -> bool:
@@ -90,9 +90,9 @@ def plan_launch(target: Target, settled: Settled, machine: Machine, environ: Map
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     if layout.machines == 1:
         return Plan(target, settings, layout, environment, _agent(settings, layout, _alone(settings)))
-    meeting = meeting_of(settings)
-    arguments = _agent(settings, layout, meeting.agent_arguments())
-    return Plan(target, settings, layout, environment | meeting.environment(environ), arguments, meeting)
+    rendezvous = rendezvous_of(settings)
+    arguments = _agent(settings, layout, rendezvous.agent_arguments())
+    return Plan(target, settings, layout, environment | rendezvous.environment(environ), arguments, rendezvous)
 
 
 def _check_strategy(settled: Settled) -> None:

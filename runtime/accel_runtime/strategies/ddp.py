@@ -21,8 +21,8 @@ from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
+from accel_runtime.strategies.forward_override import forward_override
 from accel_runtime.strategies.layout import layout_of, rehearse
-from accel_runtime.strategies.standing_in import standing_in
 from accel_runtime.strategies.unused import refuse_unused
 
 # Settings that torch's wrapper does not take: they are done around it.
@@ -52,7 +52,7 @@ class DataParallel(DistributedDataParallel):
 
         @functools.wraps(method)
         def through_forward(*args: Any, **kwargs: Any) -> Any:
-            with standing_in(self.module, method):
+            with forward_override(self.module, method):
                 return self(*args, **kwargs)
 
         vars(self)[name] = through_forward

@@ -16,7 +16,7 @@ from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from accel_runtime.errors import ConfigError, UsageError
-from accel_runtime.parting import keep_groups
+from accel_runtime.process_group import keep_groups
 from accel_runtime.proxy import Proxy
 from accel_runtime.strategies.deepspeed_config import Config
 from accel_runtime.strategies.deepspeed_state import load_optimizer, whole_optimizer

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import refused_argument
 from accel_runtime.strategies.deepspeed_config import written_in
+from accel_runtime.unsupported import refused_argument
 
 Place = Literal["none", "cpu", "nvme"]
 

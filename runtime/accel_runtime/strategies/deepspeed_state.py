@@ -1,4 +1,4 @@
-"""The state of a training under ZeRO, whole: shards are gathered one weight at a time, and shared out again.
+"""The state of a training under ZeRO, whole: shards are gathered one weight at a time, and sharded again.
 
 So a checkpoint is what one process would have saved: any number of processes, and any other strategy, can load it.
 """

@@ -1,5 +1,5 @@
 """Where Accelerate has helpers for its own tests; each name says what to use."""
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 __getattr__ = absent(__name__)

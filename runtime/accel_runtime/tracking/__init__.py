@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_runtime.errors import ConfigError, UsageError
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 TRACKERS = {
     "jsonl": "accel_runtime.tracking.jsonl:JsonLinesTracker",

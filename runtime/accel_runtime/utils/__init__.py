@@ -3,7 +3,7 @@
 Nothing of the runtime is defined here or below: this package imports it, and nothing of it imports this package.
 """
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.constants import *  # noqa: F403
 from accel_runtime.utils.dataclasses import *  # noqa: F403
 from accel_runtime.utils.deepspeed import *  # noqa: F403

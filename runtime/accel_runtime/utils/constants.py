@@ -1,6 +1,6 @@
 """Names of files and choices that scripts for Accelerate import."""
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 SCALER_NAME = "scaler.pt"
 MODEL_NAME = "pytorch_model"

@@ -23,12 +23,12 @@ from accel_runtime.handlers import (
 )
 from accel_runtime.keywords import KwargsHandler
 from accel_runtime.large.sizes import CustomDtype
-from accel_runtime.not_here import absent
 from accel_runtime.processes import DistributedType
 from accel_runtime.profiling import ProfileKwargs
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import LoggerType
+from accel_runtime.unsupported import absent
 
 
 class EnumWithContains(EnumMeta):

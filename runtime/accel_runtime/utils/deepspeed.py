@@ -9,8 +9,8 @@ from torch.optim import Optimizer
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.latest import latest
-from accel_runtime.not_here import absent
 from accel_runtime.strategies.deepspeed import DeepSpeed
+from accel_runtime.unsupported import absent
 
 __all__ = ["DummyOptim", "DummyScheduler"]
 

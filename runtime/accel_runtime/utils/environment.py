@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 from accel_runtime.world import world_from
 
 log = logging.getLogger("accelerate.utils.environment")  # by the name that scripts listen to

@@ -17,7 +17,7 @@ from accel_runtime.availability import (
     is_safetensors_available,
     is_xpu_available,
 )
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 # The question's name, without is_ and _available -> what is imported.
 PACKAGES = {

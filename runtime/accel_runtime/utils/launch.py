@@ -1,5 +1,5 @@
 """Where scripts for Accelerate import from; each name says what to use."""
 
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 __getattr__ = absent(__name__)

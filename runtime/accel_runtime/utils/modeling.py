@@ -44,8 +44,8 @@ from accel_runtime.large.tensors import (
     retie_parameters,
     set_module_tensor_to_device,
 )
-from accel_runtime.not_here import absent
 from accel_runtime.operations import extract_model_from_parallel
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.constants import WEIGHTS_INDEX_NAME
 from accel_runtime.utils.other import is_peft_model
 

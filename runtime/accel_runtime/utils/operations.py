@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from accel_runtime.errors import UsageError
-from accel_runtime.not_here import absent
 from accel_runtime.operations import (
     broadcast,
     broadcast_object_list,
@@ -30,6 +29,7 @@ from accel_runtime.operations import (
 from accel_runtime.operations import pad_across_processes as _pad_across_processes
 from accel_runtime.state import PartialState
 from accel_runtime.tree import Tree, leaves
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.dataclasses import TensorInformation
 
 # What unequal shapes raise here; Accelerate has a class of its own for them.

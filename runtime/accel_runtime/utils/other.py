@@ -18,9 +18,9 @@ from torch.nn import Module
 
 from accel_runtime.config_file import user_file, write_config
 from accel_runtime.machine import this_machine
-from accel_runtime.not_here import absent
 from accel_runtime.operations import extract_model_from_parallel, wait_for_everyone
 from accel_runtime.saving import save_atomically, save_tensors
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.imports import _installed
 from accel_runtime.world import world_from
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import torch
 
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import absent
 from accel_runtime.operations import broadcast_object_list
 from accel_runtime.seeding import set_seed
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.dataclasses import RNGType
 
 

@@ -25,7 +25,7 @@ MADE = "from accel_runtime import Accelerator\n"
 )
 def test_an_option_that_the_accelerator_is_not_told(before: str, after: str) -> None:
     (message,) = said("AM964", before, MADE + after)
-    assert "would not be told" in message
+    assert "would not know of it" in message
 
 
 def test_two_conditions_that_become_one_device() -> None:

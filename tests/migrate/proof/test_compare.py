@@ -64,7 +64,7 @@ def test_what_cannot_be_a_number_is_like_itself() -> None:
 
 def test_processes_that_share_out_each_batch_are_within_a_tolerance() -> None:
     checks = on_many(trace(), trace(), ranks())
-    assert all(check.holds and check.result is not Result.DROPPED for check in checks)
+    assert all(check.holds and check.result is not Result.NOT_COMPARED for check in checks)
     assert found(checks, Quantity.LOSSES).largest < 1e-9
 
 
@@ -80,7 +80,7 @@ def test_filling_of_a_partial_batch_is_left_aside_and_ends_the_comparison() -> N
     checks = on_many(original, original, filled)
     assert found(checks, Quantity.SAMPLES).result is Result.EQUAL
     losses = found(checks, Quantity.LOSSES)
-    assert (losses.result, losses.agreed) == (Result.DROPPED, 2)
+    assert (losses.result, losses.agreed) == (Result.NOT_COMPARED, 2)
     assert "batch 3 is a partial one of 2 samples, filled up to 4" in losses.note
 
 
@@ -97,7 +97,7 @@ def test_filling_of_a_partial_batch_is_left_aside_and_ends_the_comparison() -> N
 def test_a_difference_that_the_original_explains_is_dropped_with_the_reason(facts: Any, reason: str) -> None:
     other = ranks((2.0, 0.6, 0.2))
     check = found(on_many(trace(**facts), trace(**facts), other), Quantity.LOSSES)
-    assert check.result is Result.DROPPED and reason in check.note
+    assert check.result is Result.NOT_COMPARED and reason in check.note
     plain = found(on_many(trace(), trace(), other), Quantity.LOSSES)
     assert plain.result is Result.DIFFERS, "nothing explains it"
 
@@ -142,7 +142,7 @@ def test_a_figure_that_is_not_printed_any_more_is_missed() -> None:
 def test_a_script_that_trains_otherwise_may_end_earlier() -> None:
     stopped = [rank.until(2) for rank in ranks((2.0, 0.6, 0.2))]
     checks = on_many(trace(random=True), trace(random=True), stopped)
-    assert found(checks, Quantity.LOSSES).result is Result.DROPPED
+    assert found(checks, Quantity.LOSSES).result is Result.NOT_COMPARED
     assert all(check.holds for check in checks)
     plain = on_many(trace(), trace(), [rank.until(2) for rank in ranks()])
     assert found(plain, Quantity.LOSSES).result is Result.DIFFERS, "without a reason it must not"

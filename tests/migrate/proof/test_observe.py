@@ -1,4 +1,4 @@
-"""What a run shows of variables, and what the codemod makes of it where the code does not tell."""
+"""What a run shows of variables, and what the codemod makes of it where the code does not say."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PROVEN = Verdict(
     (
         Check(Quantity.LOSSES, 1, Result.EQUAL, 3, 3),
         Check(Quantity.LOSSES, 2, Result.WITHIN, 3, 3, 3e-7, 1e-4),
-        Check(Quantity.PRINTED, 2, Result.DROPPED, note="no evaluation prints a figure in these steps"),
+        Check(Quantity.PRINTED, 2, Result.NOT_COMPARED, note="no evaluation prints a figure in these steps"),
     ),
     curves=(
         Curve("original", 1, (1.0, 0.6, 0.4)),
@@ -142,7 +142,7 @@ def test_what_could_not_run_says_why_and_exits_with_two() -> None:
 
 
 def test_losses_that_are_not_compared_say_from_where_and_why() -> None:
-    dropped = Check(Quantity.LOSSES, 2, Result.DROPPED, 2, 3, 1e-8, note="batch 3 is a partial one")
+    dropped = Check(Quantity.LOSSES, 2, Result.NOT_COMPARED, 2, 3, 1e-8, note="batch 3 is a partial one")
     verdict = replace(PROVEN, checks=(PROVEN.checks[0], dropped))
     assert answer(verdict).endswith(
         "on 2 processes the first 2 within 1e-08, the rest not compared: batch 3 is a partial one"

@@ -26,7 +26,7 @@ def trace(
     for loss, batch, rate, gradient in zip(losses, batches, rates, gradients):
         rows = [f"row {index}" for index in batch]
         seen = {"indices": list(batch), "rows": rows, "number": 1, "trains": True, "random": False}
-        facts = {"value": float(loss).hex(), "forms": [], "random": False, "device": "cpu", "cards": 0, **of_losses}
+        facts = {"value": float(loss).hex(), "forms": [], "random": False, "device": "cpu", "gpus": 0, **of_losses}
         events += [
             Event("batch", "train.py", 10, seen),
             Event("loss", "train.py", 12, facts),

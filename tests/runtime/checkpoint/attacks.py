@@ -77,7 +77,7 @@ class Run:
         """All that a load may change, to be compared to the bit."""
         kept = [self.model.state_dict(), self.optimizer.state_dict(), self.scheduler.state_dict()]
         kept += [self.recorder.state_dict(), [weight.grad for weight in self.model.parameters()]]
-        position = vars(self.loader.passage)
+        position = vars(self.loader.loader_progress)
         counts = {name: value for name, value in position.items() if isinstance(value, (int, type(None)))}
         return bits_of([kept, counts, torch.get_rng_state(), random.getstate()])
 

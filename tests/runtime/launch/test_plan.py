@@ -82,12 +82,12 @@ def test_restarts_give_each_attempt_a_store_of_its_own() -> None:
 def test_the_first_machine_hosts_the_meeting() -> None:
     flags = {"num_machines": "2", "num_processes": 4, "main_process_ip": "127.0.0.1", "main_process_port": 1}
     first, second = plan(machine_rank=0, **flags), plan(machine_rank=1, **flags)
-    assert first.meeting and first.meeting.is_first and "--rdzv-conf=is_host=1,join_timeout=600" in first.agent
-    assert second.meeting and not second.meeting.is_first
+    assert first.rendezvous and first.rendezvous.is_first and "--rdzv-conf=is_host=1,join_timeout=600" in first.agent
+    assert second.rendezvous and not second.rendezvous.is_first
     assert "--nnodes=2" in first.agent and "--nproc-per-node=2" in first.agent
     assert "--rdzv-endpoint=127.0.0.1:1" in second.agent
     # Without a rank, the machine that has the address is the first.
-    found = plan(**flags).meeting
+    found = plan(**flags).rendezvous
     assert found and found.is_first
 
 

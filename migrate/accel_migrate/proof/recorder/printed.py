@@ -8,7 +8,7 @@ from typing import Any
 LONGEST = 400  # characters of a line that are kept
 
 
-class Listened:
+class TeeStream:
     """A stream that somebody else reads along; it is the plain stream in every other respect."""
 
     def __init__(self, stream: Any, heard: Callable[[str], None]) -> None:

@@ -22,7 +22,7 @@ from accel_migrate.proof.recorder.journal import Journal, callers
 from accel_migrate.proof.recorder.observed import Observer
 from accel_migrate.proof.recorder.on_cpu import pretend
 from accel_migrate.proof.recorder.pretended import pretend_world
-from accel_migrate.proof.recorder.printed import Listened
+from accel_migrate.proof.recorder.printed import TeeStream
 from accel_migrate.proof.recorder.samples import fingerprint, fingerprints, leaves
 from accel_migrate.proof.recorder.step_trace import StepTrace
 
@@ -77,8 +77,8 @@ def install(torch: Any, settings: dict[str, Any]) -> Watch:
     watch.modes()
     seed_all(torch, settings["seed"])
     watch.seeds()
-    sys.stdout = Listened(sys.stdout, watch.heard)
-    sys.stderr = Listened(sys.stderr, watch.heard)
+    sys.stdout = TeeStream(sys.stdout, watch.heard)
+    sys.stderr = TeeStream(sys.stderr, watch.heard)
     atexit.register(watch.ended)
     return watch
 
@@ -204,7 +204,7 @@ class Watch:
             forms=forms(loss),
             random=self.mark is not None and state(self.torch) != self.mark,
             device=loss.device.type,
-            cards=self.torch.cuda.device_count(),
+            gpus=self.torch.cuda.device_count(),
         )
 
     def loaders(self) -> None:

@@ -10,7 +10,7 @@ from accel_runtime.commands.config.config_args import (
     default_yaml_config_file,
     load_config_from_file,
 )
-from accel_runtime.not_here import absent
+from accel_runtime.unsupported import absent
 
 __all__ = [
     "BaseConfig",

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from accel_runtime.config_file import user_file
 from accel_runtime.errors import ConfigError
-from accel_runtime.not_here import absent
 from accel_runtime.peer_config import SAME, is_peer_config
 from accel_runtime.processes import DistributedType
+from accel_runtime.unsupported import absent
 from accel_runtime.utils.dataclasses import ComputeEnvironment, SageMakerDistributedType
 
 default_config_file = str(user_file(os.environ))
