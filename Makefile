@@ -10,11 +10,11 @@ DEEPSPEED := $(VENV)/.deepspeed
 RAY := .venv-ray
 XLA := .venv-xla
 TORCH ?= 2.6.0
-OTHER := .venv-torch-$(TORCH)
+OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 INSTALL := pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pages docs bench test-verify test-launchers test-xla test-torch chaos clean
+.PHONY: help demo test check pages docs bench test-verify test-launchers test-xla test-torch test-python chaos clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -62,6 +62,9 @@ test-xla: $(XLA)/.ready ## one XLA device, in an environment with its older torc
 test-torch: $(OTHER)/.ready ## the runtime's tests on another torch, as TORCH=2.15.0: several gigabytes
 	OMP_NUM_THREADS=1 $(OTHER)/bin/pytest -n 2 tests/runtime tests/test_contract.py
 
+test-python: $(OTHER)/.ready ## the codemod's tests and the runtime's, as PYTHON=python3.13 TORCH=2.15.0
+	OMP_NUM_THREADS=1 $(OTHER)/bin/pytest -n 2 tests/migrate tests/runtime tests/test_contract.py
+
 # Every kill of every way to save (645), 60 flips and 520 edits of every file, 52 loaders resumed in 24 ways on one process
 # and 16 on two, two programs that save side by side, 20 kills of workers in one training. `make test` has a short form. The
 # longest test took 40 minutes on two busy cores, so the time limit of `make test` is not theirs.
@@ -71,7 +74,7 @@ chaos: $(READY) ## kills and damaged files, at full length
 		tests/distributed/test_sharded_checkpoints.py
 
 clean: ## remove the environments, caches and what was built
-	rm -rf $(VENV) $(RAY) $(XLA) .venv-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(RAY) $(XLA) .venv-*-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 # torch comes first and pinned: any other request for it pulls several gigabytes of CUDA.
 $(READY): pyproject.toml constraints.txt
