@@ -88,21 +88,36 @@ class _Finder:
             return self._meets(module, node)
         inner = (*node.body, *node.orelse)
         if self._inside_share(module, node):
-            return any(_leaves(part) for statement in inner for part in module.walk(statement))
+            return any(_leaves(part) for statement in inner for part in module.walk(statement)) or any(
+                self._collects(owner, part)
+                for statement in inner
+                for owner, around in self._run_by(module, statement)
+                for part in owner.walk(around, ast.Call)
+            )
         return any(not _shows(statement) for statement in inner)
+
+    def _collects(self, module: Module, call: ast.AST) -> bool:
+        """Whether all processes must take part in a call: a model is run, or its weights are collected."""
+        if not isinstance(call, ast.Call):
+            return False
+        of = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "state_dict" else call.func
+        return bool(self.roles.role(module, of) & Role.MODEL)
 
     def _meets(self, module: Module, loop: ast.While) -> bool:
         """Whether processes meet in a loop: it trains, runs or saves a model, or reads a loader, itself or in what it calls."""
-        reached = self.local.graph.reached_from(loop, self.roles, module)
-        owners = self.roles.project.modules
-        inside = [(module, loop), *((owner, each) for owner in owners for each in reached & owner.functions.keys())]
         return any(
             part in self.loops
             or (isinstance(part, ast.Call) and _name_of(part) in _MEETS)
             or (isinstance(part, ast.Name | ast.Attribute) and self.roles.role(owner, part) & _SHARED)
-            for owner, around in inside
+            for owner, around in self._run_by(module, loop)
             for part in owner.walk(around)
         )
+
+    def _run_by(self, module: Module, statement: ast.stmt) -> list[tuple[Module, ast.AST]]:
+        """A statement, and every function that it calls."""
+        reached = self.local.graph.reached_from(statement, self.roles, module)
+        owners = self.roles.project.modules
+        return [(module, statement), *((owner, each) for owner in owners for each in reached & owner.functions.keys())]
 
     def _at(self, module: Module, node: ast.stmt, tested: ast.expr) -> Iterator[Decision]:
         if not self.timing.after_prepare(module, node) or not self.local.is_local(module, tested):

@@ -64,10 +64,10 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
         return False
     name = parent.targets[0]
-    scope = module.scope(name)
+    read, scope = module.variable(name), module.scope(name)
     loaded = False
     for node in module.walk(scope.node):
-        if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == read:
             around = module.parents[node]
             if isinstance(around, ast.Call) and node in around.args:
                 if not isinstance(around.func, ast.Attribute) or around.func.attr != "load_state_dict":

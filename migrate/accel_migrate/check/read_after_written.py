@@ -45,6 +45,8 @@ _KNOWN = sys.stdlib_module_names | {
     "matplotlib",
 }
 _MEETING = ("wait_for_everyone", "gather", "gather_for_metrics", "gather_object", "reduce", "broadcast", "backward")
+_LISTS = frozenset(["glob.glob", "glob.iglob", "os.listdir", "os.scandir"])
+_LISTING = frozenset(["glob", "rglob", "iterdir"])  # of a path
 _TELLING = frozenset(["strftime", "isoformat"])
 
 
@@ -98,6 +100,25 @@ def _violations(evidence: Evidence) -> Iterator[Violation]:
         if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
             message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the file"
             yield Violation("AM962", file.path, call.lineno, message)
+    yield from _listed_too_early(side, {save for _, save in saves})
+
+
+def _listed_too_early(side: Side, saves: set[ast.Call]) -> Iterator[Violation]:
+    """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""
+    loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"]
+    lists = [(f, c) for f, c in side.calls if _lists(f, c)] if loads else []
+    for file, call in lists:
+        chosen = side.flows.reached([side.flows.place(file, call)])
+        if not any(side.flows.place(owner, load.args[0]) in chosen for owner, load in loads):
+            continue
+        if _runs_after(side, saves, call, _meetings(side)) and Guards(side).of(file, call) is None:
+            message = f"`{ast.unparse(call)[:60]}` would list the files on all processes while one may still write one"
+            yield Violation("AM962", file.path, call.lineno, message)
+
+
+def _lists(file: File, call: ast.Call) -> bool:
+    dotted = file.qualified(call.func)
+    return dotted in _LISTS or (dotted is None and getattr(call.func, "attr", "") in _LISTING)
 
 
 def _may_read(side: Side, file: File, call: ast.Call) -> bool:

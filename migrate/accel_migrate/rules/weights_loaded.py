@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.loading import Load
 from accel_migrate.analysis.prefixes import counts_on_prefix, loads_of_old_files, writes_prefix
+from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.wrapped_loads import loads_elsewhere
@@ -70,7 +71,7 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
     if spelled is not None and training.storage.waits(load) and not training.flow.on_some(module, load.call):
-        statement = _opened(module, module.statement(load.call))
+        statement = _listed(module, _opened(module, module.statement(load.call)), load.call)
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
@@ -105,6 +106,25 @@ def _opened(module: Module, statement: ast.stmt) -> ast.stmt:
             assert isinstance(parent, ast.stmt)
             found = parent
     return found
+
+
+def _listed(module: Module, statement: ast.stmt, reader: ast.AST) -> ast.stmt:
+    """The statement of the same block that looks for the file by listing a folder: not before it is there either."""
+    for name in module.walk(reader, ast.Name):
+        variable = module.variable(name)
+        for binding in reaching(module, name, variable) if isinstance(name, ast.Name) and variable is not None else ():
+            made = binding.statement
+            earlier = made.lineno < statement.lineno and module.parents[made] is module.parents[statement]
+            if earlier and binding.kind == "assign":
+                first = _listed(module, made, made)
+                if first is not made or _lists(made):
+                    return first
+    return statement
+
+
+def _lists(statement: ast.stmt) -> bool:
+    names = (n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in walk(statement))
+    return any(name in ("glob", "iglob", "listdir", "scandir", "iterdir", "rglob") for name in names)
 
 
 def _asks_for_file(test: ast.expr) -> bool:

@@ -74,6 +74,26 @@ def test_a_figure_that_a_function_returns_is_averaged_in_its_caller():
     assert text.count("accelerator.reduce") == 1
 
 
+@pytest.mark.parametrize(
+    ("ready", "then"),
+    [
+        ("def keep(state):\n    torch.save(state, 'm.pt')", "keep({'model': model.state_dict()})"),
+        ("def keep(net):\n    torch.save(net.state_dict(), 'm.pt')", "keep(model)"),
+        ("def show(net):\n    print(net(torch.zeros(1, 4, device=device)))", "show(model)"),
+    ],
+)
+def test_weights_are_collected_and_models_run_by_all_or_none(ready: str, then: str):
+    source = training(ready=f"best = 9.0\n{ready}", inside=f"if loss.item() < best:\n    {then}")
+    becomes(source, 'if accelerator.reduce(loss.detach(), "mean").item() < best:')
+
+
+def test_a_decision_in_a_round_that_concerns_nobody_else_is_each_process_s_own():
+    source = training(
+        ready="low = 0\ndef show(x):\n    print(x)", inside="if loss.item() < 0.5:\n    low += 1\n    show(low)"
+    )
+    assert "reduce" not in migrated(source)
+
+
 def test_a_sum_of_tensors_is_made_a_number_first():
     source = training(ready=PLATEAU, inside="total += loss", after="mean = total / len(loader)\nplateau.step(mean)")
     becomes(source, f"mean = {AVERAGED.format('float(mean)')}")

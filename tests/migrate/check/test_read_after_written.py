@@ -18,6 +18,17 @@ def test_a_file_that_is_read_back_at_once() -> None:
     assert not said("AM962", "x = 1\n", first + "for epoch in range(3):\n    accelerator.save(weights, 'best.pt')\n")
 
 
+LISTING = "import glob, os\nfrom pathlib import Path\n{}names = {}\n{}weights = torch.load({})\n"
+
+
+@pytest.mark.parametrize("listed", ["glob.glob('*.pt')", "os.listdir('runs')", "list(Path('runs').glob('*.pt'))"])
+def test_a_file_that_is_looked_for_while_it_is_written(listed: str) -> None:
+    wait = "accelerator.wait_for_everyone()\n"
+    assert said("AM962", "x = 1\n", TOP + LISTING.format("", listed, wait, "sorted(names)[-1]"))
+    assert not said("AM962", "x = 1\n", TOP + LISTING.format(wait, listed, "", "sorted(names)[-1]"))
+    assert not said("AM962", "x = 1\n", TOP + LISTING.format("", listed, wait, "'other.pt'"))
+
+
 OWN = (
     "import os, time, torch, uuid\nfrom datetime import datetime\nfrom accel_runtime import Accelerator\n"
     "accelerator = Accelerator()\n"

@@ -136,6 +136,26 @@ def test_waits_before_the_file_is_asked_for():
     )
 
 
+def test_waits_before_the_file_is_looked_for():
+    becomes(
+        training(
+            after='torch.save(model.state_dict(), "m.pt")\nprint("saved")\nfound = sorted(glob.glob("*.pt"))\n'
+            "last = found[-1]\nmodel.load_state_dict(torch.load(last))"
+        ),
+        'accelerator.wait_for_everyone()\nfound = sorted(glob.glob("*.pt"))',
+    )
+
+
+def test_a_name_of_a_function_is_not_what_was_read():
+    becomes(
+        training(
+            ready='def keep(state):\n    torch.save(state, "m.pt")\nstate = torch.load("c.pt")\n'
+            'model.load_state_dict(state["model"])'
+        ),
+        'state = torch.load("c.pt", map_location="cpu")',
+    )
+
+
 def test_does_not_wait_where_only_some_processes_load():
     reading = 'torch.save(model.state_dict(), "m.pt")\nif me == 0:\n    print(torch.load("m.pt"))'
     assert "wait_for" not in migrated(training(ready='me = int(os.environ.get("RANK", 0))', after=reading))
