@@ -21,6 +21,7 @@ from accel_runtime.peer_environment import peer_layer
 from accel_runtime.processes import DistributedType, Processes
 from accel_runtime.resolve import collectives_for, current_world, session_from
 from accel_runtime.unsupported import absent, instead_of_member
+from accel_runtime.world import World
 
 KNOWN = (
     "backend",
@@ -37,6 +38,18 @@ KNOWN = (
 )
 
 
+class Known(dict[str, Any]):
+    """Filled when it is compared, once there is an Accelerator: so libraries ask whether one was made."""
+
+    def __eq__(self, other: object) -> bool:
+        if not self and latest() is not None:
+            PartialState()
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
 class PartialState(Processes):
     """The processes of this run without anything about training; all of one process share what they know.
 
@@ -44,16 +57,22 @@ class PartialState(Processes):
     >>> with state.split_between_processes(["a", "b", "c"]) as mine: ...
     """
 
-    _shared_state: ClassVar[dict[str, Any]] = {}
+    _shared_state: ClassVar[dict[str, Any]] = Known()
     _known_attrs = KNOWN
 
     def __init__(self, cpu: bool = False, **group: Any) -> None:
         self.__dict__ = self._shared_state
-        if not self._is_current():
-            debug = options_from(os.environ, {}, [peer_layer(os.environ)]).debug
-            session = session_from(Options(cpu=cpu, debug=debug), (InitProcessGroupKwargs(**group),) if group else ())
-            super().__init__(session.world, session.device, session.collectives)
-        elif cpu and self.device.type != "cpu":
+        if not (self.initialized and _is_current(self._world)):
+            made = None if group else latest()
+            if made is not None and _is_current(made._world):
+                super().__init__(made._world, made._device, made._collectives)
+            else:
+                debug = options_from(os.environ, {}, [peer_layer(os.environ)]).debug
+                session = session_from(
+                    Options(cpu=cpu, debug=debug), (InitProcessGroupKwargs(**group),) if group else ()
+                )
+                super().__init__(session.world, session.device, session.collectives)
+        if cpu and self.device.type != "cpu":
             warnings.warn(
                 f"PartialState(cpu=True): this process works on {self.device} already, and goes on there; "
                 "call PartialState._reset_state() first",
@@ -74,12 +93,6 @@ class PartialState(Processes):
         if wanted != self.debug:
             self._collectives = collectives_for(self._world, self._device, wanted)
         self._debug = wanted
-
-    def _is_current(self) -> bool:
-        """Whether what is known is of this process: not of one that forked it, nor from before the group ended."""
-        if not self.initialized or self._world != current_world(os.environ):
-            return False
-        return self._world.size == 1 or dist.is_initialized()
 
     @staticmethod
     def _reset_state() -> None:
@@ -179,6 +192,11 @@ class GradientState:
 def is_initialized() -> bool:
     """Whether an Accelerator has been made that is still in use."""
     return latest() is not None
+
+
+def _is_current(world: World) -> bool:
+    """Whether it is that of this process: not of one that forked it, nor from before the group ended."""
+    return world == current_world(os.environ) and (world.size == 1 or dist.is_initialized())
 
 
 def do_nothing(*args: Any, **kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import torch
 from accel_runtime import Accelerator, FullyShardedDataParallelPlugin, GradientAccumulationPlugin
 from accel_runtime.errors import ConfigError
 from accel_runtime.state import AcceleratorState, GradientState, PartialState, is_initialized
@@ -48,6 +49,18 @@ def test_the_accelerator_state_shows_the_accelerator_made_last():
     assert first.mixed_precision == "no"
     AcceleratorState._reset_state()
     assert not is_initialized() and second.num_processes == 1
+
+
+def test_an_accelerator_has_made_the_partial_state_and_both_are_at_one_place(monkeypatch):
+    """As losses of transformers ask, which then average a count over the processes."""
+    assert PartialState._shared_state == {}
+    accelerator = Accelerator(cpu=True)
+    assert PartialState._shared_state != {}
+    PartialState._reset_state()
+    monkeypatch.setattr(accelerator, "_device", torch.device("meta"))
+    assert PartialState().device.type == "meta"
+    with pytest.warns(UserWarning, match="works on meta already"):
+        PartialState(cpu=True)
 
 
 def test_a_distributed_type_that_is_set_is_shown_and_named_as_no_more_than_that():
