@@ -14,8 +14,9 @@ from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.devices import Move
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.scopes import Module, Scope, Variable
+from accel_migrate.flow.nodes import unparse
 
-NO_CUDA = "not torch.cuda.is_available()"
+_NO_CUDA = "not torch.cuda.is_available()"
 
 
 def is_bound_to_cuda(
@@ -26,6 +27,12 @@ def is_bound_to_cuda(
         return False
     moved = any(_is_left_behind(graph, move, aliases) for move in kept)
     return moved or any(_makes_tensors(module) for module in modules)
+
+
+def or_without_cuda(wish: str | None) -> str:
+    """When the CPU is asked for: where CUDA is missing, and where the script asked for it before."""
+    parts = [ast.parse(text, mode="eval").body for text in (_NO_CUDA, wish) if text is not None]
+    return unparse(parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts))
 
 
 def _is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
@@ -77,6 +84,8 @@ def _asks_for_cuda(module: Module, node: ast.expr) -> bool:
 def _is_about_cuda(module: Module, test: ast.expr, depth: int = 0) -> bool:
     if isinstance(test, ast.IfExp):  # `True if torch.cuda.is_available() else False`
         return isinstance(test.body, ast.Constant) and _is_about_cuda(module, test.test, depth)
+    if isinstance(test, ast.BoolOp):  # `torch.cuda.is_available() and args.gpu`
+        return isinstance(test.op, ast.And) and any(_is_about_cuda(module, part, depth) for part in test.values)
     if isinstance(test, ast.Call):
         return (module.qualified(test.func) or "") == "torch.cuda.is_available"
     variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None

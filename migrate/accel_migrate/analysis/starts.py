@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.choices import Choice, below_definition, find_choice
-from accel_migrate.analysis.cuda_bound import NO_CUDA, is_bound_to_cuda
+from accel_migrate.analysis.cuda_bound import is_bound_to_cuda, or_without_cuda
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import NoHome, Place
@@ -60,8 +60,9 @@ def find_start(
 ) -> Start:
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
-    if choice == Choice() and is_bound_to_cuda(graph, creation, modules, kept, aliases):
-        choice = Choice(cpu=NO_CUDA)
+    if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
+        if is_bound_to_cuda(graph, creation, modules, kept, aliases):
+            choice = Choice(cpu=or_without_cuda(choice.cpu))
     start = _placed(
         roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
         choice.stays, prints_once,

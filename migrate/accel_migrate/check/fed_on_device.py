@@ -43,8 +43,13 @@ def _found(evidence: Evidence) -> Found:
     told = [keyword for _, call in side.created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
     if any(isinstance(keyword.value, ast.Constant) and keyword.value.value is True for keyword in told):
         yield from _moved_all_the_same(evidence)
-    by_machine = any(ast.unparse(keyword.value) == "not torch.cuda.is_available()" for keyword in told)
+    about_cuda = _about_cuda(side)
+    asked = [(file, keyword) for file, call in side.created for keyword in call.keywords if keyword in told]
+    by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
     if told and not by_machine:
+        if all(keyword.arg == "cpu" for keyword in told):
+            yield from _moved_for_cuda_only(side, asked_alone=True)
+            yield from _typed_by_cuda(side)
         return
     if _fed_itself(evidence.before):
         yield from _unmoved(side)
@@ -130,9 +135,13 @@ def _moves(node: ast.expr, onto: str = "") -> bool:
 
 def _asks_for_cuda(side: Side, file: File, test: ast.expr) -> bool:
     """Whether a test is about the machine alone: CUDA is there or not."""
+    return side.flows.place(file, test) in _about_cuda(side)
+
+
+def _about_cuda(side: Side) -> set[Place]:
+    """Every place that the machine's answer about CUDA gets to."""
     flows = side.flows
-    seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
-    return bool(seeds) and flows.place(file, test) in flows.reached(seeds)
+    return flows.reached([flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA])
 
 
 def _fed_itself(before: Side) -> bool:
@@ -201,11 +210,9 @@ def _may_move(node: ast.expr) -> bool:
     return False
 
 
-def _moved_for_cuda_only(side: Side) -> Found:
+def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
     """`if torch.cuda.is_available(): x = x.to(accelerator.device)`: on another accelerator x stays behind."""
-    flows = side.flows
-    seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
-    about_cuda = flows.reached(seeds)
+    about_cuda = _about_cuda(side)
     for file, call in side.calls:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args):
             continue
@@ -213,7 +220,7 @@ def _moved_for_cuda_only(side: Side) -> Found:
         if isinstance(device, ast.Attribute) and device.attr == "device" and is_accelerator(device.value):
             test = _condition(side, file, call, about_cuda)
             if test is None or not _stays_behind(side, file, call.func.value):
-                test = test or _guard(file, call)
+                test = test or (None if asked_alone else _guard(file, call))
                 test = test if _after_prepare(side, file, call, frozenset()) else None
             if test is not None:
                 yield (
@@ -238,7 +245,7 @@ def _stays_behind(side: Side, file: File, moved: ast.expr) -> bool:
 def _typed_by_cuda(side: Side) -> Found:
     """`Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`: on another accelerator they are on the CPU."""
     flows = side.flows
-    about_cuda = flows.reached([flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA])
+    about_cuda = _about_cuda(side)
     for file in side.involved:
         for node in file.nodes:
             above = file.parents.get(node)
@@ -271,11 +278,9 @@ def _after_prepare(side: Side, file: File, node: ast.AST, seen: frozenset[Functi
 
 def _left_to_cuda(side: Side) -> Found:
     """`x.cuda() if torch.cuda.is_available() else x`, also in another file: on another accelerator x stays behind."""
-    flows = side.flows
-    seeds = [flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA]
-    about_cuda = flows.reached(seeds)
+    about_cuda = _about_cuda(side)
     for file, call in side.calls:
-        if file in side.involved and seeds and _moves(call) and getattr(call.func, "attr", "") == "cuda":
+        if file in side.involved and about_cuda and _moves(call) and getattr(call.func, "attr", "") == "cuda":
             test = _condition(side, file, call, about_cuda)
             if test is not None and _after_prepare(side, file, call, frozenset()):
                 yield (

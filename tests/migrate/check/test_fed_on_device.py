@@ -46,6 +46,17 @@ def test_a_move_that_asks_for_cuda() -> None:
     assert said("AM959", "x = 1\n", TOP.format("") + "if args.gpu:\n    x = x.to(accelerator.device)\nnet(x)\n")
 
 
+def test_a_move_that_asks_for_cuda_and_for_more_than_the_accelerator_is_told() -> None:
+    asked = "if torch.cuda.is_available() and args.gpu:\n    x = x.to(accelerator.device)\nnet(x)\n"
+    assert said("AM959", "x = 1\n", TOP.format("cpu=not args.gpu") + asked)
+    both = "cpu=not torch.cuda.is_available() or not args.gpu"
+    assert not said("AM959", "x = 1\n", TOP.format(both) + asked)
+    alone = asked.replace("torch.cuda.is_available() and ", "")
+    assert not said("AM959", "x = 1\n", TOP.format("cpu=not args.gpu") + alone)
+    named = "use = torch.cuda.is_available() and args.gpu\n" + TOP.format("cpu=not use")
+    assert not said("AM959", "x = 1\n", "import torch\n" + named + asked)
+
+
 def test_a_move_that_asks_for_cuda_before_anything_is_prepared() -> None:
     early = "if torch.cuda.is_available():\n    net.to(accelerator.device)\n"
     assert not said("AM959", "x = 1\n", TOP.format("").replace("net = acc", early + "net = acc"))

@@ -237,3 +237,33 @@ def test_the_device_of_a_rank_is_the_accelerators_in_every_branch():
         """)
     assert "args = parser.parse_args()\naccelerator = Accelerator()\nplace = accelerator.device\n" in result
     assert "is not None" not in result
+
+
+GUARDED = """
+    import argparse, torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu", action="store_true")
+    args = parser.parse_args()
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(4, 1)
+    if {first}:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        noise = torch.rand(4, 4)
+        if {second}:
+            x, y, noise = x.cuda(), y.cuda(), noise.cuda()
+        loss = (model(x + noise) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+
+def test_a_move_that_asks_for_cuda_as_well_as_for_an_option_tells_the_accelerator_both():
+    asked = "torch.cuda.is_available() and args.gpu"
+    result = migrated(GUARDED.format(first=asked, second=asked))
+    assert "Accelerator(cpu=not torch.cuda.is_available() or not args.gpu)" in result
+    assert "Accelerator(cpu=not args.gpu)" in migrated(GUARDED.format(first="args.gpu", second="args.gpu"))
