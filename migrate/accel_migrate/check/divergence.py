@@ -63,6 +63,7 @@ class Divergence:
         self._seeds = Seeds(side)
         self._called = {site.call: site.file for site in side.flows.sites()}
         self._mixed: dict[ast.AST, bool] = {}
+        self._alike: set[Question] = set()  # what was found to depend on nothing of the kind
 
     def decided_by(self, file: File, node: ast.AST) -> Iterator[tuple[Decision, File, str]]:
         """The decisions on the way to a node, in its function and in those that call it, that a process takes for itself."""
@@ -100,13 +101,14 @@ class Divergence:
         seen: set[Question] = set()
         while waiting:
             question = waiting.pop()
-            if question in seen or len(question.part) > _DEPTH:
+            if question in seen or question in self._alike or len(question.part) > _DEPTH:
                 continue
             seen.add(question)
             for answer in self._behind(question):
                 if isinstance(answer, str):
                     return answer
                 waiting.append(answer)
+        self._alike |= seen
         return ""
 
     # ---- one step back
