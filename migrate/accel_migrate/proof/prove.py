@@ -91,16 +91,16 @@ class Proof:
         self.runner = replace(self.runner, stand_ins="true lengths")
         return self._original("original, on data of its true length")
 
-    def _run(self, name: str, migrated: bool = True, still: bool = False, trace: bool = False, **how: object) -> Run:
+    def _run(self, name: str, migrated: bool = True, **how: object) -> Run:
         files = self.subject.after if migrated else self.subject.before
         self.tell(f"running the {name}")
         folder = re.sub(r"\W+", "-", name)
-        run = self.runner.run(folder, self.subject.target, files, still=still, trace=trace, **how)  # type: ignore[arg-type]
+        run = self.runner.run(folder, self.subject.target, files, **how)  # type: ignore[arg-type]
         self.stand_ins |= dict.fromkeys(run.stand_ins)
         return run
 
-    def _original(self, name: str, still: bool = False, trace: bool = False) -> Trace:
-        run = self._run(name, migrated=False, still=still, trace=trace)
+    def _original(self, name: str, **how: object) -> Trace:
+        run = self._run(name, migrated=False, **how)
         self.traced = run.steps or self.traced
         if run.failed:
             raise CannotRun(f"the original {failures.sentence(run)}")
@@ -158,7 +158,7 @@ class Proof:
         return conclude(self.traced[0] if len(self.traced) == 1 else None, ranks, pretended)
 
     def _compared(self, original: Trace, again: Trace, ranks: Sequence[Trace], on_gpu: bool) -> list[Check]:
-        checks = [self._unsharded(check, original, ranks) for check in on_many(original, again, ranks)]
+        checks = [self._unsharded(check, original, ranks) for check in on_many(original, again, ranks, self._nudged)]
         count = len(ranks)
         losses = next((check for check in checks if check.quantity is Quantity.LOSSES), None)
         if losses is None:
@@ -167,6 +167,13 @@ class Proof:
         if losses.result is not Result.NOT_COMPARED:
             return [*checks, figures_on_many(original, again, ranks[0], count)]
         return [*checks, *self._held_still(original, on_gpu)]
+
+    def _nudged(self) -> Trace | None:
+        """The original with its weights off by rounding; nothing where it does not run so."""
+        try:
+            return self._original("original with its weights off by rounding", nudged=True)
+        except CannotRun:
+            return None
 
     def _unsharded(self, check: Check, original: Trace, ranks: Sequence[Trace]) -> Check:
         """A loader that an object of the script keeps to itself is not prepared, and the codemod says so."""

@@ -140,6 +140,7 @@ class Runner:
         rewrites: Mapping[Path, bytes],
         *,
         still: bool = False,
+        nudged: bool = False,
         observe: bool = False,
         trace: bool = False,
         **how: object,
@@ -161,6 +162,7 @@ class Runner:
             "seed": SEED,
             "on_cpu": self.pretend_cpu,
             "still": still,
+            "nudged": nudged,
             "observe": observe,
             "stand_ins": self.stand_ins,
             "trace": trace,
@@ -177,7 +179,7 @@ class Runner:
         shutil.rmtree(copy, ignore_errors=True)
         if run.failed and not job.alone_in_group and LAUNCHED.search(ended.errors):
             again = {**how, "alone_in_group": True}
-            return self.run(name, target, rewrites, still=still, observe=observe, trace=trace, **again)
+            return self.run(name, target, rewrites, still=still, nudged=nudged, observe=observe, trace=trace, **again)
         return run
 
 

@@ -33,7 +33,7 @@ def job(tmp_path: Path, script: str, **settings: object) -> Job:
     folder.mkdir()
     (copy / "train.py").write_text(script)
     common = {"folder": str(folder), "copy": str(copy), "project": "/nowhere", "data": [], "steps": 3, "seed": 0}
-    plain = {"on_cpu": False, "still": False, "stand_ins": "", "observe": False}
+    plain = {"on_cpu": False, "still": False, "nudged": False, "stand_ins": "", "observe": False}
     return Job(sys.executable, Target("train.py"), copy, folder, {**common, **plain, **settings}, 120)
 
 
@@ -52,6 +52,15 @@ def test_a_script_is_cut_after_its_steps_whatever_it_catches(tmp_path: Path, mon
     assert trace.was_cut and trace.parameters
     assert trace.ran == {"train.py"}  # and nothing that torch calls a file and is none
     assert all(loss.forms == ("summed",) for loss in trace.losses)
+
+
+def test_weights_can_be_moved_by_rounding_after_each_step(tmp_path: Path) -> None:
+    script = (
+        "import torch\nw = torch.nn.Parameter(torch.tensor([1.0, 2.0]))\nopt = torch.optim.SGD([w], lr=0.0)\n"
+        "w.sum().backward()\nopt.step()\nprint((w - torch.tensor([1.0, 2.0])).tolist())\n"
+    )
+    ended = start(job(tmp_path, script, nudged=True))
+    assert ended.output == f"[{2**-23}, {-(2**-23)}]\n", ended.errors
 
 
 def test_data_that_is_only_read_cannot_be_opened_for_writing(tmp_path: Path) -> None:

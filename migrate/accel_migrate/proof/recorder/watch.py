@@ -71,6 +71,8 @@ def install(torch: Any, settings: dict[str, Any]) -> Watch:
         watch.observer.begin()
     if settings["still"]:
         sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook(_forget_gradients)
+    if settings["nudged"]:
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(functools.partial(_nudge, torch))
     watch.losses()
     watch.loaders()
     watch.optimizers()
@@ -88,6 +90,16 @@ def _forget_gradients(optimizer: Any, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None
+
+
+def _nudge(torch: Any, optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Moves every weight to a neighbouring number, every other one up."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.is_floating_point():
+                flat = torch.arange(parameter.numel(), device=parameter.device).reshape(parameter.shape)
+                aim = torch.where(flat % 2 == 0, float("inf"), float("-inf")).to(parameter.dtype)
+                parameter.data.copy_(torch.nextafter(parameter.data, aim))
 
 
 def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
