@@ -18,6 +18,7 @@ from accel_migrate.proof.step.graph import Steps
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict
 
 Tell = Callable[[str], None]
+SLOWER = 4  # times as long as the original: what has not ended by then stands still
 # What a script says that counts on as many samples as its data really has.
 TOO_SHORT = re.compile(r"Sum of input lengths|out of (?:range|bounds)|reached no backward pass")
 CANNOT_SPLIT = re.compile(r"split_batches needs ([^\n]*)")
@@ -51,6 +52,7 @@ class Proof:
     stand_ins: dict[StandIn, None] = field(default_factory=dict)  # in the order in which they were met
     traced: tuple[Steps, ...] = ()  # of the original
     step: StepAnswer | None = None
+    seconds: float = 0.0  # that the original took
 
     def verdict(self) -> Verdict:
         name, processes = self.subject.name, self.processes
@@ -62,7 +64,10 @@ class Proof:
         if migrated and original.ran and original.ran.isdisjoint(migrated):
             untouched = f"none of the migrated files is run by {name}, and what it runs was left as it was"
             return Verdict(name, Outcome.NOT_RUN, processes, problem=untouched, stand_ins=tuple(self.stand_ins))
-        checks, curves, blamed = self._on_one(original, again)
+        try:
+            checks, curves, blamed = self._on_one(original, again)
+        except CannotRun as problem:
+            return Verdict(name, Outcome.NOT_RUN, processes, problem=str(problem), stand_ins=tuple(self.stand_ins))
         if processes > 1 and all(check.holds for check in checks):
             more, ranks = self._on_many(original, again)
             checks, curves = [*checks, *more], [*curves, *ranks]
@@ -102,6 +107,7 @@ class Proof:
     def _original(self, name: str, **how: object) -> Trace:
         run = self._run(name, migrated=False, **how)
         self.traced = run.steps or self.traced
+        self.seconds = max(self.seconds, run.ended.seconds)
         if run.failed:
             raise CannotRun(f"the original {failures.sentence(run)}")
         trained = [trace for trace in run.traces if trace.losses]
@@ -115,6 +121,8 @@ class Proof:
         run = self._run("migrated script")
         migrated = next(iter(run.traces), Trace(0, ()))
         curves = [Curve("original", 1, _values(original)), Curve("migrated", 1, _values(migrated))]
+        if self._is_only_slow(run):
+            raise CannotRun(self._slow(run))
         if run.failed:
             return [_failure(run, 1, "migrated-script")], curves, [migrated]
         return on_one(original, again, migrated), curves, [migrated]
@@ -133,6 +141,8 @@ class Proof:
             run = run if whole.failed and not CANNOT_SPLIT.search(run.ended.errors) else whole
         self.ranks = ranks = tuple(trace for trace in run.traces if trace.losses)
         curves = [Curve(f"rank {trace.rank}", count, _values(trace)) for trace in ranks]
+        if self._is_only_slow(run):
+            return [Check(Quantity.LOSSES, count, Result.NOT_COMPARED, note=self._slow(run))], curves
         if run.failed:
             return [_failure(run, count, re.sub(r"\W+", "-", name))], curves
         if len(ranks) != count:
@@ -146,6 +156,13 @@ class Proof:
                 weights_on_many(ranks),
             ], curves
         return self._compared(original, again, ranks, on_gpu), curves
+
+    def _is_only_slow(self, run: Run) -> bool:
+        """Whether a run was out of time that is short for the original too: it need not have stood still."""
+        return run.ended.code is None and run.seconds_allowed < SLOWER * self.seconds
+
+    def _slow(self, run: Run) -> str:
+        return f"the migrated script {failures.sentence(run)}; the original took {self.seconds:.0f} s"
 
     def _every_number(self, ranks: Sequence[Steps]) -> StepAnswer:
         """What a step shows about every number of processes, by two numbers at least that share its batch."""

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -89,6 +90,7 @@ class Ended:
     code: int | None
     output: str
     errors: str
+    seconds: float = 0.0
 
 
 Start = Callable[[Job], Ended]
@@ -191,6 +193,7 @@ def _stand_ins(told: Path) -> list[StandIn]:
 
 def start(job: Job) -> Ended:
     """Run the job to its end, or to the end of its time; nothing of it is left running."""
+    began = time.monotonic()
     process = subprocess.Popen(
         job.command,
         cwd=job.copy / job.target.folder,
@@ -204,7 +207,7 @@ def start(job: Job) -> Ended:
     )
     try:
         output, errors = process.communicate(timeout=job.timeout)
-        return Ended(process.returncode, output, errors)
+        return Ended(process.returncode, output, errors, time.monotonic() - began)
     except subprocess.TimeoutExpired:
         _kill(process)
         return Ended(None, *process.communicate())

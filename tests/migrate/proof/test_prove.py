@@ -33,13 +33,18 @@ def verdict(
     error: str = "",
     also: str = "",
     more: Sequence[str] = (),
+    seconds: float = 0.0,
+    stands: int = 0,
 ) -> Verdict:
     """Of a migrated train.py and more, where every process of every run does the same and goes through these files.
 
-    Processes that share out each batch end with `error`, and such as have one each with `also`.
+    Processes that share out each batch end with `error`, and such as have one each with `also`. The original takes
+    `seconds`, and the migrated script has no end on `stands` processes.
     """
 
     def start(job: Job) -> Ended:
+        if stands == job.processes and "migrated" in job.folder.parent.name:
+            return Ended(None, "", "")
         failure = error if job.split else also
         if job.processes > 1 and failure:
             return Ended(1, "", f"Traceback:\n{failure}\n")
@@ -47,7 +52,7 @@ def verdict(
             events = [{"kind": e.kind, "file": e.file, "line": e.line, **e.facts} for e in trace().events]
             events[-1]["ran"] = list(ran)
             (job.folder / f"{rank}-1.jsonl").write_text("\n".join(map(json.dumps, events)))
-        return Ended(0, "", "")
+        return Ended(0, "", "", seconds)
 
     (tmp_path / "project").mkdir()
     runner = Runner(Project(tmp_path / "project"), tmp_path / "runs", "python", 5, 60.0, start=start)
@@ -102,3 +107,21 @@ def test_a_script_that_counts_on_whole_batches_is_run_with_a_batch_for_each(tmp_
 def test_a_failure_that_whole_batches_do_not_explain_stays_one(tmp_path: Path, error: str, also: str) -> None:
     found = verdict(tmp_path, processes=2, error=error, also=also)
     assert found.broken is not None and found.broken.quantity is Quantity.ENDING
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(40.0, Outcome.NOT_RUN), (2.0, Outcome.DIFFERS)])
+def test_a_migrated_script_that_is_out_of_time_need_not_stand_still(
+    tmp_path: Path, seconds: float, outcome: Outcome
+) -> None:
+    found = verdict(tmp_path, seconds=seconds, stands=1)
+    assert found.outcome is outcome, found
+    assert outcome is Outcome.DIFFERS or ("no end in 60 s" in found.problem and "took 40 s" in found.problem)
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(40.0, Outcome.PROVEN), (2.0, Outcome.DIFFERS)])
+def test_several_processes_that_are_out_of_time_are_not_compared(
+    tmp_path: Path, seconds: float, outcome: Outcome
+) -> None:
+    found = verdict(tmp_path, processes=2, seconds=seconds, stands=2)
+    assert found.outcome is outcome, found
+    assert outcome is Outcome.DIFFERS or any("took 40 s" in check.note for check in found.checks)
