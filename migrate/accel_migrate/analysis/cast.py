@@ -248,16 +248,23 @@ class _Casting:
             )
 
         mine = {backward.call for backward in self.group.backwards}
+        files = {backward.module for backward in self.group.backwards} | {link.scope.module for link in own}
         found = []
         for loop in self.all_loops:
+            # A script of its own that names its models hands these to the functions that it shares with this training.
+            apart = loop.module not in files and self._names_models(loop)
             mentions = runs(loop.module, loop.statement) or any(
                 runs(module_of(self.roles, function), function)
                 for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+                if not apart
             )
             if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
                 found.append(loop)
         # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
         return found
+
+    def _names_models(self, loop: LoaderLoop) -> bool:
+        return any(self.roles.of(variable) & Role.MODEL for variable, _ in variables_in(loop.module, loop.statement))
 
     def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
         """The files in which these objects are built, handed on and used."""

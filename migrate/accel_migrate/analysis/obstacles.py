@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import NoHome
+from accel_migrate.analysis.libraries import is_library
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.flow.nodes import unparse
@@ -80,7 +81,7 @@ def is_handed_a_gradient(roles: Roles, module: Module, call: ast.Call) -> bool:
 
 
 def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
-    """Calls that hand model and optimizer to a function of another file, which is not among those given."""
+    """Calls that hand model and optimizer to a function that cannot be followed."""
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
         if not dotted or dotted.startswith("torch.") or roles.target(module, call) is not None:
@@ -93,11 +94,25 @@ def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
             or not any(r & Role.OPTIMIZER for r in held)
         ):
             continue
+        engine = next((why for name, why in _ENGINES.items() if dotted.startswith(f"{name}.")), None)
         yield (
             call,
-            f"{unparse(call.func)}() is handed the model and the optimizer, and its file is not among those given; if "
-            "it trains, name that file too",
+            engine
+            or f"{unparse(call.func)}() is handed the model and the optimizer, and {_unknown(roles, module, dotted)}",
         )
+
+
+def _unknown(roles: Roles, module: Module, dotted: str) -> str:
+    """Why it is not known what a function of this name does."""
+    owner = dotted
+    while owner := owner.rpartition(".")[0]:
+        if roles.project.imported_module(module, owner) is not None:
+            return (
+                "it is called through its class, or set in several ways, so it is not followed; call it by its own name"
+            )
+    if is_library(dotted):
+        return f"what {dotted.partition('.')[0]} does with them is not known"
+    return "its file is not among those given; if it trains, name that file too"
 
 
 def _check_cards(module: Module) -> None:

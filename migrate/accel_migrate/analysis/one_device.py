@@ -15,7 +15,7 @@ from accel_migrate.analysis.pieces import Distribution
 from accel_migrate.analysis.reach import Reach
 from accel_migrate.analysis.roles import Roles
 from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import unparse, walk
 
 _RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
 
@@ -31,10 +31,12 @@ class Tied:
     reach: Reach
     distribution: Distribution
 
-    def check(self, modules: list[Module], gone: frozenset[ast.AST]) -> None:
-        """NoHome for a device that stays, in these files, and may be another than the Accelerator's."""
-        for module in modules:
+    def check(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> None:
+        """NoHome for a device that stays, in these files and what they import, and may be another than the Accelerator's."""
+        for module in files_of(self.roles, modules):
             for node in _devices(self.roles, module):
+                if module not in modules and _runs_as_script(module, node):
+                    continue
                 if node in gone or where(self.roles, module, node) & ~_RIGHT == Where.NOTHING:
                     continue
                 if not self._holds(module, node) and not self._is_never_called(module, node):
@@ -90,6 +92,11 @@ def _devices(roles: Roles, module: Module) -> Iterator[ast.expr]:
         for keyword in call.keywords:
             if keyword.arg == "device" and not (isinstance(call.func, ast.Attribute) and call.func.attr == "to"):
                 yield keyword.value
+
+
+def _runs_as_script(module: Module, node: ast.expr) -> bool:
+    """Whether a node is under `if __name__ == "__main__":`, which an import does not run."""
+    return any(isinstance(parent, ast.If) and "__name__" in unparse(parent.test) for parent in module.ancestors(node))
 
 
 def files_of(roles: Roles, modules: tuple[Module, ...]) -> list[Module]:

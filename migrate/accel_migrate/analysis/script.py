@@ -23,7 +23,7 @@ from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import HostRead, sort_moves
 from accel_migrate.analysis.obstacles import handed_away, hidden_backwards
-from accel_migrate.analysis.one_device import Tied, files_of
+from accel_migrate.analysis.one_device import Tied
 from accel_migrate.analysis.one_or_many import silenced_prints
 from accel_migrate.analysis.one_process import bare_uses
 from accel_migrate.analysis.pieces import Distribution
@@ -195,7 +195,7 @@ class _Reader:
             gone |= frozenset(device.module.walk(device.statement))
         tied = Tied(self.roles, self.graph, device, given, reach, found.distribution)
         if not self.keep_device:
-            tied.check(files_of(self.roles, modules), gone)
+            tied.check(modules, gone)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
         self._check_told(distribution, rebound, creation)
         prints = self._printed_once(

@@ -13,7 +13,8 @@ from accel_migrate.analysis.scopes import Binding, Module
 if TYPE_CHECKING:
     from accel_migrate.analysis.project import Project
 
-_KNOWN = frozenset(dir(builtins)) | {"__file__", "__class__"}
+# `__accel_magic__` stands for what only a notebook understands.
+_KNOWN = frozenset(dir(builtins)) | {"__file__", "__class__", "__accel_magic__"}
 _INNOCENT = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "matplotlib", "pylab"}
 
 

@@ -39,7 +39,23 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
         return caller_not_given(function)
     if not _steps(module, backward):
         return "no optimizer steps after this backward pass, so nothing is trained"
-    return "the optimizer's parameters are not those of a model in sight"
+    return f"{_updated(roles, module, backward)} not known as a model"
+
+
+def _updated(roles: Roles, module: Module, backward: Backward) -> str:
+    """What the optimizer that steps beside a backward pass updates, as it is written, with its verb."""
+    for call in _calls_beside(module, backward):
+        stepped = module.variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        if stepped is not None and call.func.attr == "step" and roles.of(stepped) & Role.OPTIMIZER:  # type: ignore[attr-defined]
+            made = [binding.value for binding in module.bindings(stepped) if binding.value is not None]
+            owners = [
+                owner for value in made for part in walk(value) if (owner := _owner_of_parameters(part)) is not None
+            ]
+            if owners:
+                texts = list(dict.fromkeys(f"`{unparse(owner)}`" for owner in owners))
+                parts = ", a part of an object," if any(isinstance(owner, ast.Attribute) for owner in owners) else ""
+                return f"the optimizer updates {' and '.join(texts)}, and each{parts} is"
+    return "what the optimizer updates is"
 
 
 def caller_not_given(function: Function) -> str:
@@ -61,7 +77,7 @@ def _reads_gradient(loop: ast.For, name: str) -> bool:
     )
 
 
-def _owner_of_parameters(iterated: ast.expr) -> ast.expr | None:
+def _owner_of_parameters(iterated: ast.AST) -> ast.expr | None:
     if (
         isinstance(iterated, ast.Call)
         and isinstance(iterated.func, ast.Attribute)

@@ -22,6 +22,7 @@ class Side:
     def __init__(self, trees: Iterable[tuple[Path, ast.Module]]) -> None:
         self.program = Program(trees)
         self._graphs: dict[ast.AST, Graph] = {}
+        self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
 
     @property
     def files(self) -> list[File]:
@@ -108,6 +109,8 @@ class Side:
             if inner is None:
                 return True
             node = inner
+        if isinstance(node, ast.Name) and self._is_other(file, node):
+            return False
         function = file.scope(node).function.node
         if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
             return True
@@ -115,6 +118,43 @@ class Side:
             return True
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
+
+    def _is_other(self, file: File, node: ast.Name) -> bool:
+        """Whether all that a name may hold here is a batch that a loop draws, or was set to something not prepared."""
+        scope = file.scope(node)
+        if scope.function is not scope or file.binder(node.id, scope) is not scope:
+            return False
+        graph = self.graph(scope)
+        at = step_of(file, node, graph)
+        binders = [each for each in self._binders(file, scope).get(node.id, ()) if graph.holds(each)]
+        if at is None or graph.reachable_past(None, at, binders):
+            return False  # what a caller hands in, or another scope sets
+        held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
+        return bool(held) and all(self._holds_other(file, binder) for binder in held)
+
+    def _holds_other(self, file: File, binder: ast.stmt) -> bool:
+        if isinstance(binder, ast.Assign):
+            return not self.flows.made(file, binder.value, "prepared")
+        assert isinstance(binder, ast.For)
+        drawn = binder.iter
+        while isinstance(drawn, ast.Call) and drawn.args and isinstance(drawn.func, ast.Name):
+            drawn = drawn.args[0]  # of `enumerate` and progress bars
+        if not isinstance(drawn, ast.Name) or not self.flows.made(file, drawn, "prepared"):
+            return False
+        made = self._binders(file, file.scope(drawn)).get(drawn.id, ())
+        return bool(made) and all(isinstance(m, ast.Assign) and isinstance(m.value, ast.Call) for m in made)
+
+    def _binders(self, file: File, scope: Scope) -> dict[str, list[ast.stmt]]:
+        """The plain assignments and loops that bind each name of a scope."""
+        if scope not in self._bound:
+            found = self._bound.setdefault(scope, {})
+            for node in file.of_kinds(ast.Assign, ast.For):
+                if file.scope(node) is scope:
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+                    names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
+                    for name in names:
+                        found.setdefault(name, []).append(node)  # type: ignore[arg-type]
+        return self._bound[scope]
 
     def _may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
         """Whether a node may run after a call; in one function that is a matter of order."""

@@ -61,6 +61,21 @@ def test_figures_of_a_prepared_loader_that_stay_on_their_process() -> None:
     assert not said("AM955", "x = 1\n", TOP.split("net,")[0] + "data = {'train': a, 'test': b}\n" + keyed)
 
 
+def test_what_a_loop_draws_from_a_prepared_loader_is_not_one() -> None:
+    rows = "for x, y in train:\n    for row in {}:\n        kept.append(row)\n    accelerator.backward(net(x))\n"
+    assert not said("AM955", "x = 1\n", TOP + rows.format("x"))
+    assert not said("AM955", "x = 1\n", TOP + rows.format("zip(x, y)").replace("row in", "a, b in"))
+    several = BOTH + "for each in [train, test]:\n    for x in each:\n        hits += net(x).sum()\n"
+    assert said("AM955", "x = 1\n", several)
+
+
+def test_a_name_that_is_set_to_another_loader() -> None:
+    bars = "bar = tqdm(train)\nfor x in bar:\n    accelerator.backward(net(x))\n{}for x in bar:\n    hits += net(x).sum()\n"
+    assert not said("AM955", "x = 1\n", TOP + bars.format("bar = tqdm(test)\n"))
+    assert said("AM955", "x = 1\n", TOP + bars.format("if late:\n    bar = tqdm(test)\n"))
+    assert said("AM955", "x = 1\n", TOP + bars.format(""))
+
+
 def test_a_loop_that_counts_with_a_model_that_is_not_prepared() -> None:
     prepared = "net, data = accelerator.prepare(net, data)\n"
     count = "total = 0\nfor x in data:\n    total += other(x)\n"

@@ -1,0 +1,84 @@
+"""Why a loop is left: the reason is true of the script, also where other files stand beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from accel_migrate.magics import mask
+from accel_migrate.pipeline import migrate
+from accel_migrate.plan import FileResult, Status
+from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
+
+TOP = """import torch
+from torch import nn
+from torch.utils.data import DataLoader
+"""
+TRAIN = """
+def train():
+    loader = DataLoader(rows(), batch_size=4)
+    model = {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {inside}
+
+
+train()
+"""
+
+
+def results(**files: str) -> dict[str, FileResult]:
+    sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
+    return {result.path.stem: result for result in migrate(sources, DEFAULTS)}
+
+
+def test_scripts_that_share_a_helper_are_trainings_of_their_own() -> None:
+    script = f"{TOP}from judge import judge\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="judge(model, x)")
+    judge = "def judge(net, x):\n    net.eval()\n    print(net(x.cuda()).mean().item())\n    net.train()\n"
+    found = results(first=script, second=script, judge=judge)
+    assert [found[name].status for name in ("first", "second")] == [Status.MIGRATED, Status.MIGRATED]
+
+
+def test_a_self_test_of_a_file_that_is_imported_names_no_device_of_the_training() -> None:
+    script = f"{TOP}from nets import Net\n" + TRAIN.format(model="Net().cuda()", inside="pass")
+    nets = "from torch import nn\n\nclass Net(nn.Linear):\n    pass\n\nif __name__ == '__main__':\n    print(Net(2, 1).cuda(1))\n"
+    assert results(train=script, nets=nets)["train"].status is Status.MIGRATED
+    built = nets.replace("if __name__ == '__main__':", "def build():")
+    assert "may name another device" in results(train=script, nets=built)["train"].reason
+
+
+STATIC = """class Trainer:
+    @staticmethod
+    def epoch(model, optimizer):
+        print(model, optimizer)
+"""
+
+
+def test_a_function_of_a_file_that_is_given_is_not_said_to_be_missing() -> None:
+    script = TOP + "import {0}\nmodel = nn.Linear(2, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{1}\n"
+    given = results(train=script.format("tools", "tools.Trainer.epoch(model, optimizer)"), tools=STATIC)["train"].reason
+    assert "called through its class" in given and "among those given" not in given
+    missing = results(train=script.format("tools", "tools.Trainer.epoch(model, optimizer)"))["train"].reason
+    assert "its file is not among those given" in missing
+    engine = results(train=script.format("apex", "model, optimizer = apex.amp.initialize(model, optimizer)"))["train"]
+    assert "mixed precision" in engine.reason
+
+
+def test_names_what_an_optimizer_updates_that_is_not_known_as_a_model() -> None:
+    script = f"{TOP}import elsewhere\n" + TRAIN.format(model="elsewhere.build()", inside="pass")
+    script = script.replace("SGD(model.parameters()", "SGD(holder.policy.actor.parameters()").replace(
+        "model(x", "run(x"
+    )
+    reason = results(train=script)["train"].reason
+    assert "the optimizer updates `holder.policy.actor`" in reason and "not known as a model" in reason
+
+
+def test_a_magic_of_a_notebook_is_no_name_of_the_script() -> None:
+    code = f"from masks import *\n{TOP}" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass")
+    hidden: list[str] = []
+    reason = results(train=mask(f"%matplotlib inline\n{code}", hidden))["train"].reason
+    assert hidden and "`rows` comes from" in reason
