@@ -11,6 +11,7 @@ from accel_migrate.analysis.constructions import constructions, is_torchs_sample
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.results import is_length
 from accel_migrate.analysis.roles import Role, Roles, arguments_of
@@ -47,12 +48,13 @@ class Counts:
         self.shared = shared
         self.keys = keys  # of loaders that are kept in a dictionary
         self.is_prepared = is_prepared
+        self._numbers: Numbers | None = None
 
     def counted(self, module: Module, node: ast.expr, depth: int = 0) -> Counted:
         if depth > 8:
             return Counted.UNKNOWN
         if isinstance(node, ast.Constant):
-            return Counted.SHARE
+            return Counted.UNKNOWN if node.value in self.numbers.values else Counted.SHARE
         if isinstance(node, ast.BinOp):
             return self._either(self.counted(module, part, depth + 1) for part in (node.left, node.right))
         if isinstance(node, ast.UnaryOp):
@@ -69,6 +71,12 @@ class Counts:
         if isinstance(node, ast.Subscript):
             return self._entry(module, node, depth)
         return self._variable(module, node, depth)
+
+    @property
+    def numbers(self) -> Numbers:
+        if self._numbers is None:
+            self._numbers = numbers_of_data(self.roles, self.graph, self.shared)
+        return self._numbers
 
     def _either(self, found: object) -> Counted:
         kinds = set(found)  # type: ignore[call-overload]
@@ -148,6 +156,8 @@ class Counts:
         variable = module.variable(node)
         if variable is None:
             return Counted.SHARE if isinstance(node, ast.Attribute) else Counted.UNKNOWN
+        if not self.numbers.variables.isdisjoint(chain(self.roles, self.graph, variable)):
+            return Counted.UNKNOWN
         bindings = reaching(module, node, variable) if isinstance(node, ast.Name) else module.bindings(variable)
         if not bindings:
             return Counted.SHARE  # `args.print_freq`: a number that the user gives

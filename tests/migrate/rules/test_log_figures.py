@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import noted
 
 
 def test_divides_a_running_sum_by_this_process_part():
@@ -110,3 +111,27 @@ def test_a_number_of_mathematics_counts_no_samples():
         inside="total += loss.item()", after="print(total / np.sqrt(rounds()))", functions="from rules import rounds\n"
     )
     assert "AM605" in codes(source)
+
+
+def counted(divisor: str, data: str, functions: str = "") -> str:
+    source = training(functions=functions, inside="total += loss.item()", after=f"print(total / {divisor})")
+    return source.replace("TensorDataset(torch.randn(40, 3), torch.randint(0, 2, (40,)))", data)
+
+
+def test_tells_a_sum_that_is_divided_by_a_number_that_the_data_was_made_by():
+    made = "n_samples = 40\nrows = torch.randn(n_samples, 3)\nmarks = torch.randint(0, 2, (n_samples,))\n"
+    for divisor in ("n_samples", "(n_samples / 4)"):
+        source = counted(divisor, "TensorDataset(rows, marks)", made)
+        assert "over this process's share" in noted(source, "AM605"), divisor
+    assert "over this process's share" in noted(counted("40", "TensorDataset(torch.randn(40, 3), one)"), "AM605")
+    build = "def build(count):\n    rows = torch.randn(count, 3)\n    return TensorDataset(rows, rows)\nCOUNT = 40\n"
+    assert "over this process's share" in noted(counted("COUNT", "build(COUNT)", build), "AM605")
+
+
+def test_says_nothing_of_other_numbers():
+    width = "width = 30\nrows = torch.randn(40, width)\n"
+    for divisor in ("width", "100", "2"):
+        assert "AM605" not in codes(counted(divisor, "TensorDataset(rows, rows)", width)), divisor
+    batched = "batch = 20\nrows = torch.randn(batch, 3)\n"
+    source = counted("batch", "TensorDataset(rows, rows)", batched).replace("batch_size=4, sh", "batch_size=batch, sh")
+    assert "AM605" not in codes(source)
