@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accel_migrate.check import NOTHING_ORPHANED, Violation, violations
@@ -235,7 +235,7 @@ def _result(
             line = loop.line if loop.path == path else min(change.line for change in loop.applied[path])
             told.add(line, why.reason, why.detail)
     every = [*told.notes, *[note for loop in kept for note in loop.notes.get(path, ())]]
-    notes = tuple(sorted(dict.fromkeys(every), key=lambda n: (n.line, n.column, n.code)))
+    notes = folded(sorted(dict.fromkeys(every), key=lambda n: (n.line, n.column, n.code)))
     refused = [*told.refused, *[change for loop in kept for change in loop.refused.get(path, ())]]
     refusals = tuple(dict.fromkeys(refused))
     if after is None and said.errors:
@@ -244,6 +244,24 @@ def _result(
         reason = "; ".join(dict.fromkeys(told.reasons)) or ("" if notes else "no training loop")
         return FileResult(path, Status.UNCHANGED, reason, (), refusals, notes, source.data, source.data)
     return FileResult(path, Status.MIGRATED, "", changes, refusals, notes, source.data, after.source.data)
+
+
+def folded(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """What is said of several lines in the same words is said once, at the first of them."""
+    lines: dict[tuple[str, str], list[int]] = {}
+    first: dict[tuple[str, str] | Note, Note] = {}
+    for note in notes:
+        same = (note.code, note.message)
+        first.setdefault(note if note.code == LOOP_LEFT else same, note)
+        lines.setdefault(same, []).append(note.line)
+    return tuple(_with_lines(note, lines[(note.code, note.message)][1:]) for note in first.values())
+
+
+def _with_lines(note: Note, lines: list[int]) -> Note:
+    further = list(dict.fromkeys(line for line in lines if line != note.line)) if note.code != LOOP_LEFT else []
+    if not further:
+        return note
+    return replace(note, message=f"{note.message} (as in line {', line '.join(map(str, further))})")
 
 
 def failure(source: Source, error: Exception) -> FileResult:

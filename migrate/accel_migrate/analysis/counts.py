@@ -136,7 +136,8 @@ class Counts:
 
     def _entry(self, module: Module, node: ast.Subscript, depth: int) -> Counted:
         """`sizes["train"]`, `x.shape[0]`."""
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        sized = node.value.func if isinstance(node.value, ast.Call) else node.value  # `x.shape[0]`, `x.size()[0]`
+        if isinstance(sized, ast.Attribute) and sized.attr in ("shape", "size"):
             return Counted.SHARE
         variable = module.variable(node.value)
         values = [b.value for b in module.bindings(variable)] if variable is not None else []

@@ -252,3 +252,10 @@ def test_notes_what_torch_writes_before_the_training():
     uncalled = cached.replace("rows = cached()", "")
     assert "AM504" not in codes(training(functions=uncalled))
     assert "AM504" not in codes(training(after="torch.save(model.state_dict(), 'x.pt')"))
+
+
+def test_says_the_same_of_several_files_once():
+    early = "shutil.copy('a', 'b')\nshutil.copy('c', 'd')\nshutil.copy('e', 'f')\n"
+    told = [each for each in notes(training(functions=early)) if "every process writes this file" in each]
+    assert len(told) == 1
+    assert told[0].endswith("(as in line 13, line 14)")

@@ -132,6 +132,8 @@ def test_says_nothing_of_other_numbers():
     width = "width = 30\nrows = torch.randn(40, width)\n"
     for divisor in ("width", "100", "2"):
         assert "AM605" not in codes(counted(divisor, "TensorDataset(rows, rows)", width)), divisor
+    for divisor in ("x.size()[0]", "float(x.size()[0])", "x.shape[0]"):
+        assert "AM605" not in codes(training(inside=f"print(loss.item() / {divisor})")), divisor
     batched = "batch = 20\nrows = torch.randn(batch, 3)\n"
     source = counted("batch", "TensorDataset(rows, rows)", batched).replace("batch_size=4, sh", "batch_size=batch, sh")
     assert "AM605" not in codes(source)
