@@ -7,6 +7,8 @@ reads, and models that it builds later do not; with any of these the Accelerator
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 
 from accel_migrate.analysis.homes import Built, NoHome, chain
 from accel_migrate.analysis.loops import CallGraph
@@ -23,6 +25,7 @@ _MAKERS = {
         "autograd.Variable",
     )
 }  # fmt: skip
+_GPU = re.compile(r"cuda|\bmps\b|\bxpu\b|\bxla\b|set_default_device|distributed")
 
 
 def cpu_only(
@@ -32,8 +35,7 @@ def cpu_only(
 
     `whole` are the lines of loops over loaders that are not prepared: their batches stay on the CPU.
     """
-    named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
-    if any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named):
+    if _names_device(roles, modules):
         return None
     if not any(built.role is Role.LOADER for built in prepared):
         return "makes its batches by itself, on the CPU"
@@ -44,6 +46,16 @@ def cpu_only(
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
     return f"needs the CPU in line {min(lines)}" if lines else None
+
+
+def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
+    """Whether a file has a word about another device than the CPU, in whatever way."""
+    return _names_device(roles, modules) or any(_GPU.search(module.source.text) for module in modules)
+
+
+def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
+    named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
+    return any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named)
 
 
 def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.attributes import Asked, own_attributes
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
 from accel_migrate.analysis.choices import Choice, choice_of
-from accel_migrate.analysis.cpu_only import check_built_here, cpu_only
+from accel_migrate.analysis.cpu_only import check_built_here, cpu_only, names_gpu
 from accel_migrate.analysis.decisions import Decision, find_decisions
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.entries import is_chosen
@@ -18,7 +18,7 @@ from accel_migrate.analysis.evaluation import Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.groups import Group, entries, find_groups
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain
-from accel_migrate.analysis.imported import is_imported
+from accel_migrate.analysis.imported import is_imported, loaded_with
 from accel_migrate.analysis.local import Locality
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.needless import HostRead, sort_moves
@@ -412,7 +412,8 @@ class _Reader:
             tied = cpu_only(self.roles, modules, found.timing, stage.prepared, whole)
             if tied:
                 check_built_here(self.roles, self.graph, stage.prepared)
-            start = replace(start, cpu="True" if tied else None, tied=tied)
+            unnamed = tied is None and not names_gpu(self.roles, loaded_with(self.roles.project, stage.place.module))
+            start = replace(start, cpu="True" if tied else None, tied=tied, moves=unnamed)
         return after_names(start, precision.argument), precision, carrier, given
 
     def _forward_methods(self, cast: Cast, stage: Stage) -> tuple[tuple[Built, str], ...]:

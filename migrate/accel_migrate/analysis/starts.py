@@ -31,6 +31,7 @@ class Start:
     cpu: str | None  # the script's own wish for the CPU, as an expression
     at_prepare: bool  # right before prepare, after `statement`
     tied: str | None = None  # what ties a script without a device to the CPU
+    moves: bool = False  # the script names no device and nothing ties it to the CPU: it goes to a GPU now
     joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
     device: str | None = None  # the script's own choice of a device, as an expression
     stays: bool = False  # what decides on the device stays where it is, above

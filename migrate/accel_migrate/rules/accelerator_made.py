@@ -55,6 +55,12 @@ def find(context: Context) -> Iterator[Change]:
             "and put what the script makes itself on accelerator.device"
         )
         yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
+    if start.moves:
+        told = (
+            "the script moves nothing, so it trained on the CPU; the Accelerator takes a GPU where there is one: to stay on the "
+            "CPU, make it with cpu=True"
+        )
+        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
 
 
 def _meaning(context: Context, chosen: str) -> str:

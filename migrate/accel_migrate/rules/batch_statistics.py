@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module, Variable
+from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.unseen_layers import looked_up, unseen_layers
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -36,6 +37,25 @@ def find(context: Context) -> Iterator[Change]:
             owner, call = elsewhere
             where = f" ({owner.source.path.name}:{call.lineno})"
             yield change(CODE, training.place.after, _message(where), loop=training.index, safety=Safety.NOTE)
+        else:
+            yield from _not_visible(context)
+
+
+def _not_visible(context: Context) -> Iterator[Change]:
+    """One note where layers of the models are built by what nobody can look into."""
+    training, script = context.training, context.script
+    for built in training.prepared:
+        unseen = unseen_layers(script.roles, script.graph, built.variable) if built.role is Role.MODEL else None
+        if unseen is not None:
+            owner, call = unseen
+            where = f"line {call.lineno}" if owner is context.module else f"{owner.source.path.name}:{call.lineno}"
+            message = (
+                f"which layers `{unparse(call.func)}()` builds is not visible to the analysis ({where}): with batch "
+                "normalisation each process normalises by its own batch, and with a layer that gets no gradient N processes "
+                "stop at the second step (see AM808)"
+            )
+            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+            return
 
 
 def _message(where: str) -> str:
@@ -62,33 +82,11 @@ def _elsewhere(context: Context) -> tuple[Module, ast.Call] | None:
             for node in part.module.walk(part.node):
                 if isinstance(node, ast.Call) and _normalises(part.module, node):
                     return part.module, node
-        for owner in _looked_up(context, built.variable) if built.role is Role.MODEL else ():
+        for owner in looked_up(roles, graph, built.variable) if built.role is Role.MODEL else ():
             layer = next((call for call in owner.calls if _normalises(owner, call)), None)
             if layer is not None:
                 return owner, layer
     return None
-
-
-def _looked_up(context: Context, model: Variable) -> Iterator[Module]:
-    """The files in one of which a model is found by its name: `archs.__dict__[args.arch]()`, `getattr(archs, args.arch)()`."""
-    roles, project = context.script.roles, context.script.project
-    for link in chain(roles, context.script.graph, model):
-        module = link.scope.module
-        values = [binding.value for binding in module.bindings(link) if binding.value is not None]
-        for node in (part for value in values for part in module.walk(value)):
-            if isinstance(node, ast.Attribute) and node.attr == "__dict__":
-                holder: ast.expr = node.value
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "vars") and node.args:
-                holder = node.args[0]
-            else:
-                continue
-            dotted = module.qualified(holder)
-            found = project.imported_module(module, dotted) if dotted is not None else None
-            if found is not None:
-                path = found.source.path
-                package = path.parent if path.name == "__init__.py" else None
-                yield found
-                yield from (other for other in project.modules if package in other.source.path.parents)
 
 
 RULE = Rule(

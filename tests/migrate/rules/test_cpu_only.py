@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 SCRIPT = """
     import torch
@@ -91,3 +91,11 @@ def test_a_device_that_a_function_puts_among_the_options_is_a_device():
         loss.backward()
         optimizer.step()
     """)
+
+
+def test_says_that_a_script_of_the_cpu_goes_to_a_gpu():
+    source = SCRIPT.format(**PARTS).replace("self.start = torch.zeros(1)", "")
+    assert "Accelerator()" in migrated(source)
+    assert "so it trained on the CPU" in noted(source, "AM101")
+    there = source.replace("net = Net()", "net = Net().cuda()")
+    assert not any("so it trained on the CPU" in each for each in notes(there))
