@@ -29,18 +29,15 @@ def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable])
     variables: set[Variable] = set()
     values: set[object] = set()
     sizes: set[Variable | None] = set()
-    pending: list[tuple[Module, ast.expr]] = []
+    made: list[tuple[Module, ast.AST]] = []
     for loader in loaders:
         for module, call in constructions(roles, loader, Role.LOADER):
-            pending += [(module, part) for part in _data_of(call)]
+            made += data_of(roles, graph, module, call)
             sizes |= {module.variable(keyword.value) for keyword in call.keywords if keyword.arg == "batch_size"}
             sizes |= {module.variable(part) for part in call.args[1:2]}
-    seen: set[ast.AST | Variable] = set()
-    for module, node in pending:
-        _follow(graph, module, node, pending, seen)
     batches = {link for size in sizes if size is not None for link in chain(roles, graph, size)}
-    for module, node in pending:
-        for part in _counts(module, node):
+    for module, node in made:
+        for part in _counts(module, node) if isinstance(node, ast.expr) else ():
             variable = module.variable(part)
             if variable is not None and variable not in batches:
                 variables.add(variable)
@@ -49,28 +46,33 @@ def numbers_of_data(roles: Roles, graph: CallGraph, loaders: Iterable[Variable])
     return Numbers(frozenset(variables), frozenset(values))
 
 
-def _data_of(call: ast.Call) -> list[ast.expr]:
-    return [*call.args[:1], *[keyword.value for keyword in call.keywords if keyword.arg == "dataset"]]
+def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) -> list[tuple[Module, ast.AST]]:
+    """All that the data of a loader is made of: expressions, and the project's functions and classes that they name."""
+    first = [*loader.args[:1], *[keyword.value for keyword in loader.keywords if keyword.arg == "dataset"]]
+    pending: list[tuple[Module, ast.AST]] = [(module, part) for part in first]
+    seen: set[ast.AST | Variable] = set()
+    for owner, node in pending:
+        for part in owner.walk(node, ast.Name, ast.Attribute, ast.Call):
+            if len(pending) > _FARTHEST:
+                break
+            target = roles.target(owner, part) if isinstance(part, ast.Call) else roles.project.definition(owner, part)
+            if target is not None and target.node not in seen and owner.scope(part).node is not target.node:
+                seen.add(target.node)
+                pending.append((target.module, target.node))
+            variable = owner.variable(part)
+            if variable is not None and variable not in seen:
+                seen.add(variable)
+                pending += _bound(graph, owner, variable)
+    return pending
 
 
-def _follow(
-    graph: CallGraph,
-    module: Module,
-    node: ast.expr,
-    pending: list[tuple[Module, ast.expr]],
-    seen: set[ast.AST | Variable],
-) -> None:
-    """Add what the variables in an expression are bound to, or get from their callers."""
-    for part in module.walk(node, ast.Name, ast.Attribute):
-        variable = module.variable(part)
-        if variable is None or variable in seen or len(pending) > _FARTHEST:
-            continue
-        seen.add(variable)
-        for binding in module.bindings(variable):
-            if binding.kind == "parameter":
-                pending += handed_for(graph, variable)
-            elif binding.value is not None:
-                pending.append((variable.scope.module, binding.value))
+def _bound(graph: CallGraph, module: Module, variable: Variable) -> Iterator[tuple[Module, ast.AST]]:
+    """What a variable is bound to, or gets from its callers."""
+    for binding in module.bindings(variable):
+        if binding.kind == "parameter":
+            yield from handed_for(graph, variable)
+        elif binding.value is not None:
+            yield variable.scope.module, binding.value
 
 
 def _counts(module: Module, node: ast.expr) -> Iterator[ast.expr]:

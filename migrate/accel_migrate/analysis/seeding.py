@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from accel_migrate.analysis.contents import handed_for
 from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.analysis.training import Script, Training
+from accel_migrate.flow.nodes import unparse
 
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = {
@@ -24,6 +27,8 @@ _DRAWS = {
         "poisson",
     },
 }  # fmt: skip
+_DIFFERENT = {"time.time", "time.time_ns", "os.getpid", "os.urandom", "torch.seed", "torch.initial_seed", "uuid.uuid4"}
+_ALWAYS = re.compile(r"__name__|cuda")
 
 
 class Seeded(Enum):
@@ -34,11 +39,31 @@ class Seeded(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Seed:
-    """How one library is seeded; `call` is where, if that is in sight."""
+    """How one library is seeded; `call` is where, if that is in sight, and `sometimes` whether a condition decides on it."""
 
     seeded: Seeded
     module: Module | None = None
     call: ast.Call | None = None
+    sometimes: bool = False
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether processes draw numbers of their own, as far as the script's options are not known."""
+        return self.seeded is Seeded.APART or self.sometimes
+
+    def told(self, module: Module) -> str:
+        """Where it is seeded, as seen from a file."""
+        return f"{self._place(module)}, where that runs with a fixed number" if self.sometimes else self._place(module)
+
+    def unless(self, module: Module) -> str:
+        """What would seed it after all, to follow "is not seeded alike"; empty where nothing does."""
+        return f" unless {self._place(module)} runs with a fixed number" if self.sometimes else ""
+
+    def _place(self, module: Module) -> str:
+        assert self.module is not None
+        assert self.call is not None
+        here = self.module is module
+        return f"line {self.call.lineno}" if here else f"{self.module.source.path.name}:{self.call.lineno}"
 
 
 class Seeding:
@@ -53,12 +78,44 @@ class Seeding:
     def of(self, library: str) -> Seed:
         """How a library is seeded: alike only if every seed of it that runs is the same on all processes."""
         found = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
-        if any(not call.args or self.flow.depends(module, call.args[0]) for module, call in found):
+        if any(self._differs(module, call) for module, call in found):
             module, call = found[0]
             return Seed(Seeded.APART, module, call)
+        sure = [(module, call) for module, call in found if not self._is_optional(module, call)]
         if found:
-            return Seed(Seeded.ALIKE, *found[0])
+            return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure)
         return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
+
+    def _differs(self, module: Module, call: ast.Call) -> bool:
+        """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
+        return not call.args or self.flow.depends(module, call.args[0]) or _is_drawn(module, call.args[0])
+
+    def _is_optional(self, module: Module, call: ast.Call) -> bool:
+        """`if args.seed: torch.manual_seed(args.seed)`, or a number that is drawn where none is given."""
+        variable = module.variable(call.args[0])
+        function = module.scope(call).function
+        sites = self.graph.sites.get(function, []) if function is not None else []
+        seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
+        return (
+            self._is_conditional(module, call)
+            or (bool(sites) and all(self._is_conditional(owner, site) for owner, site in sites))
+            or any(_may_be_drawn(owner, seed) for owner, seed in seeds)
+        )
+
+    def _is_conditional(self, module: Module, call: ast.Call) -> bool:
+        """Whether a condition decides on a call; the script's own guard and the presence of a GPU are none."""
+        return any(
+            isinstance(parent, ast.If | ast.IfExp)
+            and not _ALWAYS.search(unparse(parent.test))
+            and not all(self._is_given(module, name) for name in module.walk(parent.test, ast.Name))
+            for parent in module.ancestors(call)
+        )
+
+    def _is_given(self, module: Module, name: ast.AST) -> bool:
+        """Whether a name is a parameter that every call gives a number."""
+        variable = module.variable(name)
+        handed = handed_for(self.graph, variable) if variable is not None else []
+        return bool(handed) and all(isinstance(value, ast.Constant) and value.value for _, value in handed)
 
     def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
         """The libraries that are drawn from, each with the first call that does."""
@@ -101,6 +158,21 @@ def library_of(module: Module, call: ast.Call) -> str | None:
     if owner == "random" and name not in ("seed", "Random", "getstate", "setstate", "SystemRandom"):
         return "random"
     return None
+
+
+def _is_drawn(module: Module, node: ast.expr) -> bool:
+    return any(
+        isinstance(part, ast.Call)
+        and (library_of(module, part) is not None or module.qualified(part.func) in _DIFFERENT)
+        for part in module.walk(node, ast.Call)
+    )
+
+
+def _may_be_drawn(module: Module, seed: ast.expr) -> bool:
+    """Whether a variable is given a number that differs by process somewhere."""
+    variable = module.variable(seed)
+    bindings = module.bindings(variable) if variable is not None else []
+    return any(binding.value is not None and _is_drawn(module, binding.value) for binding in bindings)
 
 
 def _libraries(module: Module, call: ast.Call) -> tuple[str, ...]:

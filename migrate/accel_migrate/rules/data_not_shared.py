@@ -9,7 +9,7 @@ from accel_migrate.analysis.entries import is_entry
 from accel_migrate.analysis.loops import LoaderLoop
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.seeding import LIBRARIES, Seeded, Seeding
+from accel_migrate.analysis.seeding import Seeded, Seeding
 from accel_migrate.analysis.shares import trains_on_share
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -20,12 +20,14 @@ CODE = "AM805"
 _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 
 _PART = "give each its own part, by accelerator.process_index and accelerator.num_processes"
+_OWN = (
+    "seed each by accelerator.process_index, but only if every process then makes as many backward passes, whatever it plays: "
+    "where one makes more, it waits for the others for ever"
+)
 _PLAYS = {
-    Seeded.ALIKE: "plays the same games, since all are seeded alike, so N processes learn no more than one; seed each by "
-    "accelerator.process_index, or give it environments of its own",
+    Seeded.ALIKE: f"plays the same games, since all are seeded alike, so N processes learn no more than one; {_OWN}",
     Seeded.APART: "plays games of its own, so N processes gather N times the experience, and each step averages over all",
-    Seeded.UNKNOWN: "plays by itself: the same games where all are seeded alike, which is not visible to the analysis; seed "
-    "each by accelerator.process_index",
+    Seeded.UNKNOWN: f"plays by itself: the same games where all are seeded alike, which is not visible to the analysis; {_OWN}",
 }
 _MAKES = {
     Seeded.ALIKE: f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
@@ -54,11 +56,12 @@ def _told(context: Context, plays: bool) -> str:
     training = context.training
     seeding = Seeding(context.script, training)
     drawn = seeding.drawn()
-    seeds = {library: seeding.of(library).seeded for library in (drawn or (LIBRARIES if plays else ()))}
-    apart = [library for library, seeded in seeds.items() if seeded is Seeded.APART]
     if plays:
-        known = Seeded.APART if len(apart) == len(seeds) else Seeded.UNKNOWN
-        return _PLAYS[Seeded.ALIKE if set(seeds.values()) == {Seeded.ALIKE} else known]
+        acts = any(name.startswith("torch.distributions") for m in seeding.files for name in m.imports.values())
+        return _PLAYS[_played(seeding, {*drawn, "torch"} if acts or not drawn else {*drawn})]
+    found = {library: seeding.of(library) for library in drawn}
+    seeds = {library: Seeded.UNKNOWN if seed.sometimes else seed.seeded for library, seed in found.items()}
+    apart = [library for library, seeded in seeds.items() if seeded is Seeded.APART]
     if not drawn:
         return _ALL
     if apart:
@@ -72,6 +75,23 @@ def _told(context: Context, plays: bool) -> str:
             f"({where}); {_PART}"
         )
     return _MAKES[Seeded.UNKNOWN if Seeded.UNKNOWN in seeds.values() else Seeded.ALIKE]
+
+
+def _played(seeding: Seeding, libraries: set[str]) -> Seeded:
+    """Whether all processes play the same: what acts, and the environment with its actions, must be seeded alike."""
+    seeds = [seeding.of(library) for library in libraries]
+    known = [Seeded.UNKNOWN if seed.sometimes else seed.seeded for seed in seeds]
+    called = [(m, call.func, call) for m in seeding.files for call in m.calls if isinstance(call.func, ast.Attribute)]
+    told = {
+        unparse(function.value) for m, function, _ in called if function.attr == "seed" and not m.qualified(function)
+    }
+    actions = {
+        unparse(f.value) for _, f, _ in called if f.attr == "sample" and unparse(f.value).endswith("action_space")
+    }
+    games = told or any(f.attr == "reset" and any(k.arg == "seed" for k in c.keywords) for _, f, c in called)
+    known += [] if games else [Seeded.APART]
+    known += [] if actions <= told else [Seeded.APART]
+    return next((each for each in (Seeded.APART, Seeded.UNKNOWN) if each in known), Seeded.ALIKE)
 
 
 def _place(context: Context, module: Module, call: ast.Call) -> str:

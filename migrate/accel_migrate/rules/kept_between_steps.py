@@ -21,7 +21,8 @@ def find(context: Context) -> Iterator[Change]:
     if training.distribution.joins:
         return  # the original ran on several processes already
     seeding = Seeding(script, training)
-    if not trains_on_share(script, training) and seeding.of("torch").seeded is Seeded.ALIKE:
+    seed = seeding.of("torch")
+    if not trains_on_share(script, training) and seed.seeded is Seeded.ALIKE and not seed.sometimes:
         return  # every process goes through the same, AM805 says
     for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
         if kept.module is module:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.elsewhere import reached_elsewhere
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Function, Module
-from accel_migrate.analysis.seeding import Seeded, Seeding, library_of
+from accel_migrate.analysis.seeding import Seed, Seeding, library_of
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -32,24 +32,29 @@ def find(context: Context) -> Iterator[Change]:
     seeding = Seeding(context.script, training)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:
-        if seeding.of(library).seeded is Seeded.APART:
-            yield change(CODE, call, f"each process {_told(library)}", loop=training.index, safety=Safety.NOTE)
+        seed = seeding.of(library)
+        if seed.may_differ:
+            yield change(
+                CODE, call, f"each process {_told(library, seed, module)}", loop=training.index, safety=Safety.NOTE
+            )
             return
     for outer in module.calls:
         for owner, function in reached_elsewhere(context.script, training, module, outer):
             place = _drawn_in(owner, function, seeding)
             if place and not training.timing.after_prepare(module, outer):
                 library, line = place
-                message = f"each process, in {owner.source.path.name}:{line}, {_told(library)}"
+                told = _told(library, seeding.of(library), module)
+                message = f"each process, in {owner.source.path.name}:{line}, {told}"
                 yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
                 return
 
 
-def _told(library: str) -> str:
+def _told(library: str, seeded: Seed, module: Module) -> str:
     seed = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}[library]
     return (
-        f"draws an order or a choice of its own, because {library} is not seeded alike on all: if it decides which sample "
-        f"stands where, the processes' shares of the data overlap and miss samples; call {seed} with one number before"
+        f"draws an order or a choice of its own, because {library} is not seeded alike on all{seeded.unless(module)}: if it "
+        "decides which sample stands where, the processes' shares of the data overlap and miss samples; call "
+        f"{seed} with one number before"
     )
 
 
@@ -73,7 +78,7 @@ def _is_compared(module: Module, call: ast.Call) -> bool:
 def _drawn_in(owner: Module, function: Function, seeding: Seeding) -> tuple[str, int] | None:
     for call in owner.calls:
         library = _drawn(owner, call) if owner.scope(call).function is function else None
-        if library is not None and seeding.of(library).seeded is Seeded.APART:
+        if library is not None and seeding.of(library).may_differ:
             return library, call.lineno
     return None
 

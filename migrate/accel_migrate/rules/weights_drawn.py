@@ -10,7 +10,7 @@ from accel_migrate.analysis.loss_path import LossPath
 from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.analysis.seeding import Seeded, Seeding
+from accel_migrate.analysis.seeding import Seeding
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -19,15 +19,16 @@ CODE = "AM810"
 _COPIES = {"copy.deepcopy", "copy.copy"}
 _WEIGHTS = {"parameters", "named_parameters", "state_dict", "buffers", "named_buffers", "children", "modules"}
 _MESSAGE = (
-    "each process copies weights that it has drawn itself, because torch is not seeded alike on all, and prepare() then "
+    "each process copies weights that it has drawn itself, because torch is not seeded alike on all{unless}, and prepare() then "
     "replaces those of the model by the main process's: the copy is another one on the others; call torch.manual_seed with one "
     "number before the model is built, or copy after prepare()"
 )
 
 
 _UNPREPARED = (
-    "`{}` has weights that each process draws itself, because torch is not seeded alike on all, and no prepare() gives it the "
-    "main process's, while the loss is computed through it; call torch.manual_seed with one number before it is built"
+    "`{name}` has weights that each process draws itself, because torch is not seeded alike on all{unless}, and no prepare() "
+    "gives it the main process's, while the loss is computed through it; call torch.manual_seed with one number before it is "
+    "built"
 )
 _LAYERS = (
     "torch.nn.Linear",
@@ -47,14 +48,16 @@ def find(context: Context) -> Iterator[Change]:
     if training.distribution.joins:
         return  # the original ran on several processes already
     seeding = Seeding(context.script, training)
-    if seeding.of("torch").seeded is not Seeded.APART:
+    seed = seeding.of("torch")
+    if not seed.may_differ:
         return
+    unless = seed.unless(module)
     for call in module.calls:
         if not training.timing.after_prepare(module, call) and _copies(context, call):
-            yield change(CODE, call, _MESSAGE, loop=training.index, safety=Safety.NOTE)
+            yield change(CODE, call, _MESSAGE.format(unless=unless), loop=training.index, safety=Safety.NOTE)
             return
     for model, name in _run_unprepared(context):
-        yield change(CODE, model, _UNPREPARED.format(name), loop=training.index, safety=Safety.NOTE)
+        yield change(CODE, model, _UNPREPARED.format(name=name, unless=unless), loop=training.index, safety=Safety.NOTE)
 
 
 def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:

@@ -372,7 +372,7 @@ def test_a_seed_in_a_file_that_the_training_does_not_run_with_is_no_seed():
 def test_tells_the_same_noise_that_a_helper_draws():
     noise = "import torch\ndef noise(x):\n    return x + torch.randn_like(x)\ndef other(x):\n    return torch.rand(3)\n"
     script = training(functions="import noise\ntorch.manual_seed(3)\n", inside="y = noise.noise(x)")
-    assert ["in noise.py:3" in each for each in messages("AM803", train=script, noise=noise)] == [True]
+    assert ["(noise.py:3)" in each for each in messages("AM803", train=script, noise=noise)] == [True]
     assert not messages("AM803", train=script.replace("noise.noise(x)", "len(x)"), noise=noise)
 
 
@@ -536,3 +536,165 @@ def test_tells_figures_of_a_shard_wherever_they_go(ready: str, inside: str, afte
 def test_says_nothing_of_figures_that_stay_in_the_program(ready: str, inside: str, after: str):
     message = noted(training(ready=ready, inside=inside, after=after), "AM801")
     assert "main process's shard" not in message
+
+
+SEED = "torch.manual_seed(3)\n"
+DROPS = (
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.body = nn.Linear(3, 2)\n"
+)
+DROPS += "        self.drop = nn.Dropout({})\n    def forward(self, x):\n        return self.drop(self.body(x))\n"
+
+
+def built(functions: str, model: str = "Net()") -> str:
+    return training(functions=functions).replace("model = nn.Linear(3, 2)", f"model = {model}")
+
+
+def test_tells_that_dropout_is_equal_on_every_process():
+    assert "for dropout (line" in noted(built(SEED + DROPS.format("0.5")), "AM803")
+    assert "for dropout (line" in noted(built(SEED, "nn.Sequential(nn.Linear(3, 2), nn.Dropout())"), "AM803")
+    assert "AM803" not in codes(built(SEED + DROPS.format("0.0")))
+    assert "AM803" not in codes(built(DROPS.format("0.5")))
+
+
+FLIPS = """
+class Flipped(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return {}
+    def __len__(self):
+        return 40
+"""
+
+
+def augmented(draw: str, seed: str, loader: str = "") -> str:
+    source = training(functions=f"import random\n{seed}\n" + FLIPS.format(draw))
+    source = source.replace("data = TensorDataset(torch.randn(40, 3), torch.randint(0, 2, (40,)))", "data = Flipped()")
+    return source.replace("shuffle=True", f"shuffle=True{loader}")
+
+
+def test_tells_that_samples_are_augmented_alike():
+    assert "for augmentation (line" in noted(augmented("np.random.rand(3), 0", "np.random.seed(1)"), "AM803")
+    assert "random.seed(1 + " in noted(augmented("random.random(), 0", "random.seed(1)"), "AM803")
+    assert "AM803" not in codes(augmented("np.random.rand(3), 0", "torch.manual_seed(1)"))
+    worked = augmented("np.random.rand(3), 0", "torch.manual_seed(1)", ", num_workers=2")
+    assert "torch.manual_seed(1 + " in noted(worked, "AM803")
+    assert "AM803" not in codes(augmented("index, 0", "np.random.seed(1)\ntorch.manual_seed(1)"))
+
+
+def test_tells_transforms_of_torchvision_that_draw():
+    source = training(functions=SEED + "from torchvision import datasets, transforms\n").replace(
+        "data = TensorDataset(torch.randn(40, 3), torch.randint(0, 2, (40,)))",
+        "data = datasets.MNIST('d', transform=transforms.Compose([transforms.RandomCrop(28)]))",
+    )
+    assert "for augmentation (line" in noted(source, "AM803")
+
+
+OPTIONAL = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        "if args.seed:\n    torch.manual_seed(args.seed)\n",
+        "def fix(seed):\n    torch.manual_seed(seed)\nif args.seed is not None:\n    fix(args.seed)\n",
+        "import random\nif args.seed is None:\n    args.seed = random.randint(1, 99)\ntorch.manual_seed(args.seed)\n",
+    ],
+)
+def test_tells_of_a_seed_that_may_not_be_one(seed: str):
+    noise = noted(training(functions=OPTIONAL + seed, inside="noise = torch.randn(4)"), "AM803")
+    assert "where that runs with a fixed number" in noise
+    order = noted(training(functions=OPTIONAL + seed + "order = torch.randperm(40)\n"), "AM809")
+    assert "not seeded alike on all unless line" in order
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        "def fix(seed):\n    if seed is not None:\n        torch.manual_seed(seed)\nfix(3)\n",
+        "if torch.cuda.is_available():\n    torch.manual_seed(3)\n",
+    ],
+)
+def test_a_condition_that_holds_makes_no_seed_doubtful(seed: str):
+    noise = noted(training(functions=seed, inside="noise = torch.randn(4)"), "AM803")
+    assert "fixed number" not in noise
+
+
+def test_a_seed_that_is_drawn_or_read_from_the_clock_differs():
+    seed = "import time\ntorch.manual_seed(int(time.time()))\n"
+    assert "AM803" not in codes(training(functions=seed, inside="noise = torch.randn(4)"))
+    assert "AM809" in codes(training(functions=seed + "order = torch.randperm(40)\n"))
+
+
+PLAYED = """
+import gym
+import numpy as np
+import torch
+torch.manual_seed(1)
+np.random.seed(1)
+env = gym.make("CartPole-v1")
+{seed}
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    state = env.reset()
+    action = {action}
+    loss = model(torch.tensor(state)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
+    drawn = "np.random.randint(2)"
+    assert "games of its own" in noted(PLAYED.format(seed="", action=drawn), "AM805")
+    alike = noted(PLAYED.format(seed="env.seed(1)", action=drawn), "AM805")
+    assert "plays the same games" in alike
+    assert "only if every process then makes as many backward passes" in alike
+    sampled = "env.action_space.sample()"
+    assert "games of its own" in noted(PLAYED.format(seed="env.seed(1)", action=sampled), "AM805")
+    seeded = "env.seed(1)\nenv.action_space.seed(1)"
+    assert "plays the same games" in noted(PLAYED.format(seed=seeded, action=sampled), "AM805")
+    assert "plays by itself" in noted(
+        PLAYED.format(seed="env.seed(1)", action=drawn).replace("np.random.seed(1)", "if step:\n    np.random.seed(1)"),
+        "AM805",
+    )
+
+
+@pytest.mark.parametrize("looked_up", ["globals()['Net']", "eval('Net')"])
+def test_tells_statistics_of_a_model_that_is_found_among_the_names_of_a_file(looked_up: str):
+    for brings in ("from net import *\n", "from net import Net\n"):
+        script = training(functions=brings).replace("model = nn.Linear(3, 2)", f"model = {looked_up}()")
+        assert ["net.py:5" in each for each in messages("AM804", train=script, net=NORMALISED)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        ("import timm\n", "timm.create_model('resnet18')"),
+        ("from nets import Net\n", "Net(3)"),
+        ("import torchvision.models as models\n", "models.__dict__[sys.argv[1]](num_classes=2)"),
+        ("import nets\n", "getattr(nets, sys.argv[1])()"),
+        (
+            "from nets import Body\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.body = Body(3)\n    def forward(self, x):\n        return self.body(x)\n",
+            "Net()",
+        ),
+    ],
+)
+def test_tells_of_layers_that_nobody_can_look_at(functions: str, model: str):
+    message = noted(built(functions, model), "AM804")
+    assert "is not visible to the analysis" in message
+    assert "AM808" in message
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        ("", "nn.Sequential(nn.Linear(3, 2), nn.ReLU())"),
+        ("from transformers import AutoModel\n", "AutoModel.from_pretrained('x')"),
+        (DROPS.format("0.0"), "Net()"),
+        ("import torchvision.models as models\n", "models.vgg16()"),
+    ],
+)
+def test_says_nothing_of_layers_that_are_known(functions: str, model: str):
+    assert "AM804" not in codes(built(functions, model))
