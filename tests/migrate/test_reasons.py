@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from accel_migrate.magics import mask
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import FileResult, Status
@@ -82,3 +83,40 @@ def test_a_magic_of_a_notebook_is_no_name_of_the_script() -> None:
     hidden: list[str] = []
     reason = results(train=mask(f"%matplotlib inline\n{code}", hidden))["train"].reason
     assert hidden and "`rows` comes from" in reason
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "def grid(x):\n    n, k, device = *x.shape, x.device\n    return torch.arange(n, device=device)\n",
+        "def grid(x):\n    device, n, k = x.device, *x.shape\n    return torch.arange(n, device=device)\n",
+        "def grid(x):\n    return steps(torch.as_tensor(x).long())\n\n"
+        "def steps(t):\n    return torch.arange(4, device=t.device) * t[:, None]\n",
+    ],
+)
+def test_the_device_of_a_tensor_is_no_other_device(grid: str) -> None:
+    nets = f"import torch\nfrom torch import nn\n\n{grid}\n"
+    nets += "class Net(nn.Linear):\n    def forward(self, x):\n        return x + grid(x)\n"
+    script = f"{TOP}from nets import Net\n" + TRAIN.format(model="Net(2, 1).cuda()", inside="pass")
+    found = results(train=script, nets=nets)["train"]
+    assert found.status is Status.MIGRATED, found.reason
+
+
+def test_names_who_else_calls_what_needs_the_accelerator() -> None:
+    script = f"{TOP}from tools import keep\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="keep(model)")
+    tools = "import torch\n\ndef keep(model):\n    torch.save(model.state_dict(), 'm.pt')\n"
+    other = "from tools import keep\n\nkeep(None)\n"
+    reason = results(train=script, tools=tools, other=other)["train"].reason
+    assert (
+        reason == "keep() needs the Accelerator and is called by other.py as well (line 3), and it is made in train()"
+    )
+
+
+def test_names_what_is_built_where() -> None:
+    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass").replace(
+        "train():", "train():\n    global model"
+    )
+    reason = results(train=script)["train"].reason
+    assert (
+        "`model` in the globals of train.py" in reason and "`optimizer` and `loader` in train() of train.py" in reason
+    )

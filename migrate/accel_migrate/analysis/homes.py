@@ -132,6 +132,27 @@ def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
     return max(common, key=lambda scope: (built_there(scope), -depth(scope)))
 
 
+def scattered(roles: Roles, chains: list[list[Variable]]) -> str:
+    """Which of the objects belongs to which scope, where none has them all: the reason for leaving a loop."""
+    names: dict[Scope, dict[str, None]] = {}
+    for links in chains:
+        built = next((link for link in links if is_root(roles, link)), links[-1])
+        names.setdefault(built.scope, {})[f"`{built.name}`"] = None
+    told = [f"{_listed(list(found))} in {_named(scope)}" for scope, found in names.items()]
+    return f"no place has all that `prepare` must take: {'; '.join(told)}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _named(scope: Scope) -> str:
+    if scope.is_class:
+        return f"the class {scope.node.name}"  # type: ignore[attr-defined]
+    inside = f" of {scope.module.source.path.name}"
+    return f"{scope.node.name}(){inside}" if scope.is_function else f"the globals{inside}"  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
     """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere).

@@ -162,13 +162,8 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
         return Where.UNKNOWN
     bindings = [b for b in owner.scope.module.bindings(owner) if b.kind != "import"]
     handed = [b for b in bindings if b.kind == "parameter"]
-    if (
-        handed
-        and all(is_options(roles, v, depth) for v in _handed(roles, owner) if v is not None)
-        and _handed(roles, owner)
-    ):
-        return Where.UNKNOWN
-    return Where.FOLLOWS
+    known = [v for v in _handed(roles, owner) if v is not None] if handed else []
+    return Where.UNKNOWN if known and all(is_options(roles, v, depth) for v in known) else Where.FOLLOWS
 
 
 def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
@@ -239,11 +234,26 @@ def of_variable(roles: Roles, variable: Variable, depth: int = 0) -> Where:
     for binding in module.bindings(variable):
         if binding.kind == "parameter":
             found |= _of_parameter(roles, variable, binding, depth)
-        elif binding.value is None or binding.path or binding.kind != "assign":
-            found |= Where.UNKNOWN
         else:
-            found |= where(roles, module, binding.value, depth + 1)
+            value = _set_to(binding)
+            found |= where(roles, module, value, depth + 1) if value is not None else Where.UNKNOWN
     return found or Where.UNKNOWN
+
+
+def _set_to(binding: Binding) -> ast.expr | None:
+    """What an assignment sets a name to, also as one of several: `n, device = *x.shape, x.device`."""
+    value, statement = binding.value, binding.statement
+    if binding.kind != "assign" or not binding.path:
+        return value if binding.kind == "assign" else None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(binding.path) > 1:
+        return None
+    index = binding.path[0]
+    before, behind = value.elts[: index + 1], value.elts[index - len(target.elts) :]
+    if not any(isinstance(part, ast.Starred) for part in (*target.elts, *before)):
+        return before[index] if index < len(before) else None
+    single = not any(isinstance(part, ast.Starred) for part in (*target.elts, *behind))
+    return behind[0] if single and len(behind) == len(target.elts) - index else None
 
 
 def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int) -> Where:

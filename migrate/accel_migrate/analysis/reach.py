@@ -154,9 +154,9 @@ def _extended(
     """The reach with one more place, and with all callers on the way to it."""
     parameters = dict(reach.parameters)
     extended = replace(reach, parameters=parameters)
-    pending = [(module, node)]
+    pending: list[tuple[Module, ast.AST, Function | None]] = [(module, node, None)]
     while pending:
-        module, node = pending.pop()
+        module, node, called = pending.pop()
         function = module.scope(node).function
         device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
         in_sight = extended.spelled(module, node) is not None
@@ -165,7 +165,7 @@ def _extended(
         if function is extended.creation.node:
             continue
         if function is None:
-            raise NoHome("the Accelerator is made further in than it is needed", getattr(node, "lineno", 1), module)
+            raise _too_far_out(extended, module, node, called)
         sites = graph.sites.get(function, [])
         if not sites:
             raise NoHome(
@@ -178,8 +178,18 @@ def _extended(
         if scaler is not None and default_of(function, scaler) is not None:
             scaler = None  # with a default it may be left out of a call, and the Accelerator may not
         parameters[function] = NewParameter(module, function, device, scaler)
-        pending += sites
+        pending += [(caller, call, function) for caller, call in sites]
     return extended
+
+
+def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function | None) -> NoHome:
+    """Why code outside of all functions, that of another script perhaps, cannot have the Accelerator."""
+    line = getattr(node, "lineno", 1)
+    what = f"{called.name}() needs the Accelerator and is called" if called is not None else "the Accelerator is needed"
+    made = getattr(reach.creation.node, "name", None) or reach.creation.module.source.path.name
+    where = f"in {made}()" if reach.creation.function is not None else f"in {made}"
+    here = "outside of all functions" if module is reach.creation.module else f"by {module.source.path.name} as well"
+    return NoHome(f"{what} {here} (line {line}), and it is made {where}", line, module)
 
 
 def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:

@@ -10,7 +10,7 @@ from accel_migrate.analysis.choices import names_rank
 from accel_migrate.analysis.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.groups import Group
-from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, is_root
+from accel_migrate.analysis.homes import Built, NoHome, Place, chain, choose_home, is_root, scattered
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.overriding import is_overridden
 from accel_migrate.analysis.pieces import Distribution
@@ -47,7 +47,7 @@ class _Staging:
         home = choose_home(self.roles, list(cast.chains))
         if home is None:
             line = self.group.backwards[0].call.lineno
-            raise NoHome("model, optimizer and data are built in different places", line)
+            raise NoHome(scattered(self.roles, list(cast.chains)), line)
         prepared = self._prepared(home, cast)
         self._check_caller(home, prepared, cast.chains)
         uses = self._uses(home, cast.loops, cast.loaders)
@@ -132,7 +132,7 @@ class _Staging:
         for links in chains:
             if not any(is_root(self.roles, link) for link in links):
                 raise self._out_of_sight(links[-1])
-        raise NoHome("model, optimizer and data are built in different places", function.lineno, home.module)
+        raise NoHome(scattered(self.roles, list(chains)), function.lineno, home.module)
 
     def _out_of_sight(self, parameter: Variable) -> NoHome:
         """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""

@@ -54,7 +54,9 @@ def _updated(roles: Roles, module: Module, backward: Backward) -> str:
             if owners:
                 texts = list(dict.fromkeys(f"`{unparse(owner)}`" for owner in owners))
                 parts = ", a part of an object," if any(isinstance(owner, ast.Attribute) for owner in owners) else ""
-                return f"the optimizer updates {' and '.join(texts)}, and each{parts} is"
+                return (
+                    f"the optimizer updates {' and '.join(texts)}, and {'it' if len(texts) == 1 else 'each'}{parts} is"
+                )
     return "what the optimizer updates is"
 
 

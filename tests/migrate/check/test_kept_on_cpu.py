@@ -40,3 +40,9 @@ def test_a_move_to_the_cpu_that_is_lost(before: str, after: str) -> None:
 )
 def test_other_moves(before: str, after: str) -> None:
     assert not said("AM958", before, after)
+
+
+def test_an_accelerator_that_keeps_to_the_cpu_is_the_cpu() -> None:
+    after = "from accel_runtime import Accelerator\naccelerator = Accelerator({})\nx = y.to(accelerator.device)\n"
+    assert not said("AM958", "x = y.to('cpu')\n", after.format("cpu=True"))
+    assert said("AM958", "x = y.to('cpu')\n", after.format("cpu=args.cpu"))
