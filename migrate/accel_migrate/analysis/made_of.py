@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.contents import contents
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles
@@ -72,13 +73,13 @@ def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]
 def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
     """Layers with weights that no code of the project ever reads: they can get no gradient."""
     modules = roles.project.modules
-    if any(_freezes(node) for module in modules for node in module.walk(module.tree, ast.Attribute)):
+    if freezes(roles, model):
         return
     read = {
         n.attr
         for m in modules
         for n in m.walk(m.tree, ast.Attribute)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and not _is_only_copied(m, n)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and not is_only_copied(m, n)
     }
     named = {
         n.value
@@ -94,12 +95,12 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
             if variable.scope.node is not owner.node or name in read or name in named or "." in name:
                 continue
             for binding in bindings:
-                if binding.value is not None and not binding.path and _has_weights(roles, owner.module, binding.value):
+                if binding.value is not None and not binding.path and has_weights(roles, owner.module, binding.value):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
 
 
-def _is_only_copied(module: Module, node: ast.Attribute) -> bool:
+def is_only_copied(module: Module, node: ast.AST) -> bool:
     """`nn.TransformerEncoder(self.layer, 6)` makes copies of the layer, and trains those."""
     parent = module.parents[node]
     if isinstance(parent, ast.keyword):
@@ -118,7 +119,7 @@ def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth
             for binding in bindings
             if binding.value is not None
         ]
-        return any(_has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
+        return any(has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
     return depth < 4 and any(
         computes(roles, graph, owner, call.func.attr, depth + 1)
         for call in method.module.walk(method.node)
@@ -134,15 +135,19 @@ def _is_plain_module(roles: Roles, owner: Definition) -> bool:
     if roles.project.base_names(owner) != {"torch.nn.Module"}:
         return False
     methods = [s for s in owner.node.body if isinstance(s, ast.FunctionDef) and s.name != "__init__"]
-    return not any(
+    return not any(may_reach_any_part(method) for method in methods)
+
+
+def may_reach_any_part(method: ast.AST) -> bool:
+    """Whether a method gets at parts of its module other than by their names."""
+    return any(
         (isinstance(node, ast.Attribute) and node.attr in _ANY_PART)
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"))
-        for method in methods
         for node in walk(method)
     )
 
 
-def _has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
+def has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
     for node in module.walk(value):
         if isinstance(node, ast.Call):
             owner, _, name = (module.qualified(node.func) or "").rpartition(".")
@@ -166,5 +171,11 @@ def _is_fixed(call: ast.Call) -> bool:
     return any(isinstance(value, ast.Constant) and value.value is False for value in said)
 
 
-def _freezes(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr in ("requires_grad", "requires_grad_")
+def freezes(roles: Roles, model: Variable) -> bool:
+    """Whether a file that runs with a model takes parameters out of training, perhaps those that are asked about."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and (node.attr == "requires_grad_" or (node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)))
+        for module in loaded_with(roles.project, model.scope.module)
+        for node in module.walk(module.tree, ast.Attribute)
+    )

@@ -698,3 +698,76 @@ def test_tells_of_layers_that_nobody_can_look_at(functions: str, model: str):
 )
 def test_says_nothing_of_layers_that_are_known(functions: str, model: str):
     assert "AM804" not in codes(built(functions, model))
+
+
+PARTS = """
+from torchvision.models import resnet18
+class Net(nn.Module):
+    def __init__(self, extra=False):
+        super().__init__()
+        self.extra = extra
+        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 2)
+        {init}
+    def forward(self, x):
+        {forward}
+"""
+
+
+def parts(init: str, forward: str, model: str = "Net()", call: str = "criterion(model(x), y)") -> str:
+    source = training(functions=PARTS.format(init=init, forward=forward), loss=call)
+    return source.replace("model = nn.Linear(3, 2)", f"model = {model}")
+
+
+UNDER = "with torch.no_grad():\n            x = self.body(x)\n        return self.head(x)"
+FEATURES = "net = resnet18()\n        self.features = nn.Sequential(*list(net.children())[:-1])"
+
+
+def test_tells_parts_that_run_without_gradients():
+    assert "`body` of Net" in noted(parts("pass", UNDER), "AM808")
+    assert "`body` of Net" in noted(parts("pass", "return self.head(self.body(x).detach())"), "AM808")
+    deep = UNDER.replace("self.body", "self.features").replace("self.head", "self.head(self.body") + ")"
+    assert "`features` of Net" in noted(parts(FEATURES, deep), "AM808")
+    frozen = parts("self.body.requires_grad_(False)", UNDER)
+    assert "AM808" not in codes(frozen)
+    assert "AM808" not in codes(parts("pass", UNDER.replace("self.head(x)", "self.head(self.body(x))")))
+
+
+def test_tells_parts_whose_result_nothing_reads():
+    assert "computes what nothing reads" in noted(
+        parts("pass", "y = self.body(x)\n        return self.head(x)"), "AM808"
+    )
+    assert "AM808" not in codes(parts("pass", "y = self.body(x)\n        return self.head(y)"))
+
+
+def test_tells_parts_that_an_option_decides_on():
+    forward = "if self.extra:\n            x = self.body(x)\n        return self.head(x)"
+    chosen = noted(parts("pass", forward, "Net(sys.argv[1] == 'x')"), "AM808")
+    assert "is used only where `self.extra` holds" in chosen
+    assert "AM808" not in codes(parts("pass", forward, "Net(True)"))
+    assert "AM808" not in codes(parts("pass", forward.replace("self.extra", "self.training"), "Net(len(sys.argv) > 1)"))
+    made = "self.more = nn.Linear(3, 3) if extra else None"
+    absent = (
+        "x = self.body(x)\n        if self.more is not None:\n            x = self.more(x)\n        return self.head(x)"
+    )
+    assert "AM808" not in codes(parts(made, absent, "Net(len(sys.argv) > 1)"))
+
+
+WHOLE = "self.features = resnet18()\n        self.first = self.features.conv1"
+
+
+def test_tells_the_head_of_a_library_model_that_is_run_layer_by_layer():
+    forward = "return self.head(self.body(self.first(x)))"
+    assert "without its `fc`" in noted(parts(WHOLE, forward), "AM808")
+    assert "AM808" not in codes(parts(WHOLE + "\n        self.features.fc = nn.Identity()", forward))
+    assert "AM808" not in codes(parts("self.features = resnet18()", "return self.head(self.body(self.features(x)))"))
+
+
+def test_tells_what_makes_results_that_the_training_leaves_out():
+    both, first = "return self.head(x), self.body(x)", "criterion(model(x)[0], y)"
+    source = parts("pass", both, call="0").replace("loss = 0", "out, aux = model(x)\n        loss = criterion(out, y)")
+    assert "`body` of Net" in noted(source, "AM808")
+    assert "AM808" not in codes(source.replace("criterion(out, y)", "criterion(out, y) + aux.mean()"))
+    asked = "criterion(out, y)\n        if sys.argv[1:]:\n            loss = loss + aux.mean()"
+    assert "only where `sys.argv[1:]` holds" in noted(source.replace("criterion(out, y)", asked), "AM808")
+    assert "`body` of Net" in noted(parts("pass", both, call=first), "AM808")
+    assert "AM808" not in codes(parts("pass", "x = self.body(x)\n        return self.head(x), x", call=first))
