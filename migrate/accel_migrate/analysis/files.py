@@ -47,7 +47,7 @@ _LOG_FILES = {
 }  # fmt: skip
 # Classes and functions of libraries that fetch their data when they are called, with no word about it.
 _FETCHED_BY = re.compile(
-    r"(torch_geometric\.datasets|torchtext\.datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|torchtext\.vocab\.(GloVe|FastText|CharNGram)"
+    r"(torch_geometric\.datasets|torchtext\.(legacy\.)?datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|torchtext\.(legacy\.)?vocab\.(GloVe|FastText|CharNGram)"
     r"|ogb\.(\w+\.)+\w*Dataset\w*|gensim\.downloader\.load|sklearn\.datasets\.fetch_\w+"
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")

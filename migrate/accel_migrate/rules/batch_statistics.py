@@ -34,8 +34,10 @@ def find(context: Context) -> Iterator[Change]:
     elif training.place.module is module:
         elsewhere = _elsewhere(context)
         if elsewhere is not None:
-            owner, call = elsewhere
-            where = f" ({owner.source.path.name}:{call.lineno})"
+            owner, call, chosen = elsewhere
+            where = (
+                f" ({owner.source.path.name}:{call.lineno}{', if the model that is chosen has it' if chosen else ''})"
+            )
             yield change(CODE, training.place.after, _message(where), loop=training.index, safety=Safety.NOTE)
         else:
             yield from _not_visible(context)
@@ -72,8 +74,11 @@ def _normalises(module: Module, call: ast.Call) -> bool:
     return owner.startswith("torch.nn") and name.startswith("BatchNorm")
 
 
-def _elsewhere(context: Context) -> tuple[Module, ast.Call] | None:
-    """A layer in the files that the models are written in, where those files are not otherwise touched."""
+def _elsewhere(context: Context) -> tuple[Module, ast.Call, bool] | None:
+    """A layer in the files that the models are written in, where those files are not otherwise touched.
+
+    The last is whether it is one of several models of a file, chosen by its name.
+    """
     training, roles, graph = context.training, context.script.roles, context.script.graph
     for built in training.prepared:
         for part in made_of(roles, graph, built.variable) if built.role is Role.MODEL else ():
@@ -81,11 +86,11 @@ def _elsewhere(context: Context) -> tuple[Module, ast.Call] | None:
                 continue
             for node in part.module.walk(part.node):
                 if isinstance(node, ast.Call) and _normalises(part.module, node):
-                    return part.module, node
+                    return part.module, node, False
         for owner in looked_up(roles, graph, built.variable) if built.role is Role.MODEL else ():
             layer = next((call for call in owner.calls if _normalises(owner, call)), None)
             if layer is not None:
-                return owner, layer
+                return owner, layer, True
     return None
 
 

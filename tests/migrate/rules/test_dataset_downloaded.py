@@ -53,6 +53,7 @@ def test_a_download_in_another_file_is_told_where_it_is_asked_for(line: str, tol
         ("import torchtext", "torchtext.datasets.AG_NEWS()"),
         ("from ogb.nodeproppred import PygNodePropPredDataset", "PygNodePropPredDataset('ogbn-arxiv')"),
         ("from torchtext.vocab import GloVe", "GloVe('6B')"),
+        ("from torchtext.legacy import datasets", "datasets.Multi30k.splits(('.de', '.en'), fields)"),
         ("from torchtext.datasets import Multi30k", "Multi30k.splits(('.de', '.en'), fields)"),
         ("from torchtext.data import Field", "Field().build_vocab(rows, vectors='glove.6B.100d')"),
         ("from sklearn.datasets import fetch_openml", "fetch_openml('adult')"),
