@@ -75,13 +75,17 @@ class Seeding:
         self.flow = training.flow
         self.files = loaded_with(script.project, training.place.module)
 
-    def of(self, library: str) -> Seed:
-        """How a library is seeded: alike only if every seed of it that runs is the same on all processes."""
+    def of(self, library: str, drawn: tuple[Module, ast.Call] | None = None) -> Seed:
+        """How a library is seeded: alike only if every seed of it that runs is the same on all processes.
+
+        Conditions that decide on what is `drawn` as well do not make a seed doubtful there.
+        """
+        around = frozenset(drawn[0].ancestors(drawn[1])) if drawn is not None else frozenset()
         found = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
         if any(self._differs(module, call) for module, call in found):
             module, call = found[0]
             return Seed(Seeded.APART, module, call)
-        sure = [(module, call) for module, call in found if not self._is_optional(module, call)]
+        sure = [(module, call) for module, call in found if not self._is_optional(module, call, around)]
         if found:
             return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure)
         return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
@@ -90,22 +94,23 @@ class Seeding:
         """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
         return not call.args or self.flow.depends(module, call.args[0]) or _is_drawn(module, call.args[0])
 
-    def _is_optional(self, module: Module, call: ast.Call) -> bool:
+    def _is_optional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """`if args.seed: torch.manual_seed(args.seed)`, or a number that is drawn where none is given."""
         variable = module.variable(call.args[0])
         function = module.scope(call).function
-        sites = self.graph.sites.get(function, []) if function is not None else []
+        sites = self.graph.sites.get(function, []) if function is not None and function not in around else []
         seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
         return (
-            self._is_conditional(module, call)
-            or (bool(sites) and all(self._is_conditional(owner, site) for owner, site in sites))
+            self._is_conditional(module, call, around)
+            or (bool(sites) and all(self._is_conditional(owner, site, around) for owner, site in sites))
             or any(_may_be_drawn(owner, seed) for owner, seed in seeds)
         )
 
-    def _is_conditional(self, module: Module, call: ast.Call) -> bool:
+    def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """Whether a condition decides on a call; the script's own guard and the presence of a GPU are none."""
         return any(
             isinstance(parent, ast.If | ast.IfExp)
+            and parent not in around
             and not _ALWAYS.search(unparse(parent.test))
             and not all(self._is_given(module, name) for name in module.walk(parent.test, ast.Name))
             for parent in module.ancestors(call)

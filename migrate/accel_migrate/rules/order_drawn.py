@@ -32,7 +32,7 @@ def find(context: Context) -> Iterator[Change]:
     seeding = Seeding(context.script, training)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:
-        seed = seeding.of(library)
+        seed = seeding.of(library, (module, call))
         if seed.may_differ:
             yield change(
                 CODE, call, f"each process {_told(library, seed, module)}", loop=training.index, safety=Safety.NOTE
@@ -42,9 +42,9 @@ def find(context: Context) -> Iterator[Change]:
         for owner, function in reached_elsewhere(context.script, training, module, outer):
             place = _drawn_in(owner, function, seeding)
             if place and not training.timing.after_prepare(module, outer):
-                library, line = place
-                told = _told(library, seeding.of(library), module)
-                message = f"each process, in {owner.source.path.name}:{line}, {told}"
+                library, drawing = place
+                told = _told(library, seeding.of(library, (owner, drawing)), module)
+                message = f"each process, in {owner.source.path.name}:{drawing.lineno}, {told}"
                 yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
                 return
 
@@ -75,11 +75,11 @@ def _is_compared(module: Module, call: ast.Call) -> bool:
     return any(isinstance(parent, ast.Compare) for parent in module.ancestors(call) if isinstance(parent, ast.expr))
 
 
-def _drawn_in(owner: Module, function: Function, seeding: Seeding) -> tuple[str, int] | None:
+def _drawn_in(owner: Module, function: Function, seeding: Seeding) -> tuple[str, ast.Call] | None:
     for call in owner.calls:
         library = _drawn(owner, call) if owner.scope(call).function is function else None
-        if library is not None and seeding.of(library).may_differ:
-            return library, call.lineno
+        if library is not None and seeding.of(library, (owner, call)).may_differ:
+            return library, call
     return None
 
 

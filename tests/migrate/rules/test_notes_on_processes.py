@@ -618,6 +618,13 @@ def test_a_condition_that_holds_makes_no_seed_doubtful(seed: str):
     assert "fixed number" not in noise
 
 
+def test_a_seed_is_sure_where_its_condition_decides_on_the_draw_too():
+    seed = "if args.shuffled:\n    torch.manual_seed(3)\n    order = torch.randperm(40)\n"
+    assert "AM809" not in codes(training(functions=OPTIONAL + seed))
+    split = "def split():\n    torch.manual_seed(3)\n    return torch.randperm(40)\nif args.shuffled:\n    order = split()\n"
+    assert "AM809" not in codes(training(functions=OPTIONAL + split))
+
+
 def test_a_seed_that_is_drawn_or_read_from_the_clock_differs():
     seed = "import time\ntorch.manual_seed(int(time.time()))\n"
     assert "AM803" not in codes(training(functions=seed, inside="noise = torch.randn(4)"))
