@@ -27,6 +27,8 @@ _MAKERS = {
 }  # fmt: skip
 _GPU = re.compile(r"cuda|\bmps\b|\bxpu\b|\bxla\b|set_default_device|distributed")
 
+_KEEPERS = {"torch.autograd.Variable", "torch.tensor", "torch.as_tensor"}  # a tensor stays where it is
+
 
 def cpu_only(
     roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...], whole: list[int]
@@ -70,11 +72,16 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
 
 
 def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
-    """Lines that make tensors, hand them to numpy, or move batches to the CPU, while or after the model is trained."""
+    """Lines that make tensors, hand them to numpy, move batches to the CPU, or run the model on what is not a batch."""
     return [
         call.lineno
         for call in module.calls
-        if (_makes(roles, module, call) or _reads_array(call) or _moves_batch(roles, module, call))
+        if (
+            _makes(roles, module, call)
+            or _reads_array(call)
+            or _moves_batch(roles, module, call)
+            or _runs_on_other(roles, module, call)
+        )
         and _runs_late(module, call, timing)
     ]
 
@@ -82,6 +89,8 @@ def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
 def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call makes a tensor on the CPU; one that goes where another tensor is does not."""
     if module.qualified(call.func) not in _MAKERS:
+        return False
+    if module.qualified(call.func) in _KEEPERS and call.args and roles.role(module, call.args[0]) & Role.BATCH:
         return False
     moved = module.parents[module.parents[call]] if isinstance(module.parents[call], ast.Attribute) else None
     there = [k.value for k in call.keywords if k.arg == "device"]
@@ -97,6 +106,29 @@ def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:
         return False
     batch = roles.role(module, function.value) & Role.BATCH
     return bool(batch) and where(roles, module, call.args[0]) == Where.CPU
+
+
+def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`model(sample)`, where the sample is not known to come from a batch: it may be an item of the data, on the CPU."""
+    owner = module.scope(call).owner_class
+    inside = isinstance(owner.node, ast.ClassDef) and "forward" in _methods(owner.node) if owner is not None else False
+    if inside or not roles.role(module, call.func) & Role.MODEL:
+        return False
+    return not any(_is_moved(roles, module, argument) for argument in call.args) and any(
+        isinstance(node, ast.Name) for argument in call.args for node in module.walk(argument)
+    )
+
+
+def _is_moved(roles: Roles, module: Module, argument: ast.expr) -> bool:
+    """Whether an argument is made of a batch, or of what a model made of one."""
+    return any(
+        isinstance(node, ast.Name | ast.Attribute | ast.Call) and roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
+        for node in module.walk(argument)
+    )
+
+
+def _methods(owner: ast.ClassDef) -> set[str]:
+    return {statement.name for statement in owner.body if isinstance(statement, ast.FunctionDef)}
 
 
 def _reads_array(call: ast.Call) -> bool:

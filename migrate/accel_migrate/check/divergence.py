@@ -88,7 +88,7 @@ class Divergence:
         if step is None or not graph.is_reached(step):
             return
         for decision in graph.control_dependences(step):
-            if decision.test is not None and not _ends_the_run(decision):
+            if decision.test is not None and not _leaves_only_by_error(decision):
                 yield decision
 
     def _asked(self, file: File, decision: Decision, calls: tuple[ast.Call, ...]) -> Iterator[Question]:
@@ -368,20 +368,17 @@ def _apart(one: object, other: object) -> bool:
     return one != other and "element" not in (one, other)
 
 
-def _ends_the_run(decision: Decision) -> bool:
+def _leaves_only_by_error(decision: Decision) -> bool:
     """Whether the other branch ends with an error or an exit, which ends all processes."""
     statement = decision.statement
-    if not isinstance(statement, ast.If):
-        return False
-    other = statement.orelse if decision.branch else statement.body
-    if not other:
-        return False
-    last = other[-1]
+    return isinstance(statement, ast.If) and ends_the_run(statement.orelse if decision.branch else statement.body)
+
+
+def ends_the_run(body: list[ast.stmt]) -> bool:
+    """Whether statements end with an error or an exit."""
+    last = body[-1] if body else None
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         called = last.value.func
-        return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in (
-            "exit",
-            "_exit",
-            "quit",
-        )
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        return name in ("exit", "_exit", "quit")
     return isinstance(last, ast.Raise)

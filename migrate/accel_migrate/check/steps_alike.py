@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from accel_migrate.check.collective_under_rank import meeting
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.divergence import Divergence
+from accel_migrate.check.divergence import Divergence, ends_the_run
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.program import File, Function
 
+_OF_ALL = ("KeyboardInterrupt", "StopIteration", "ImportError", "ModuleNotFoundError")  # met by all, or by none
 Found = Iterator[tuple[File, ast.AST, str]]
 
 
@@ -31,12 +32,37 @@ def _found(evidence: Evidence) -> Found:
                 told.add(decision.statement)
                 text = unparse(decision.test)[:50] if decision.test is not None else ""
                 yield where, decision.statement, f"whether {what} runs would depend on `{text}`, on {own}"
+        yield from _by_a_failure(file, call, what, told)
     for file in side.files:
         for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
                 yield from _by_a_count(side, file, node)
     for file, call in side.asked("prepare"):
         yield from _by_a_shard(file, call)
+
+
+def _by_a_failure(file: File, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
+    """A step in a loop that goes on, or ends, after an error that one process alone may run into."""
+    inner: ast.AST = call
+    for above in file.ancestors(call):
+        if isinstance(above, Function):
+            return
+        if isinstance(above, ast.Try) and inner in above.body and above not in told and _in_loop(file, above):
+            for handler in above.handlers:
+                caught = unparse(handler.type) if handler.type is not None else "any error"
+                if not any(word in caught for word in _OF_ALL) and not ends_the_run(handler.body):
+                    told.add(above)
+                    yield file, above, f"whether {what} runs would depend on {caught}, which a process may meet alone"
+        inner = above
+
+
+def _in_loop(file: File, node: ast.AST) -> bool:
+    for above in file.ancestors(node):
+        if isinstance(above, Function):
+            return False
+        if isinstance(above, ast.For | ast.While):
+            return True
+    return False
 
 
 def _meetings(side: Side) -> Iterator[tuple[File, ast.Call, str]]:

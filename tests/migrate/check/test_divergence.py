@@ -160,3 +160,15 @@ def test_a_phase_that_a_test_names() -> None:
     )
     assert asked(loop.format("fit"))
     assert not asked(loop.format("try"))
+
+
+def test_a_loop_that_goes_on_after_an_error_of_one_process() -> None:
+    loop = "for x in data:\n    try:\n        accelerator.backward(net(x))\n    except {}:\n        {}\n"
+    assert asked(loop.format("torch.cuda.OutOfMemoryError", "continue"))
+    assert asked(loop.format("RuntimeError as error", "print(error)"))
+    assert not asked(loop.format("RuntimeError", "print(x)\n        raise"))
+    assert not asked(loop.format("KeyboardInterrupt", "break"))
+    whole = (
+        "try:\n    for x in data:\n        accelerator.backward(net(x))\nexcept Exception as error:\n    print(error)\n"
+    )
+    assert not asked(whole)
