@@ -14,7 +14,8 @@ from accel_migrate.analysis.files import (
     writes,
     writes_memory,
 )
-from accel_migrate.analysis.imported import loaded_with
+from accel_migrate.analysis.imported import brought_by, loaded_with
+from accel_migrate.analysis.reach import under_main
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.training import Script, Training
 
@@ -44,13 +45,25 @@ def done_by_callers(script: Script, training: Training, prints_too: bool) -> str
     return _done(script, training, places, prints_too)
 
 
+def done_on_import(script: Script, training: Training) -> str | None:
+    """The same of files that are not changed and that are imported: what they do where they stand."""
+    others = [m for m in brought_by(script.project, training.modules) if m not in training.modules]
+    return _done(script, training, [(owner, None) for owner in others], prints_too=False, imported=True)
+
+
 def _done(
-    script: Script, training: Training, places: Sequence[tuple[Module, Function | None]], prints_too: bool
+    script: Script,
+    training: Training,
+    places: Sequence[tuple[Module, Function | None]],
+    prints_too: bool,
+    imported: bool = False,
 ) -> str | None:
     found: dict[str, str] = {}
     for owner, function in places:
         for inner in owner.calls:
             if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
+                continue
+            if imported and under_main(owner, inner):
                 continue
             deed = _deed(script, owner, inner)
             if deed is not None and (prints_too or deed != "prints"):

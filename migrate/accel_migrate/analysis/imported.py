@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accel_migrate.analysis.project import Project
 from accel_migrate.analysis.roles import Role, Roles
@@ -33,9 +34,20 @@ def loaded_with(project: Project, module: Module) -> list[Module]:
     return list(loaded)
 
 
+def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
+    """All that some files import, and these in turn, without themselves."""
+    first = list(modules)
+    pending = list(first)
+    for each in pending:
+        pending += [other for other in _imports(project, each) if other not in pending]
+    return pending[len(first) :]
+
+
 def _imports(project: Project, importer: Module) -> set[Module]:
     dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
     dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}  # type: ignore[attr-defined]
+    stars = [n for n in importer.walk(importer.tree, ast.ImportFrom) if n.names[0].name == "*"]  # type: ignore[attr-defined]
+    dotted |= {"." * node.level + (node.module or "") for node in stars}  # type: ignore[attr-defined]
     return {found for name in dotted if (found := project.imported_module(importer, name)) is not None}
 
 

@@ -58,16 +58,16 @@ class Reach:
 
 def _sees_guarded(module: Module, node: ast.AST) -> bool:
     """Whether a node stands under the main guard, or in a function that already reads what is built there."""
-    if _is_guarded(module, node):
+    if under_main(module, node):
         return True
     function = module.scope(node).function
     names = {n.id for n in module.walk(function or node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     own = module.functions[function].bindings if function is not None else {}
     built = [module.root.bindings[name] for name in names if name in module.root.bindings and name not in own]
-    return any(all(b.kind == "assign" and _is_guarded(module, b.statement) for b in bindings) for bindings in built)
+    return any(all(b.kind == "assign" and under_main(module, b.statement) for b in bindings) for bindings in built)
 
 
-def _is_guarded(module: Module, node: ast.AST) -> bool:
+def under_main(module: Module, node: ast.AST) -> bool:
     """Whether a node stands under `if __name__ == "__main__":`, itself or with the function it is in."""
     return any(isinstance(p, ast.If) and _asks_for_name(module, p.test) for p in module.ancestors(node))
 

@@ -46,8 +46,24 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
         if side.flows.made(path.calls[call], call.func, "prepared")
         or (isinstance(call.func, ast.Attribute) and call.func.attr in registered)
     ]
-    if bare and not through:
-        yield file, backward, f"the loss would come from `{unparse(bare[0])[:60]}`, past what averages gradients"
+    past = [call for call in bare if not through or _on_its_own(side, file, backward, call, through)]
+    if past:
+        yield file, backward, f"the loss would come from `{unparse(past[0])[:60]}`, past what averages gradients"
+
+
+def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:
+    """Whether a step may run a method of a bare model and no prepared one: `if plain: model(x) else: unwrapped.encode(x)`."""
+    scope = file.scope(backward).function
+    graph = side.graph(scope)
+    first, last = step_of(file, bare, graph), step_of(file, backward, graph)
+    steps = [step_of(file, call, graph) if call in file.parents else None for call in through]
+    met = [step for step in steps if step is not None]
+    if first is None or last is None or len(met) < len(steps) or first in met or last in met:
+        return False
+    loop = next((above for above in file.ancestors(backward) if isinstance(above, ast.For | ast.While)), None)
+    begun = loop if loop is not None and graph.holds(loop) else None
+    barred = [*met, *([loop] if begun is not None and loop is not None else [])]
+    return graph.reachable_past(begun, first, met) and graph.reachable_past(first, last, barred)
 
 
 def _through_again(side: Side, file: File, first: ast.Call) -> Found:

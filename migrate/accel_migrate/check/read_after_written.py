@@ -47,11 +47,14 @@ _KNOWN = sys.stdlib_module_names | {
 _MEETING = ("wait_for_everyone", "gather", "gather_for_metrics", "gather_object", "reduce", "broadcast", "backward")
 _LISTS = frozenset(["glob.glob", "glob.iglob", "os.listdir", "os.scandir"])
 _LISTING = frozenset(["glob", "rglob", "iterdir"])  # of a path
+_DRAWING = frozenset(["savefig", "save_image", "imsave", "imwrite"])
+_LOOKING = frozenset(["imread"])
 _TELLING = frozenset(["strftime", "isoformat"])
 
 
 def find(project: Project) -> Iterator[Violation]:
     yield from _violations(project.evidence)
+    yield from _pictures(project.evidence.after)
     yield from _found_by_one(project.evidence.after)
 
 
@@ -114,6 +117,48 @@ def _listed_too_early(side: Side, saves: set[ast.Call]) -> Iterator[Violation]:
         if _runs_after(side, saves, call, _meetings(side)) and Guards(side).of(file, call) is None:
             message = f"`{ast.unparse(call)[:60]}` would list the files on all processes while one may still write one"
             yield Violation("AM962", file.path, call.lineno, message)
+
+
+def _pictures(side: Side) -> Iterator[Violation]:
+    """Pictures that one process writes and all read back, by names that are put together of the same words."""
+    drawn = [(f, c) for f, c in side.calls if _name(c) in _DRAWING]
+    reads = [(f, c) for f, c in side.calls if _name(c) in _LOOKING and c.args] if drawn else []
+    if not reads:
+        return
+    guards = Guards(side)
+    written = {call for file, call in drawn if guards.of(file, call) is not None}
+    writing = _doing(side, written, lambda graph, step: True)
+    meetings = _meetings(side) if writing else set()
+    for file, call in reads:
+        scope = file.scope(call).function
+        graph = side.graph(scope)
+        step = step_of(file, call, graph)
+        words = _words(file, scope, call)
+        for one in writing.get(scope, ()) if step is not None else ():
+            if one is step or not words & _words(file, scope, one) or not graph.reachable_past(one, step, meetings):
+                continue
+            if guards.of(file, call) is None:
+                message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the picture"
+                yield Violation("AM962", file.path, call.lineno, message)
+                break
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _words(file: File, scope: Scope, node: ast.AST) -> set[str]:
+    """The texts of which a statement, or what its names are set to in the same function, puts a path together."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    near = [
+        other.value
+        for other in file.of_kinds(ast.Assign)
+        if isinstance(other, ast.Assign)
+        and file.scope(other).function is scope
+        and any(isinstance(target, ast.Name) and target.id in names for target in other.targets)
+    ]
+    texts = [part for each in (node, *near) for part in ast.walk(each) if isinstance(part, ast.Constant)]
+    return {text.value for text in texts if isinstance(text.value, str) and len(text.value) > 3}
 
 
 def _lists(file: File, call: ast.Call) -> bool:

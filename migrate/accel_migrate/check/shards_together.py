@@ -36,12 +36,36 @@ def _found(evidence: Evidence) -> Found:
             )
     for file, call in side.asked("backward"):
         yield from _half(side, file, call, sharded)
+    for file in side.files:
+        for node in file.of_kinds(ast.For):
+            if isinstance(node, ast.For) and _is_prepared_here(side, file, node.iter):
+                yield from _by_number(file, node)
     for file, call in side.calls:
         if _is_plain_backward(side, call):
             loop = _loop_over_prepared(side, file, call, frozenset())
             if loop is not None:
                 text = unparse(loop.iter)[:50]
                 yield file, call, f"the loop over `{text}` is left as it was, and {text} would be sharded for another"
+
+
+def _by_number(file: File, loop: ast.For) -> Found:
+    """`labels[size * i : size * (i + 1)]`: what stands beside a loader, by the number of the batch in the whole data."""
+    inside = walk(loop)
+    counted = {n.target.id for n in inside if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+    if (
+        isinstance(loop.target, ast.Tuple)
+        and isinstance(loop.target.elts[0], ast.Name)
+        and "enumerate" in unparse(loop.iter)
+    ):
+        counted.add(loop.target.elts[0].id)
+    for node in inside:
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
+            if any(isinstance(part, ast.Name) and part.id in counted for part in walk(node.slice)):
+                yield (
+                    file,
+                    node,
+                    f"`{unparse(node)[:60]}` goes by the number of the batch, which in a shard is another than in the whole",
+                )
 
 
 def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere, is_called
+from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere, done_on_import, is_called
 from accel_migrate.analysis.libraries import is_library
 from accel_migrate.analysis.scopes import Module
 from accel_migrate.edits import change
@@ -67,6 +67,8 @@ def _not_changed(context: Context) -> Iterator[Change]:
     if training.place.module is module:
         done = done_by_callers(context.script, training, context.settings.prints_once)
         told += [f"what calls this file {done}"] if done is not None else []
+        brought = done_on_import(context.script, training)
+        told += [f"what this file imports {brought}"] if brought is not None else []
     if told:
         names = ", ".join(told)
         first = next((call for call, _ in found.values()), training.place.after)

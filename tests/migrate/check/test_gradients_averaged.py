@@ -20,6 +20,15 @@ def test_a_loss_that_only_methods_of_the_bare_model_make() -> None:
     assert not said("AM967", "x = 1\n", OWN + registered)
 
 
+def test_a_branch_that_only_methods_of_the_bare_model_make() -> None:
+    loop = (
+        "for x in data:\n    {}\n    if plain:\n        loss = {}\n    else:\n"
+        "        loss = accelerator.unwrap_model(net).encode(x)\n    accelerator.backward(loss)\n"
+    )
+    assert said("AM967", "x = 1\n", OWN + loop.format("pass", "net(x)"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("x = net(x)", "x"))
+
+
 def test_such_a_loss_in_a_function_of_its_own() -> None:
     made = "def cost(m, x):\n    return {}\nfor x in data:\n    accelerator.backward(cost(net, x))\n"
     assert said("AM967", "x = 1\n", OWN + made.format("accelerator.unwrap_model(m).energy(x)"))

@@ -116,3 +116,15 @@ def test_a_path_that_a_function_out_of_sight_is_handed() -> None:
     assert not said("AM962", "x = 1\n", waited)
     assert not said("AM962", "x = 1\n", saved.replace("{}", 'strip(f"{folder}/other.pt", 1)\n'))
     assert not said("AM962", "x = 1\n", saved.replace("{}", 'print(f"{folder}/last.pt")\n'))
+
+
+def test_pictures_that_are_read_back_by_names_of_the_same_words() -> None:
+    drawn = (
+        "import torch\nimport matplotlib.pyplot as plt\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        "def show(path):\n    if accelerator.is_main_process:\n        plt.savefig(path)\n"
+        "for e in range(3):\n    name = root + 'fixed/' + str(e) + '.png'\n    show(name)\n{}"
+        "for e in range(3):\n    file = root + {} + str(e + 1) + '.png'\n    pictures.append(plt.imread(file))\n"
+    )
+    assert said("AM962", "x = 1\n", drawn.format("", "'fixed/'"))
+    assert not said("AM962", "x = 1\n", drawn.format("accelerator.wait_for_everyone()\n", "'fixed/'"))
+    assert not said("AM962", "x = 1\n", drawn.format("", "'data/'").replace("str(e + 1) + '.png'", "'.jpg'"))

@@ -70,3 +70,11 @@ def test_data_that_the_script_shards_by_rank() -> None:
     assert not sharded("(a, sampler=DistributedSampler(a, num_replicas=2, rank=rank))")
     known = "class Mine:\n    def __init__(self, data, rank):\n        self.num_replicas = 2\n"
     assert not sharded("(a, sampler=Mine(a, rank))", known)
+
+
+def test_what_stands_beside_a_loader_and_is_taken_by_the_number_of_the_batch() -> None:
+    loop = "for {} in {}:\n    y = labels[4 * i : 4 * {}]\n    accelerator.backward(net(x, y))\n    {}\n"
+    assert said("AM968", "x = 1\n", ONE + loop.format("i, x", "enumerate(data)", "(i + 1)", "pass"))
+    assert said("AM968", "x = 1\n", ONE + "i = 0\n" + loop.format("x", "data", "(i + 1)", "i += 1"))
+    assert not said("AM968", "x = 1\n", ONE + "i = 0\n" + loop.format("x", "data", "9", "pass"))
+    assert not said("AM968", "x = 1\n", ONE + loop.format("i, x", "enumerate(other)", "(i + 1)", "pass"))

@@ -175,3 +175,15 @@ def test_names_a_file_that_torch_writes_before_the_training():
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert "writes a file (tables.py:5)" in message
+
+
+@pytest.mark.parametrize("form", ["from drawing import draw", "import drawing", "from drawing import *"])
+def test_names_what_a_file_does_when_it_is_imported(form: str) -> None:
+    drawing = (
+        "from tensorboardX import SummaryWriter\nwriter = SummaryWriter('runs')\ndef draw(x):\n    writer.flush()\n"
+    )
+    drawing += "if __name__ == '__main__':\n    open('x', 'w')\n"
+    files = {"train.py": training(functions=form + "\n"), "drawing.py": drawing}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert "what this file imports opens an event file (drawing.py:2);" in message
