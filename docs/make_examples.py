@@ -17,7 +17,8 @@ INTRODUCTION = """\
 # Accelerate's examples
 
 `benchmarks/drop_in` runs Accelerate's 20 examples and the 16 `run_*_no_trainer.py` of transformers on Accelerate 1.15.0 and
-with only the import swapped here, on data and tiny models that it makes itself. This page is made from its results by
+with only the import swapped here, on data and tiny models that it makes itself. Where a script as published does not run on
+Accelerate and today's libraries, `cases.py` has what is replaced on both sides. This page is made from the results by
 `make docs`.
 
 A number is how many losses a run had, all equal to Accelerate's: to the bit on one process, within 1e-5 on two. The figures

@@ -105,12 +105,28 @@ BEAM_RUNS = {
     "whole, by epoch": (*BEAM, "--checkpointing_steps", "epoch", "--num_train_epochs", "1"),
     "from an epoch": (*BEAM, "--resume_from_checkpoint", "epoch_0"),
 }
-# On two processes neither runtime averages a parameter that takes no part in the loss, nor has torch's wrapper a config.
+# What fails on two processes on Accelerate too: parameters that take no part in the loss, as these and those of a dropped
+# layer; the config of a wrapped model; gathering lists whose tensors are samples.
 BEAM_ON_TWO = {
     "args.model_name_or_path), config=config\n    )": (
         "args.model_name_or_path), config=config\n    )\n    model.transformer.mask_emb.requires_grad_(False)"
     ),
     "n_top=model.config": "n_top=accelerator.unwrap_model(model).config",
+}
+MASKS_ON_TWO = {
+    "    image_processor = AutoImageProcessor": (
+        "    model.model.pixel_level_module.encoder.swin.layernorm.requires_grad_(False)\n"
+        "    image_processor = AutoImageProcessor"
+    ),
+    "accelerator.gather_for_metrics(inputs)": (
+        "{name: accelerator.gather_for_metrics(list(inputs[name]), use_gather_object=True) "
+        'for name in ("mask_labels", "class_labels")}'
+    ),
+}
+SOUND_ON_TWO = {
+    "Wav2Vec2Config.from_pretrained(args.model_name_or_path)": (
+        "Wav2Vec2Config.from_pretrained(args.model_name_or_path, layerdrop=0.0)"
+    )
 }
 # The name that Accelerate had for it.
 NO_TPU = {"DistributedType.TPU": "DistributedType.XLA"}
@@ -193,18 +209,19 @@ SCRIPTS = (
     _script(
         "instance-segmentation/run_instance_segmentation", "regions", "mask2former", *SHORT, "--image_height", "32",
         "--image_width", "32", "--dataloader_num_workers", "1",
-        edits={**SEEDED, **_asking("models.mask2former.modeling_mask2former")},
+        edits={**SEEDED, **MASKS_ON_TWO, **_asking("models.mask2former.modeling_mask2former")},
     ),
     Case(
         "examples/pytorch/speech-pretraining/run_wav2vec2_pretraining_no_trainer.py",
+        # Gathers counts, which Accelerate cuts where the last round has fewer samples than there are processes: not here.
         {
             "whole": (
                 "--dataset_name", "sounds", "--dataset_config_names", "plain", "--dataset_split_names", "train",
                 "--model_name_or_path", "wav2vec2", *SHORT, *SAVED, "--max_duration_in_seconds", "0.2",
-                "--min_duration_in_seconds", "0.05", "--validation_split_percentage", "20", "--logging_steps", "2",
+                "--min_duration_in_seconds", "0.05", "--validation_split_percentage", "30", "--logging_steps", "2",
                 "--mask_time_length", "4",
             ),
         },
-        SOUND,
+        {**SOUND, **SOUND_ON_TWO},
     ),
 )  # fmt: skip
