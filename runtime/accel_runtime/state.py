@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from typing import Any, ClassVar
 
 import torch.distributed as dist
@@ -39,10 +40,18 @@ KNOWN = (
 
 
 class Known(dict[str, Any]):
-    """Filled when it is compared, once there is an Accelerator: so libraries ask whether one was made."""
+    """Filled when it is compared, once an Accelerator is made: so libraries ask whether there is one."""
+
+    before: weakref.ref[Any] | None = None  # the Accelerator that was there when it was emptied
+
+    def clear(self) -> None:
+        made = latest()
+        self.before = None if made is None else weakref.ref(made)
+        super().clear()
 
     def __eq__(self, other: object) -> bool:
-        if not self and latest() is not None:
+        made = latest()
+        if not self and made is not None and (self.before is None or self.before() is not made):
             PartialState()
         return super().__eq__(other)
 

@@ -57,6 +57,7 @@ def test_an_accelerator_has_made_the_partial_state_and_both_are_at_one_place(mon
     accelerator = Accelerator(cpu=True)
     assert PartialState._shared_state != {}
     PartialState._reset_state()
+    assert PartialState._shared_state == {}
     monkeypatch.setattr(accelerator, "_device", torch.device("meta"))
     assert PartialState().device.type == "meta"
     with pytest.warns(UserWarning, match="works on meta already"):
