@@ -34,7 +34,7 @@ from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.handlers import AutocastKwargs, Handler, check_handlers, pick
 from accel_runtime.latest import numbered, remember
 from accel_runtime.machine import this_machine
-from accel_runtime.metrics import gather_samples
+from accel_runtime.metrics import gather_samples, sum_of_batches
 from accel_runtime.nan_policy import policy_of
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.options import Options, options_from
@@ -241,6 +241,10 @@ class Accelerator(Processes, RunProperties, Recording):
         """The loader without its first batches, for one epoch that goes on where another stopped."""
         return skip_first_batches(dataloader, num_batches)
 
+    def whole_batches(self, dataloader: Any) -> Any:
+        """A prepared loader with every batch as the script made it and on one process: for figures of a batch."""
+        return dataloader.whole_batches()
+
     def free_memory(self, *objects: Any) -> list[None]:
         """Forgets what was prepared; assign the result to the objects' names, and their memory can go."""
         self._prepared.forget()
@@ -354,6 +358,10 @@ class Accelerator(Processes, RunProperties, Recording):
     def gather_for_metrics(self, input_data: Tree, use_gather_object: bool = False) -> Tree:
         """Results for the current batch from all processes, every sample exactly once."""
         return gather_samples(input_data, self._session.collectives, self._iterations, use_gather_object)
+
+    def sum_for_metrics(self, figure: Any) -> Any:
+        """A figure of the current one of `whole_batches`, added up over processes; lists are joined in order."""
+        return sum_of_batches(figure, self._session.collectives, self._iterations)
 
     @contextmanager
     def profile(self, profile_handler: ProfileKwargs | None = None) -> Iterator[torch.profiler.profile]:

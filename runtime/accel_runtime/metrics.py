@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 from torch import Tensor
@@ -10,7 +12,7 @@ from accel_runtime.collectives import Collectives
 from accel_runtime.data.iteration import Iteration, Iterations, Share
 from accel_runtime.errors import UsageError
 from accel_runtime.packing import has_rows
-from accel_runtime.tree import Tree, leaves, map_leaves
+from accel_runtime.tree import Tree, leaves, map_leaves, place
 
 
 def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations, objects: bool) -> Tree:
@@ -26,6 +28,31 @@ def gather_samples(tree: Tree, collectives: Collectives, iterations: Iterations,
     share = _present(iteration, iteration.share)
     rows = share.rows if share.rows is not None else next(iter(lengths.values()), 0)
     return collectives.gather_rows(tree, rows, share.real, _problem(lengths, rows, iteration))
+
+
+def sum_of_batches(figure: Any, collectives: Collectives, iterations: Iterations) -> Any:
+    """The figures that the processes have of their batches, added up in the order of the batches; repeats count nothing."""
+    if collectives.alone:
+        return figure
+    iteration = iterations.current
+    if iteration is None or iteration.share is None or not iteration.loader.settings.intact:
+        raise UsageError(
+            "sum_for_metrics adds up figures of whole batches; iterate accelerator.whole_batches(loader), because the "
+            "batches of a prepared loader are filled up or cut"
+        )
+    devices = {leaf.device for _, leaf in leaves(figure) if isinstance(leaf, Tensor)}
+    if len(devices) > 1:
+        raise UsageError(
+            f"sum_for_metrics got tensors on {' and '.join(sorted(map(str, devices)))}; move them together"
+        )
+    real = iteration.share.real or (1,) * collectives.world.size
+    heard = collectives.gather_objects(map_leaves(_on_cpu, figure))
+    added = reduce(add, [one for one, rows in zip(heard, real) if rows])
+    return place(added, devices.pop()) if devices else added
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf
 
 
 def _cut_alone(tree: Tree, iterations: Iterations) -> Tree:

@@ -423,3 +423,70 @@ def test_workers_that_stay_and_an_epoch_that_was_left():
 
     for seen in in_world(2, work):
         assert sorted(seen) == list(range(20))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_figures_of_whole_batches_are_those_of_the_plain_loader(processes):
+    samples = [1, 5, 6, 10, 12, 13]
+    settings = [{}, {"drop_last": True}]
+
+    def loaders(dispatch=False):
+        for count in samples:
+            for said in settings:
+                yield DataLoader(range(count), 6, **said)
+                yield DataLoader(Stream(range(count)), 6, **said)
+        yield DataLoader(range(11), batch_sampler=TokenBatches())
+        if not dispatch:
+            yield DataLoader(torch.arange(10).view(5, 2), batch_size=None)
+
+    def figures(accelerator, loader):
+        total, seen, worst = 0, [], torch.zeros(2)
+        for batch in accelerator.whole_batches(loader):
+            batch = batch.float()
+            total += accelerator.sum_for_metrics(batch.mean().item())
+            seen += accelerator.sum_for_metrics([(batch.tolist(), len(batch))])
+            worst += accelerator.sum_for_metrics(torch.stack([batch.max(), batch.new_ones(())]))
+        return total, seen, worst.tolist()
+
+    def work():
+        found = []
+        for split, dispatch in ((False, False), (True, False), (False, True)):
+            accelerator = Accelerator(
+                cpu=True, split_batches=split, dataloader_config=config(dispatch_batches=dispatch)
+            )
+            for number, loader in enumerate(loaders(dispatch)):
+                if split and getattr(loader, "batch_size", 6) != 6:
+                    continue
+                prepared = accelerator.prepare(loader)
+                found.append((number, figures(accelerator, prepared)))
+        return found
+
+    alone = Accelerator(cpu=True)
+    expected = [figures(alone, alone.prepare(loader)) for loader in loaders()]
+    for found in in_world(processes, work):
+        assert len(found) > 70
+        for number, (total, seen, worst) in found:
+            assert (seen, worst) == expected[number][1:], number
+            assert total == pytest.approx(expected[number][0], rel=1e-12)
+
+
+def test_a_figure_of_a_filled_batch_is_refused():
+    def work():
+        accelerator = Accelerator(cpu=True)
+        for batch in accelerator.prepare(DataLoader(range(5), 2)):
+            with pytest.raises(UsageError, match="whole_batches"):
+                accelerator.sum_for_metrics(batch.float().mean().item())
+        return True
+
+    assert in_world(2, work) == [True, True]
+
+
+def test_whole_batches_of_a_distributed_sampler_are_refused():
+    def work():
+        accelerator = Accelerator(cpu=True)
+        loader = accelerator.prepare(DataLoader(range(6), 2, sampler=DistributedSampler(range(6))))
+        with pytest.raises(UsageError, match="DistributedSampler deals out samples"):
+            accelerator.whole_batches(loader)
+        return True
+
+    assert in_world(2, work) == [True, True]

@@ -70,11 +70,21 @@ class Dispatched(Source):
                 head = head if head is not None else batch_round[0]
                 yield [(batch, Share(rows[0])) for batch in batch_round]
                 continue
+            if self.sharding.intact:
+                yield self._filled(batch_round, rows)
+                continue
             if self.sharding.drop_last and len(batch_round) < per_round:
                 return
             together = concatenated_rows(batch_round)
             head = head if head is not None else together
             yield self._cut(together, sum(rows), head)
+
+    def _filled(self, batches: list[Batch], rows: list[int]) -> list[Part]:
+        """Each batch as it is; a process for which none is left gets the first of them."""
+        missing = self.sharding.size - len(batches)
+        real = (*rows, *[0] * missing) if missing else None
+        shared = [*zip(batches, rows), *[(batches[0], rows[0])] * missing]
+        return [(batch, Share(count, real)) for batch, count in shared]
 
     def _cut(self, batch: Batch, rows: int, head: Batch) -> list[Part]:
         """Equal slices of one batch; what is missing to make them equal comes from the head of the stream."""

@@ -22,7 +22,7 @@ from accel_runtime.data.seedable import with_seedable_sampler
 from accel_runtime.data.sharding import Sharding
 from accel_runtime.data.source import Alone, Source, length_of
 from accel_runtime.data.stream import Streamed
-from accel_runtime.errors import CheckpointError, ConfigError
+from accel_runtime.errors import CheckpointError, ConfigError, UsageError
 from accel_runtime.proxy import Proxy
 from accel_runtime.tree import place
 
@@ -35,6 +35,7 @@ class LoaderSettings:
     iterations: Iterations
     split: bool = False
     even: bool = True
+    intact: bool = False  # whether every batch goes to one process as it is, for figures of a batch
     dispatch: bool = False
     seedable: bool = False
     seed: int | None = None
@@ -186,6 +187,21 @@ class PreparedLoader(Proxy):
                 "many as have saved it, save between two epochs, or use at most one worker or dispatch_batches=True"
             )
 
+    def whole_batches(self) -> PreparedLoader:
+        """The same loader with each batch as it is and on one process, whatever the settings make of batches."""
+        if self.settings.collectives.alone or self.settings.intact:
+            return self
+        if isinstance(self.source, Ordered) and isinstance(self.source.indices, DistributedIndices):
+            raise UsageError(
+                f"the loader's {type(self.source.indices.sampler).__name__} deals out samples, so its batches are not those "
+                "of one process; leave the sampler out, prepare() divides the data"
+            )
+        if "intact" not in self.__dict__:
+            settings = replace(self.settings, split=False, even=True, intact=True)
+            whole = type(self)(self.behind, _source(self.behind, settings), settings, self.passage)
+            self.__dict__["intact"] = whole.skipping(self.skipped) if self.skipped else whole
+        return self.__dict__["intact"]  # type: ignore[no-any-return]
+
     def with_even_batches(self, even: bool) -> Source:
         """The source that this loader would have with or without filled-up rounds."""
         return _source(self.behind, replace(self.settings, even=even))
@@ -295,6 +311,7 @@ def _sharding(loader: Loader, settings: LoaderSettings, batches: Any = None) -> 
         drop_last=bool(getattr(owner, "drop_last", False)),
         split=settings.split,
         even=settings.even,
+        intact=settings.intact,
     )
 
 

@@ -100,7 +100,7 @@ class ShardedIndices:
 
     @property
     def pads(self) -> bool:
-        if self.sharding.drop_last or not self.sharding.even:
+        if self.sharding.drops_round or not self.sharding.even:
             return False
         samples = self._samples()
         return samples is None or samples % (self.sharding.part * self.sharding.size) != 0

@@ -1,7 +1,8 @@
 """Which samples each process gets: pure functions from an epoch's batches to one process's part of them.
 
 A round is what all processes take at once: N batches, or with `split` one batch in N slices. The last round may be
-short. With `even` it is filled up with the first samples of the epoch, so that every process sees full batches.
+short. With `even` it is filled up with the first samples of the epoch, so that every process sees full batches. With
+`intact` batches are dealt out as they are, and only a process that would have none gets one that another has too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Sharding:
     drop_last: bool = False
     split: bool = False
     even: bool = True
+    intact: bool = False
 
     def __post_init__(self) -> None:
         if self.split and self.batch_size is None:
@@ -43,6 +45,11 @@ class Sharding:
     def per_round(self) -> int:
         """The batches of one round."""
         return 1 if self.split else self.size
+
+    @property
+    def drops_round(self) -> bool:
+        """Whether a round that is short is left out: intact batches have lost a short one only, if any."""
+        return self.drop_last and not self.intact
 
     @property
     def numbers(self) -> tuple[int, int] | None:
@@ -63,7 +70,7 @@ def shard(batches: Iterable[Sequence[Sample]], sharding: Sharding) -> Iterator[t
     head = following
     while following:
         current, following = following, list(islice(stream, sharding.per_round))
-        cut_by_sample = sharding.batch_size is not None and (sharding.split or not following)
+        cut_by_sample = sharding.batch_size is not None and (sharding.split or not following) and not sharding.intact
         deal = _deal_samples if cut_by_sample else _deal_batches
         yield from deal(current, head, sharding)
 
@@ -111,7 +118,7 @@ def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
         reached = sharding.even or not batches or tail > sharding.rank * sharding.part
         return batches if reached else batches - 1
     rounds, left = divmod(batches, sharding.size)
-    if not left or sharding.drop_last:
+    if not left or sharding.drops_round:
         return rounds
     return rounds + (1 if sharding.even or sharding.rank < left else 0)
 
@@ -133,10 +140,14 @@ def _deal_round(
     if samples == part * sharding.size:
         yield [sample(position) for position in range(start, start + part)], Share(part)
         return
-    if sharding.drop_last:
+    if sharding.intact and sharding.drop_last:
+        samples -= samples % part
+    if not samples or sharding.drops_round:
         return
     real = tuple(min(max(samples - rank * part, 0), part) for rank in range(sharding.size))
-    mine = part if sharding.even else real[sharding.rank]
+    mine = real[sharding.rank] if sharding.intact or not sharding.even else part
+    if sharding.intact and not mine:
+        start, mine = 0, real[0]  # the first batch of the round once more
     if mine:
         yield [sample(position) for position in range(start, start + mine)], Share(mine, real)
 
@@ -146,7 +157,7 @@ def _deal_batches(
 ) -> Iterator[tuple[list[Sample], Share]]:
     """Deals out whole batches: where the sampler chose their sizes, cutting them anew would lose its choice."""
     missing = sharding.size - len(batches)
-    if missing and sharding.drop_last:
+    if missing and sharding.drops_round:
         return
     real = (*(len(batch) for batch in batches), *[0] * missing) if missing else None
     filled = [*batches, *islice(cycle(head), missing if sharding.even else 0)]

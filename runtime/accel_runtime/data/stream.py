@@ -40,7 +40,7 @@ class Streamed(Source):
         self.collectives = collectives
         self.before = before
         self.numbers = sharding.numbers
-        self.pads = sharding.even and not sharding.drop_last
+        self.pads = sharding.even and not sharding.drops_round
         # Without a batch sampler the loader takes the stream's items as they come: our stream yields whole batches.
         self.local = clone(
             loader,

@@ -129,3 +129,26 @@ def test_a_batch_that_cannot_be_split_equally_is_refused():
 def test_splitting_needs_a_batch_size():
     with pytest.raises(ConfigError, match="split_batches needs a batch size"):
         Sharding(0, 2, None, split=True)
+
+
+def test_intact_batches_are_the_plain_ones_each_on_one_process():
+    for samples, batch_size, processes, drop_last in product(SAMPLES, BATCH_SIZES, PROCESSES, FLAGS):
+        plain = plain_batches(samples, batch_size, drop_last)
+        each = [Sharding(rank, processes, batch_size, drop_last, intact=True) for rank in range(processes)]
+        for dealt in (
+            [list(shard(plain, one)) for one in each],
+            [list(shard_order(range(samples), one)) for one in each],
+            [list(shard_order(torch.arange(samples), one)) for one in each],
+        ):
+            case = (samples, batch_size, processes, drop_last)
+            steps = -(-len(plain) // processes)
+            assert [len(mine) for mine in dealt] == [steps] * processes, case
+            assert [steps_of(len(plain), len(plain[-1]) if plain else 0, one) for one in each] == [steps] * processes
+            kept = [
+                batch
+                for a_round in zip(*dealt)
+                for rank, (batch, share) in enumerate(a_round)
+                if share.real is None or share.real[rank]
+            ]
+            assert kept == plain, case
+            assert all(len(batch) == share.rows > 0 for mine in dealt for batch, share in mine), case
