@@ -29,9 +29,11 @@ EMITTED = (
     "reduce",
     "register_forward_method",
     "save",
+    "sum_for_metrics",
     "unscale_gradients",
     "unwrap_model",
     "wait_for_everyone",
+    "whole_batches",
 )
 
 

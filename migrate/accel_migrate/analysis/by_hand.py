@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.evaluation import ByHand, Gather, Whole
+from accel_migrate.analysis.evaluation import ByHand, Evaluation, Whole
 from accel_migrate.analysis.groups import module_of
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import Backward, CallGraph, LoaderLoop
@@ -20,12 +20,12 @@ _ADDS_UP = ("all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all
 
 
 def with_shared_by_hand(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], evaluations: list[Gather | Whole]
-) -> list[Gather | Whole]:
+    roles: Roles, graph: CallGraph, backwards: list[Backward], evaluations: list[Evaluation]
+) -> list[Evaluation]:
     return [_by_hand(roles, graph, backwards, evaluation) or evaluation for evaluation in evaluations]
 
 
-def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Gather | Whole) -> Whole | None:
+def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Evaluation) -> Whole | None:
     loop = evaluation.loop
     if loop.function is None or any(_collectives(roles, {loop.function})):
         return None  # sums in the function of the loop itself are understood one by one

@@ -12,7 +12,7 @@ from accel_migrate.analysis.devices import Move, moves_in
 from accel_migrate.analysis.distribution import find_distribution
 from accel_migrate.analysis.doubts import check_optimizers
 from accel_migrate.analysis.entries import Entry, is_chosen, is_entry, trained_entries
-from accel_migrate.analysis.evaluation import Gather, Whole, judge
+from accel_migrate.analysis.evaluation import Evaluation, Gather, Whole, judge, judge_by_batch
 from accel_migrate.analysis.fed import feeds_training
 from accel_migrate.analysis.groups import Group, module_of
 from accel_migrate.analysis.homes import NoHome, chain, is_root
@@ -38,7 +38,7 @@ class Cast:
     """`chains` leads from each object to where it was built; loaders that stay whole are left out of them."""
 
     loops: tuple[LoaderLoop, ...]
-    evaluations: tuple[Gather | Whole, ...]
+    evaluations: tuple[Evaluation, ...]
     loaders: tuple[Variable, ...]  # those to share out
     shared: frozenset[Variable]  # the same, with all that hands them on
     chains: tuple[list[Variable], ...]
@@ -52,19 +52,21 @@ class Cast:
         return frozenset(link for links in self.chains for link in links)
 
 
-def find_cast(roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop]) -> Cast:
+def find_cast(
+    roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+) -> Cast:
     """NoHome where nothing in sight is trained, or something stands in the way."""
-    return _Casting(roles, graph, flow, group, loops).cast()
+    return _Casting(roles, graph, flow, group, loops, by_batch).cast()
 
 
 def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozenset[Variable]) -> Cast:
     """The same, with every evaluation read whole whose loader `prepare` does not get."""
-    evaluations: list[Gather | Whole] = []
+    evaluations: list[Evaluation] = []
     shared = set(cast.shared)
     for evaluation in cast.evaluations:
         variable = evaluation.loop.module.variable(evaluation.loop.loader)
         links = chain(roles, graph, variable) if variable is not None else []
-        if isinstance(evaluation, Gather) and not prepared.intersection(links):
+        if not isinstance(evaluation, Whole) and not prepared.intersection(links):
             shared -= set(links)
             line = evaluation.loop.statement.lineno
             evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
@@ -74,7 +76,7 @@ def only_prepared(roles: Roles, graph: CallGraph, cast: Cast, prepared: frozense
 
 def is_share(cast: Cast, loop: LoaderLoop) -> bool:
     """Whether a loop goes through this process's part of its data, and gathers nothing of it."""
-    if any(isinstance(evaluation, Gather) and evaluation.loop is loop for evaluation in cast.evaluations):
+    if any(not isinstance(evaluation, Whole) and evaluation.loop is loop for evaluation in cast.evaluations):
         return False
     if isinstance(loop.loader, ast.Subscript):
         key = loop.module.source.code(loop.loader.slice)
@@ -84,7 +86,10 @@ def is_share(cast: Cast, loop: LoaderLoop) -> bool:
 
 
 class _Casting:
-    def __init__(self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop]) -> None:
+    def __init__(
+        self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+    ) -> None:
+        self.by_batch = by_batch  # whether an evaluation may go through whole batches
         self.roles = roles
         self.graph = graph
         self.flow = flow
@@ -272,7 +277,7 @@ class _Casting:
         found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
         return list(dict.fromkeys([*found, *[link.scope.module for link in links]]))
 
-    def _evaluations(self, loops: list[LoaderLoop]) -> list[Gather | Whole]:
+    def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
         judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
@@ -280,16 +285,16 @@ class _Casting:
         whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
         trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
         self._check_shared(judged, trained)
-        kept: list[Gather | Whole] = []
+        kept: list[Evaluation] = []
         for evaluation in judged:
             shared = [link for link in self._sources(evaluation.loop) if is_root(self.roles, link)]
-            if isinstance(evaluation, Gather) and any(link in whole - trained for link in shared):
+            if not isinstance(evaluation, Whole) and any(link in whole - trained for link in shared):
                 line = evaluation.loop.statement.lineno
                 evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
             kept.append(evaluation)
         return kept
 
-    def _check_shared(self, judged: list[Gather | Whole], trained: set[Variable]) -> None:
+    def _check_shared(self, judged: list[Evaluation], trained: set[Variable]) -> None:
         """A loader that is sharded is read by all processes together."""
         for evaluation in judged:
             if isinstance(evaluation, Whole) and evaluation.on_main:
@@ -302,7 +307,7 @@ class _Casting:
                         loop.module,
                     )
 
-    def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Gather | Whole:
+    def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Evaluation:
         if sum(other.statement is loop.statement for other in loops) > 1:
             return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
         if is_entry(self.roles, loop.module, loop.loader):
@@ -312,9 +317,16 @@ class _Casting:
             return Whole(loop, "its loader has no name of its own", loop.statement.lineno)
         if is_foreign_loader(self.roles, self.graph, variable):
             return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
-        if pads_batches(self.roles, self.graph, variable):
+        by_rows = self._judged_by_rows(loop, variable, moves)
+        trained = {link for other in loops if other.trains for link in self._sources(other)}
+        if isinstance(by_rows, Gather) or not self.by_batch or trained.intersection(self._sources(loop)):
+            return by_rows
+        return judge_by_batch(self.roles, self.graph, by_rows, moves)
+
+    def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
+        if pads_batches(self.roles, self.graph, loader):
             return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
-        divided = divided_by_length(self.roles, self.graph, variable)
+        divided = divided_by_length(self.roles, self.graph, loader)
         if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
             return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno)
         return judge(self.roles, loop, moves)
@@ -323,7 +335,7 @@ class _Casting:
         variable = loop.module.variable(loop.loader)
         return chain(self.roles, self.graph, variable) if variable is not None else []
 
-    def _loaders(self, loops: list[LoaderLoop], evaluations: list[Gather | Whole]) -> list[Variable]:
+    def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
         """The loaders to share out: those trained on, and those whose evaluation gathers."""
         whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
         found: list[Variable] = []

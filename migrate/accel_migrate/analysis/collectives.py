@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.pieces import ACCELERATOR, Piece
 from accel_migrate.analysis.ranks import Ranks
@@ -17,7 +17,7 @@ _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 
 
 def collective(
-    ranks: Ranks, module: Module, call: ast.Call, name: str, evaluations: list[Gather | Whole]
+    ranks: Ranks, module: Module, call: ast.Call, name: str, evaluations: list[Evaluation]
 ) -> Iterator[Piece]:
     """What a call of torch.distributed becomes; raises NoHome for one without a counterpart."""
     statement = module.statement(call)
@@ -40,7 +40,7 @@ def _reduced(
     module: Module,
     call: ast.Call,
     statement: ast.stmt,
-    evaluations: list[Gather | Whole],
+    evaluations: list[Evaluation],
 ) -> Piece:
     said = dict(zip(("tensor", "op", "group", "async_op"), call.args))
     said |= {k.arg: k.value for k in call.keywords if k.arg is not None}
@@ -90,7 +90,7 @@ def _names_world(node: ast.expr) -> bool:
     return text in ("world_size", "nprocs", "n_gpus", "ngpus", "num_gpus", "nproc", "get_world_size()", "num_processes")
 
 
-def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Gather | Whole]) -> bool:
+def _evaluates(module: Module, statement: ast.stmt, evaluations: list[Evaluation]) -> bool:
     function = module.scope(statement).function
     return any(e.loop.module is module and e.loop.function is function and function is not None for e in evaluations)
 

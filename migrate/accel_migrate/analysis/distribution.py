@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.collectives import collective, is_divided
 from accel_migrate.analysis.devices import SETTERS
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.one_or_many import refusals_alone, silenced_prints
@@ -45,7 +45,7 @@ _READS = {
 
 
 def find_distribution(
-    roles: Roles, graph: CallGraph, modules: list[Module], loops: list[LoaderLoop], evaluations: list[Gather | Whole]
+    roles: Roles, graph: CallGraph, modules: list[Module], loops: list[LoaderLoop], evaluations: list[Evaluation]
 ) -> Distribution:
     """The pieces in the files of a training."""
     if not any(_speaks_of_processes(module) for module in modules):
@@ -111,7 +111,7 @@ def _group_pieces(
     module: Module,
     starts_itself: bool,
     staying: frozenset[ast.Call],
-    evaluations: list[Gather | Whole],
+    evaluations: list[Evaluation],
 ) -> Iterator[Piece]:
     for call in module.calls:
         if call in staying:
@@ -195,7 +195,7 @@ def _is_card_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> boo
     return made and bool(asked) and bool(where(ranks.roles, module, value) & Where.NUMBERED)
 
 
-def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Gather | Whole]) -> bool:
+def _reaches_evaluation(module: Module, call: ast.Call, evaluations: list[Evaluation]) -> bool:
     function = module.scope(call).function
     return any(e.loop.function is function and function is not None for e in evaluations)
 
@@ -340,7 +340,7 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
 
 
 def _check_helpers(
-    roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Gather | Whole], staying: frozenset[ast.Call]
+    roles: Roles, graph: CallGraph, ranks: Ranks, evaluations: list[Evaluation], staying: frozenset[ast.Call]
 ) -> None:
     """An evaluation that adds up over processes in a function of its own would count every sample N times."""
     reached: set[Function] = set()

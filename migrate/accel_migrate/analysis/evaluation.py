@@ -11,10 +11,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.by_batch import Summed, judge_batches
 from accel_migrate.analysis.devices import Move
+from accel_migrate.analysis.display import Shown, counter_of
 from accel_migrate.analysis.figures import Figures, NotExact, is_zero
 from accel_migrate.analysis.forwards import find_forward
-from accel_migrate.analysis.loops import LoaderLoop
+from accel_migrate.analysis.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.results import check_after, check_joined, is_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.rows import Kind, Rows
@@ -61,12 +63,23 @@ class Whole:
     by_hand: ByHand | None = None  # the script shares it out, and adds up at `line`
 
 
+Evaluation = Gather | Summed | Whole
+
+
 def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
-    """How one evaluation loop is made right on N processes; `moves` are those of its file."""
+    """How one evaluation loop is made right on N processes by its rows; `moves` are those of its file."""
     try:
         return _Judge(roles, loop, moves).gather()
     except NotExact as reason:
         return Whole(loop, str(reason), reason.line)
+
+
+def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, moves: list[Move]) -> Summed | Whole:
+    """The same by its batches, where it is not known how to do it by rows."""
+    try:
+        return judge_batches(roles, graph, whole.loop, _moved_names(whole.loop, moves)) or whole
+    except NotExact as reason:
+        return Whole(whole.loop, str(reason), reason.line)
 
 
 class _Judge:
@@ -74,7 +87,8 @@ class _Judge:
         self.roles = roles
         self.loop = loop
         self.module: Module = loop.module
-        self.counter = self._counter()
+        self.counter = counter_of(loop.statement)
+        self.shown = Shown(loop, self.counter)
         self.moved = _moved_names(loop, moves)
         self.local: set[str] = set()  # names of the batch and of what is made of it before the forward
         self.names: list[str] = []
@@ -100,6 +114,7 @@ class _Judge:
         for statement in rest:
             self._allowed(statement)
         self._no_length_of_loader()
+        self.shown.check()
         check_after(self.module, loop)
         fixed = tuple((size, self.names[1]) for size, name in sizes if name not in self.names)
         unread = tuple(self._unread({size for size, _ in fixed}))
@@ -119,7 +134,7 @@ class _Judge:
 
     def _prepares(self, statement: ast.stmt) -> None:
         """What runs before the forward may make the batch ready; what it adds up would be this process's alone."""
-        for node in walk(statement):
+        for node in walk(statement) if not self.shown.only_shows(statement) else ():
             if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise | ast.Try | ast.While):
                 raise NotExact("a batch may be left out before the forward", node)
             if isinstance(node, ast.AugAssign) and not self._is_of_batch(node.target):
@@ -133,13 +148,6 @@ class _Judge:
         return bool(self.roles.role(self.module, target) & Role.BATCH)
 
     # ---- the batch
-
-    def _counter(self) -> str | None:
-        target = self.loop.statement.target
-        text = unparse(self.loop.statement.iter)
-        if "enumerate(" in text and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-            return target.elts[0].id
-        return None
 
     def _local_names(self, before: list[ast.stmt]) -> set[str]:
         names = {node.id for node in walk(self.loop.statement.target) if isinstance(node, ast.Name)}
@@ -162,7 +170,7 @@ class _Judge:
         sizes: list[tuple[ast.expr, str]] = []
         for statement in rest:
             for node in walk(statement):
-                if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node in self.shown.nodes:
                     continue
                 if node.id == self.counter:
                     raise NotExact("the loop's counter takes part in it", node)
@@ -232,6 +240,8 @@ class _Judge:
     # ---- what is done below the gather
 
     def _allowed(self, statement: ast.stmt) -> None:
+        if self.shown.only_shows(statement):
+            return
         if isinstance(statement, ast.Assign):
             self._note_assignment(statement)
         elif isinstance(statement, ast.AugAssign):
@@ -331,7 +341,7 @@ class _Judge:
         function = self.loop.function
         statements = function.body if function is not None else self.module.block(self.loop.statement)
         for node in (node for statement in statements for node in walk(statement)):
-            if is_length(node) and unparse(node.args[0]) == loader:  # type: ignore[attr-defined]
+            if is_length(node) and unparse(node.args[0]) == loader and not self.shown.counts_rounds(node):  # type: ignore[attr-defined]
                 raise NotExact("a figure is divided by the number of batches", node)
 
 

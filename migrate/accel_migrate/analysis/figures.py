@@ -237,8 +237,8 @@ def unwrapped(node: ast.expr) -> ast.expr:
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _UNWRAPPED_METHODS:
             node = node.func.value
-        elif isinstance(node, ast.Attribute) and node.attr == "data":
-            node = node.value
+        elif (isinstance(node, ast.Attribute) and node.attr == "data") or _is_first_of_data(node):
+            node = node.value  # type: ignore[attr-defined]
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -248,6 +248,11 @@ def unwrapped(node: ast.expr) -> ast.expr:
             node = node.args[0]
         else:
             return node
+
+
+def _is_first_of_data(node: ast.expr) -> bool:
+    """`loss.data[0]`: the number of a loss, as it was asked for before there was `item`."""
+    return isinstance(node, ast.Subscript) and is_zero(node.slice) and unparse(node.value).endswith(".data")
 
 
 def is_zero(node: ast.expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation, Whole
 from accel_migrate.analysis.homes import NoHome
 from accel_migrate.analysis.loops import Backward
 from accel_migrate.analysis.project import Definition
@@ -28,7 +28,7 @@ def check_backwards(flow: RankFlow, backwards: list[Backward]) -> None:
             )
 
 
-def judged_by_rank(flow: RankFlow, evaluation: Gather | Whole) -> Gather | Whole:
+def judged_by_rank(flow: RankFlow, evaluation: Evaluation) -> Evaluation:
     """What only some processes evaluate must not gather: the others would never come."""
     loop = evaluation.loop
     if not flow.on_some(loop.module, loop.statement):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.attributes import Asked, own_attributes
+from accel_migrate.analysis.by_batch import Summed
 from accel_migrate.analysis.carried import Carrier
 from accel_migrate.analysis.cast import Cast, find_cast, is_share, only_prepared
 from accel_migrate.analysis.choices import Choice, choice_of
@@ -14,7 +15,7 @@ from accel_migrate.analysis.cpu_only import check_built_here, cpu_only, names_gp
 from accel_migrate.analysis.decisions import Decision, find_decisions
 from accel_migrate.analysis.devices import DeviceDefinition, Move
 from accel_migrate.analysis.entries import is_chosen
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation, Gather, Whole
 from accel_migrate.analysis.given import GivenDevice, find_given, texts_of
 from accel_migrate.analysis.groups import Group, entries, find_groups
 from accel_migrate.analysis.homes import Built, NoHome, Place, chain
@@ -68,8 +69,12 @@ def read(
     prints_once: bool = False,
     keeps: Callable[[Module, int], bool] = lambda module, line: False,
     facts: Facts | None = None,
+    by_batch: bool = True,
 ) -> Script:
-    """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line."""
+    """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line.
+
+    `by_batch` lets evaluations go through whole batches, which Accelerate cannot.
+    """
     project = Project(modules)
     roles = Roles(project, facts)
     graph = CallGraph(roles)
@@ -82,7 +87,9 @@ def read(
         first = group.backwards[0]
         try:
             trainings += [
-                _Reader(roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps).training()
+                _Reader(
+                    roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps, by_batch
+                ).training()
                 for own_graph in entries(roles, graph, group)
             ]
         except NoHome as trouble:
@@ -168,7 +175,9 @@ class _Reader:
         keep_device: bool,
         prints_once: bool,
         keeps: Callable[[Module, int], bool],
+        by_batch: bool,
     ) -> None:
+        self.by_batch = by_batch
         self.roles = roles
         self.graph = graph
         self.flow = flow
@@ -180,7 +189,7 @@ class _Reader:
         self.keeps = keeps
 
     def training(self) -> Training:
-        cast = find_cast(self.roles, self.graph, self.flow, self.group, self.loops)
+        cast = find_cast(self.roles, self.graph, self.flow, self.group, self.loops, self.by_batch)
         stage = find_stage(self.roles, self.graph, self.group, cast)
         cast = only_prepared(self.roles, self.graph, cast, frozenset(built.variable for built in stage.prepared))
         found = self._findings(cast, stage)
@@ -296,6 +305,7 @@ class _Reader:
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
         needs += [(place.module, place.after)]
         needs += [(e.loop.module, e.after) for e in cast.evaluations if isinstance(e, Gather)]
+        needs += [(e.loop.module, e.loop.statement) for e in cast.evaluations if isinstance(e, Summed)]
         needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.roles, self.graph, m.module, m.call)]
         needs += [(piece.module, piece.node) for piece in distribution.pieces if piece.needs_accelerator]
         needs += [(decision.module, decision.place) for decision in found.decisions if decision.is_number]
@@ -457,7 +467,7 @@ class _Reader:
             for parent in creation.module.ancestors(statement)
         )
 
-    def _wishes(self, evaluations: tuple[Gather | Whole, ...]) -> list[tuple[Module, ast.AST]]:
+    def _wishes(self, evaluations: tuple[Evaluation, ...]) -> list[tuple[Module, ast.AST]]:
         """Evaluation functions that print: once is enough."""
         return [
             (e.loop.module, e.loop.statement)

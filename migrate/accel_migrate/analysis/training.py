@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.attributes import Asked
 from accel_migrate.analysis.decisions import Decision
 from accel_migrate.analysis.devices import DeviceDefinition, Move
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation, Whole
 from accel_migrate.analysis.given import GivenDevice
 from accel_migrate.analysis.homes import Built, Place
 from accel_migrate.analysis.local import Locality
@@ -48,7 +48,7 @@ class Training:
     aliases: frozenset[Variable]  # every variable, in any scope, that holds a prepared object
     backwards: tuple[Backward, ...]
     loops: tuple[LoaderLoop, ...]
-    evaluations: tuple[Gather | Whole, ...]
+    evaluations: tuple[Evaluation, ...]
     dropped: tuple[Move, ...]  # moves that the prepared objects make needless
     kept: tuple[Move, ...]
     unplaced: frozenset[Variable]  # loaders whose batches the script moves by itself, in part

@@ -16,6 +16,7 @@ MEETINGS = (
     "backward",
     "gather",
     "gather_for_metrics",
+    "sum_for_metrics",
     "reduce",
     "get_state_dict",
     "save_state",

@@ -11,7 +11,8 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
-_GATHERS = ("gather", "gather_for_metrics", "reduce")
+_GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
+_GROWS = ("append", "extend", "update", "add", "add_batch")
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -22,6 +23,7 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """Gathered values whose batches every process has whole, or that were gathered before."""
     side = evidence.after
+    yield from _by_batch(side)
     for file, call in side.asked("gather_for_metrics"):
         if not _over_prepared(side, file, call, set()):
             yield (
@@ -40,6 +42,90 @@ def _found(evidence: Evidence) -> Found:
                     f"the loop over the prepared {unparse(node.iter)} counts and gathers nothing: each process would "
                     "count its own batches only",
                 )
+
+
+def _by_batch(side: Side) -> Found:
+    """Whole batches of loaders that every process has whole; figures of such batches that are not added up, or of others."""
+    for file, call in side.asked("whole_batches"):
+        if not (call.args and side.is_prepared(file, call.args[0])):
+            yield (
+                file,
+                call,
+                f"`{unparse(call)[:60]}` is not of a prepared loader: each sample would count once for each process",
+            )
+        loop = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
+        if loop is None or not _holds(loop.iter, call):
+            yield file, call, f"`{unparse(call)[:60]}` is not what a loop goes over"
+            continue
+        for node in walk(loop):
+            if _grows(file, loop, node) and not _is_added_up(file, loop, node):
+                yield file, node, f"`{unparse(node)[:60]}` counts this process's batches only"
+    for file, call in side.asked("sum_for_metrics"):
+        loops = [above for above in file.ancestors(call) if isinstance(above, ast.For)]
+        if not any(_asks(loop.iter, "whole_batches") for loop in loops):
+            yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
+
+
+def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:
+    """`total += ...`, `losses.append(...)`, `total = total + ...`, of what the loop does not make itself."""
+    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    own = {n.id for n in stored if not _goes_on(file, n)}
+    if isinstance(node, ast.AugAssign):
+        return _root(node.target) not in own
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+        return any(unparse(side) == unparse(node.targets[0]) for side in (node.value.left, node.value.right))
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        return isinstance(function, ast.Attribute) and function.attr in _GROWS and _root(function.value) not in own
+    return False
+
+
+def _goes_on(file: File, name: ast.Name) -> bool:
+    """Whether a name is bound to what it was before and more."""
+    around = file.parents[name]
+    if isinstance(around, ast.AugAssign):
+        return True
+    value = around.value if isinstance(around, ast.Assign) else name
+    return any(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(value))
+
+
+def _is_added_up(file: File, loop: ast.For, node: ast.AST) -> bool:
+    if _asks(node, "sum_for_metrics"):
+        return True
+    inner = [above for above in file.ancestors(node) if isinstance(above, ast.For) and _holds(loop, above)]
+    if any(_asks(above.iter, "sum_for_metrics") for above in inner):
+        return True
+    return isinstance(node, ast.Expr) and _only_shows(file, node.value)
+
+
+def _only_shows(file: File, call: ast.expr) -> bool:
+    """`clock.update(time.time() - end)`, `bar.update(1)`."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    given = [n for argument in call.args for n in walk(argument) if isinstance(n, ast.Call)]
+    if given and all((file.qualified(n.func) or "").partition(".")[0] in ("time", "timeit") for n in given):
+        return True
+    bars = [n for n in walk(file.scope(call).function.node) if isinstance(n, ast.Assign | ast.withitem)]
+    return any(
+        "tqdm" in unparse(n.value if isinstance(n, ast.Assign) else n.context_expr)
+        and _root(call.func.value)
+        in {t.id for t in walk(n) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
+        for n in bars
+    )
+
+
+def _asks(node: ast.AST, method: str) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == method and is_accelerator(n.value) for n in walk(node))
+
+
+def _holds(around: ast.AST, node: ast.AST) -> bool:
+    return any(one is node for one in walk(around))
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _over_prepared(side: Side, file: File, node: ast.AST, seen: set[ast.AST]) -> bool:

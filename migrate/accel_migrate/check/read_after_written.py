@@ -44,7 +44,16 @@ _KNOWN = sys.stdlib_module_names | {
     "accelerate",
     "matplotlib",
 }
-_MEETING = ("wait_for_everyone", "gather", "gather_for_metrics", "gather_object", "reduce", "broadcast", "backward")
+_MEETING = (
+    "wait_for_everyone",
+    "gather",
+    "gather_for_metrics",
+    "sum_for_metrics",
+    "gather_object",
+    "reduce",
+    "broadcast",
+    "backward",
+)
 _LISTS = frozenset(["glob.glob", "glob.iglob", "os.listdir", "os.scandir"])
 _LISTING = frozenset(["glob", "rglob", "iterdir"])  # of a path
 _DRAWING = frozenset(["savefig", "save_image", "imsave", "imwrite"])

@@ -19,6 +19,7 @@ Place = Hashable
 _PASSED_ON = frozenset(
     [
         "tqdm",
+        "whole_batches",
         "trange",
         "enumerate",
         "iter",

@@ -15,6 +15,7 @@ from accel_migrate.rules.dataset_downloaded import RULE as DATASET_DOWNLOADED
 from accel_migrate.rules.device_move import RULE as DEVICE_MOVE
 from accel_migrate.rules.distributed_sampler import RULE as DISTRIBUTED_SAMPLER
 from accel_migrate.rules.evaluation_gather import RULE as EVALUATION_GATHER
+from accel_migrate.rules.evaluation_summed import RULE as EVALUATION_SUMMED
 from accel_migrate.rules.evaluation_whole import RULE as EVALUATION_WHOLE
 from accel_migrate.rules.experiment_logged import RULE as EXPERIMENT_LOGGED
 from accel_migrate.rules.file_written import RULE as FILE_WRITTEN
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     EVALUATION_GATHER,
     EVALUATION_WHOLE,
     MODEL_ON_SOME,
+    EVALUATION_SUMMED,
     MODEL_SAVED,
     WEIGHTS_LOADED,
     MODEL_COPIED,

@@ -138,6 +138,9 @@ def _reduced(node: ast.expr, dropped: dict[ast.Call, ast.expr]) -> ast.expr:
         return ast.Tuple([_reduced(item, dropped) for item in node.elts], ast.Load())
     if isinstance(node, ast.IfExp):
         return _either(node, dropped)
+    if isinstance(node, ast.Call) and unparse(node.func) in ("tuple", "list") and len(node.args) == 1:
+        inner = _reduced(node.args[0], dropped)  # `tuple(x.to(device) for x in batch)`
+        return inner if isinstance(node.args[0], ast.GeneratorExp) and inner is not node.args[0] else node
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and _is_identity(node, dropped):
         origin = node.generators[0].iter
         if isinstance(node, ast.DictComp) and isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute):

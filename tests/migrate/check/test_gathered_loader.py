@@ -82,3 +82,35 @@ def test_a_loop_that_counts_with_a_model_that_is_not_prepared() -> None:
     top = "from accel_runtime import Accelerator\naccelerator = Accelerator()\ndata = DataLoader(a)\n"
     assert said("AM955", "x = 1\n", top + prepared + count)
     assert not said("AM955", "x = 1\n", top + count + prepared)
+
+
+SUMMED = "for x, y in accelerator.whole_batches({}):\n    total += accelerator.sum_for_metrics(loss(net(x), y))\n"
+
+
+def test_whole_batches_of_a_loader_that_every_process_has_whole() -> None:
+    assert said("AM955", "x = 1\n", TOP + SUMMED.format("test"))
+    assert not said("AM955", "x = 1\n", BOTH + SUMMED.format("test"))
+
+
+def test_a_figure_of_whole_batches_that_stays_on_its_process() -> None:
+    for line in (
+        "count += 1",
+        "count = count + loss(net(x), y)",
+        "losses.append(loss(net(x), y))",
+        "meter.update(loss(net(x), y), len(x))",
+        "times.append(loss(net(x), y))",
+    ):
+        assert said("AM955", "x = 1\n", BOTH + SUMMED.format("test") + f"    {line}\n"), line
+    for line in (
+        "count += accelerator.sum_for_metrics(1)",
+        "for figure in accelerator.sum_for_metrics([loss(net(x), y)]):\n        meter.update(figure)",
+        "clock.update(time.time() - end)",
+        "here = 0\n    here += 1",
+    ):
+        clock = "import time\n" + BOTH
+        assert not said("AM955", "x = 1\n", clock + SUMMED.format("test") + f"    {line}\n"), line
+
+
+def test_a_figure_of_batches_that_are_filled_up() -> None:
+    filled = SUMMED.replace("accelerator.whole_batches({})", "{}")
+    assert said("AM955", "x = 1\n", BOTH + filled.format("test"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from accel_migrate.settings import Settings
+
 from tests.migrate.rules.scripts import becomes, training
 from tests.migrate.rules.verbs import migrated, noted
 
@@ -64,23 +66,28 @@ def test_gathers_for_a_meter_of_the_project_that_weighs():
     )
 
 
-def test_keeps_whole_a_meter_that_does_not_weigh():
+def test_gathers_no_rows_for_a_meter_that_does_not_weigh():
     meter = "class Meter:\n    def update(self, value, n=1):\n        self.sum += value\n        self.count += 1\n"
-    noted(
+    becomes(
         evaluation(
             "out = model(x)", "m.update(criterion(out, y).item(), x.size(0))", functions=meter, ready="m = Meter()"
         ),
-        "AM402",
+        "for figure in accelerator.sum_for_metrics([(criterion(out, y).item(), x.size(0))]):",
     )
 
 
-def test_keeps_whole_a_mean_of_batch_means():
-    assert "grouped" in noted(evaluation("out = model(x)", "total += criterion(out, y).item()"), "AM402")
+def test_adds_up_a_mean_of_batch_means_by_whole_batches():
+    source = evaluation("out = model(x)", "total += criterion(out, y).item()") + "    print(total / len(test_loader))\n"
+    becomes(source, "for x, y in accelerator.whole_batches(test_loader):\nout = model(x)\n")
+    becomes(source, "total += accelerator.sum_for_metrics(criterion(out, y).item())")
+    becomes(source, "print(total / len(test_loader.base_dataloader))")
+    noted(source, "AM402", settings=Settings(target="accelerate"))
 
 
-def test_keeps_whole_a_criterion_with_weights():
+def test_gathers_no_rows_for_a_criterion_with_weights():
     weighted = "criterion = nn.CrossEntropyLoss(weight=torch.ones(2))"
-    noted(evaluation("out = model(x)", "total += criterion(out, y).item() * x.size(0)", ready=weighted), "AM402")
+    source = evaluation("out = model(x)", "total += criterion(out, y).item() * x.size(0)", ready=weighted)
+    becomes(source, "total += accelerator.sum_for_metrics(criterion(out, y).item() * x.size(0))")
 
 
 def test_keeps_whole_a_loss_without_an_output():
@@ -114,7 +121,7 @@ def test_keeps_whole_a_loop_with_its_counter():
 
 
 def test_reads_a_loader_whole_everywhere_if_one_loop_must():
-    source = evaluation("out = model(x)", "total += criterion(out, y).item()") + (
+    source = evaluation("out = model(x)", "total -= criterion(out, y).item()") + (
         "for x, y in test_loader:\n    out = model(x)\n    correct += (out.argmax(1) == y).sum().item()\n"
     )
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
@@ -130,20 +137,20 @@ def test_gathers_no_loader_of_a_library_that_samples_by_itself():
     assert "gather_for_metrics" not in migrated(source)
 
 
-def test_reads_whole_what_a_caller_divides_by_the_number_of_batches():
+def test_counts_all_batches_where_a_caller_divides_by_their_number():
     functions = (
         "def right(model, batches):\n    n = 0\n    for x, y in batches:\n        x, y = x.to(device), y.to(device)\n"
         "        out = model(x)\n        n += (out.argmax(1) == y).sum().item()\n    return n\n"
     )
     source = training(functions=functions, after="print(right(model, test_loader) / len(test_loader))")
-    assert "number of batches" in noted(source, "AM402")
+    becomes(source, "print(right(model, test_loader) / len(test_loader.base_dataloader))")
 
 
-def test_reads_whole_what_is_padded_batch_by_batch():
-    source = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()").replace(
+def test_gathers_no_rows_that_are_padded_batch_by_batch():
+    source = evaluation("out = model(x)", "total += (out.argmax(1) == y).sum().item()").replace(
         "test_loader = DataLoader(data,", "test_loader = DataLoader(data, collate_fn=together,"
     )
-    assert "pad" in noted(source.replace("{functions}", ""), "AM402")
+    becomes(source.replace("{functions}", ""), "accelerator.whole_batches(test_loader)")
 
 
 def test_a_batch_that_the_training_only_looks_at_is_not_trained_on():
@@ -152,7 +159,7 @@ def test_a_batch_that_the_training_only_looks_at_is_not_trained_on():
     )
     source = training(
         inside=inside,
-        after="for x, y in test_loader:\n    x, y = x.to(device), y.to(device)\n    total += criterion(model(x), y).item()",
+        after="for x, y in test_loader:\n    x, y = x.to(device), y.to(device)\n    total -= criterion(model(x), y).item()",
     )
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")
 

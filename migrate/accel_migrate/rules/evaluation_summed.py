@@ -1,0 +1,68 @@
+"""AM404: an evaluation whose figures are of whole batches adds them up over processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.by_batch import Summed
+from accel_migrate.edits import change, replace_node
+from accel_migrate.plan import Change, Edit, Replace, Substitute
+from accel_migrate.rule import Context, Rule
+from accel_migrate.source import Source
+
+CODE = "AM404"
+
+
+def find(context: Context) -> Iterator[Change]:
+    training, module = context.training, context.module
+    for evaluation in training.evaluations:
+        if not isinstance(evaluation, Summed):
+            continue
+        loop, source = evaluation.loop, module.source
+        for owner, length in evaluation.lengths:
+            if owner is module and training.timing.after_prepare(module, length):
+                text = f"len({source.code(length.args[0])}.base_dataloader)"
+                message = "counts the batches of all processes"
+                yield change(CODE, length, message, [replace_node(source, length, text)], loop=training.index)
+        if loop.module is not module:
+            continue
+        spelled = training.accelerator(module, loop.statement)
+        edits: list[Edit] = [*_wrap(source, loop.loader, f"{spelled}.whole_batches(", ")")]
+        for figure in evaluation.figures:
+            edits += _wrap(source, figure, f"{spelled}.sum_for_metrics(", ")")
+        for entry in evaluation.entries:
+            edits.append(replace_node(source, entry.func, f"{source.code(entry.func.value)}.extend"))  # type: ignore[attr-defined]
+            edits += _wrap(source, entry.args[0], f"{spelled}.sum_for_metrics([", "])")
+        for statement in evaluation.fed:
+            edits.append(Substitute(statement, (_repeated(source, statement.value, f"{spelled}.sum_for_metrics"),)))
+        message = "each process evaluates some of the batches, and their figures are added up"
+        yield change(CODE, loop.statement, message, edits, loop=training.index)
+
+
+def _repeated(source: Source, call: ast.expr, gathers: str) -> str:
+    """The call of an object that is fed a figure, once for each batch."""
+    assert isinstance(call, ast.Call)
+    given = ", ".join(source.code(argument) for argument in call.args)
+    one, fed = (f"({given})", "*figure") if len(call.args) > 1 else (given, "figure")
+    return f"for figure in {gathers}([{one}]):\n    {source.code(call.func)}({fed})"
+
+
+def _wrap(source: Source, node: ast.expr, before: str, after: str) -> tuple[Replace, Replace]:
+    start, end = source.start(node), source.end(node)
+    return Replace(start, start, before), Replace(end, end, after)
+
+
+RULE = Rule(
+    code=CODE,
+    name="evaluation_summed",
+    summary="an evaluation by whole batches, whose figures are added up over processes",
+    why="A mean of batch means, and any other figure of a batch, is the original's where the batch is. So each process gets "
+    "some of the batches as they are, and what the loop adds up, it adds up over processes. A batch that only fills the "
+    "last round counts nothing.",
+    example_before="for x, y in val_loader:\n    total += criterion(model(x), y).item()\nprint(total / len(val_loader))",
+    example_after="for x, y in accelerator.whole_batches(val_loader):\n"
+    "    total += accelerator.sum_for_metrics(criterion(model(x), y).item())\n"
+    "print(total / len(val_loader.base_dataloader))",
+    find=find,
+)

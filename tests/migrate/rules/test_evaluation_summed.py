@@ -1,0 +1,115 @@
+"""AM404: figures of whole batches, and all that keeps an evaluation from being divided by them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.verbs import migrated, noted
+
+MOVED = "x, y = x.to(device), y.to(device)"
+READY = "hits, losses, seen = 0, [], 0"
+
+
+def evaluation(*lines: str, functions: str = "", ready: str = READY, loop: str = "x, y in test_loader") -> str:
+    body = "\n".join(f"        {line}" for line in (MOVED, *lines))
+    return training(functions=functions, after=f"{ready}\nwith torch.no_grad():\n    for {loop}:\n{body}\n")
+
+
+def test_adds_up_a_figure_of_an_output_without_a_name() -> None:
+    becomes(
+        evaluation("hits += (model(x).argmax(1) == y).sum().item()"),
+        "for x, y in accelerator.whole_batches(test_loader):\n"
+        "hits += accelerator.sum_for_metrics((model(x).argmax(1) == y).sum().item())",
+    )
+
+
+def test_joins_a_list_in_the_order_of_the_batches() -> None:
+    becomes(
+        evaluation("losses.append(criterion(model(x), y).item())"),
+        "losses.extend(accelerator.sum_for_metrics([criterion(model(x), y).item()]))",
+    )
+
+
+def test_feeds_an_object_of_the_project_the_figures_of_all_batches() -> None:
+    meter = "class Last:\n    def update(self, value, n):\n        self.value = value, n\n"
+    becomes(
+        evaluation("m.update(criterion(model(x), y).item(), x.size(0))", functions=meter, ready="m = Last()"),
+        "for figure in accelerator.sum_for_metrics([(criterion(model(x), y).item(), x.size(0))]):\n    m.update(*figure)",
+    )
+
+
+def test_leaves_what_only_shows() -> None:
+    source = evaluation(
+        "hits += (model(x).argmax(1) == y).sum().item()",
+        "if j % 5 == 0:",
+        "    print(j, len(test_loader), hits)",
+        loop="j, (x, y) in enumerate(tqdm(test_loader))",
+    )
+    becomes(source, "for j, (x, y) in enumerate(tqdm(accelerator.whole_batches(test_loader))):")
+    becomes(source, "print(j, len(test_loader), hits)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["hits += j * (model(x) > 0).sum().item()"], "counter"),
+        (["hits -= (model(x) > 0).sum().item()"], "not a sum"),
+        (["hits = max(hits, model(x).max().item())"], "`hits` goes on from batch to batch"),
+        (["hits += (model(x) > seen).sum().item()", "seen += 1"], "`seen` goes on from batch to batch"),
+        (["out = model(x)", "if out.sum() > 0:", "    hits += 1"], "a condition on the batch"),
+        (["out = model(x)", "for row in out:", "    hits += row.max().item()", "seen += model(x)[0]"], "on the batch"),
+        (["if x.sum() > 0:", "    continue", "hits += model(x).sum().item()"], "left out"),
+        (["hits += model(x).sum().item()", "if j > 3:", "    break"], "end early"),
+        (["hits += model(x + torch.randn_like(x)).sum().item()"], "random"),
+        (["losses += model(x).sum(1).cpu().numpy()"], "what `losses` holds"),
+        (["table[j] = model(x).sum().item()"], "by position"),
+        (["hits += other(model(x))"], "`other()` is not known to leave nothing behind"),
+        (["hits += keeps(model(x))"], "`kept.append()` is not known to leave nothing behind"),
+        (["hits += model(x).sum().item()", "save_image(x, 'x.png')"], "more than add up"),
+        (["hits += model(x).sum().item()", "print(hits / (j + 1))"], "divided by the loop's counter"),
+        (["hits += model.score(x)"], "a method of the model"),
+    ],
+)
+def test_keeps_whole(lines: list[str], reason: str) -> None:
+    functions = "kept = []\ndef keeps(out):\n    kept.append(out)\n    return out.sum()\n"
+    source = evaluation(*lines, functions=functions, loop="j, (x, y) in enumerate(test_loader)")
+    assert reason in noted(source, "AM402")
+    assert "whole_batches" not in migrated(source)
+
+
+def test_keeps_whole_a_model_that_draws_in_its_forward() -> None:
+    drawing = (
+        "class Net(nn.Module):\n    def forward(self, x):\n        return self.noisy(x)\n"
+        "    def noisy(self, x):\n        return x + torch.randn_like(x)\n"
+    )
+    source = evaluation("hits += model(x).sum().item()", functions=drawing)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    assert "draws random numbers" in noted(source, "AM402")
+    trained = source.replace(
+        "return x + torch", "return x + torch.rand(1) if self.training else x + 0 * torch.zeros_like(x)  #"
+    )
+    becomes(trained, "accelerator.whole_batches(test_loader)")
+
+
+def test_keeps_whole_a_model_that_goes_on_from_its_last_state() -> None:
+    keeping = (
+        "class Net(nn.Module):\n    def forward(self, x):\n        x = x + self.state\n        self.state = x.mean()\n"
+        "        return x\n"
+    )
+    source = evaluation("hits += model(x).sum().item()", functions=keeping)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    assert "keeps `self.state`" in noted(source, "AM402")
+
+
+def test_keeps_whole_what_the_original_compared_on_the_cpu() -> None:
+    source = evaluation("hits += (model(x).cpu().argmax(1) == y).sum().item()").replace(MOVED, "x = x.to(device)", 2)
+    source = source.replace(
+        "        x = x.to(device)\n        loss", "        x, y = x.to(device), y.to(device)\n        loss"
+    )
+    assert "`y` stays on the CPU" in noted(source, "AM402")
+
+
+def test_keeps_whole_a_loop_whose_number_of_batches_is_asked_for() -> None:
+    source = evaluation("hits += model(x).sum().item()") + "    report(len(test_loader))\n"
+    assert "number of its batches" in noted(source, "AM402")
