@@ -36,6 +36,7 @@ PROOFS = {
     "ddp_spawn_or_call_cuda": "arange",
     "ddp_torchrun": "lr of the optimizer is",
     "distributional_q_learning": NO_LOADER,
+    "frozen_teacher": SHARED_BY_TWO_ALONE,
     "gan_with_samples": "native_batch_norm",
     "lengths_stay_on_the_cpu": "is a weighted mean",
     "main_guard_globals": SHARED_BY_TWO_ALONE,
