@@ -8,6 +8,7 @@ from accel_migrate.analysis.constructions import constructions
 from accel_migrate.analysis.figures import NotExact
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.loops import CallGraph
+from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.flow.nodes import unparse, walk
@@ -97,7 +98,19 @@ class Quiet:
                 for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
                     made = self.roles.target(owner, call)
                     if made is not None and isinstance(made.node, ast.ClassDef):
-                        _check_forwards(made.module)
+                        for part in self._parts(made):
+                            _check_forward(part.module, part.node)  # type: ignore[arg-type]
+
+    def _parts(self, model: Definition) -> list[Definition]:
+        """The classes of the project that a model is made of, itself the first, and those that they extend."""
+        found, nodes = [model], {model.node}
+        for part in found:
+            for name in (n for n in walk(part.node) if isinstance(n, ast.Name | ast.Attribute)):
+                made = self.roles.project.definition(part.module, name)
+                if made is not None and isinstance(made.node, ast.ClassDef) and made.node not in nodes:
+                    nodes.add(made.node)
+                    found.append(made)
+        return found
 
     def _function(self, module: Module, function: Function) -> None:
         """A function of the project: what it binds is its own, what it was given it may read."""
@@ -125,20 +138,18 @@ def _draws(module: Module, call: ast.Call) -> bool:
     return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
 
 
-def _check_forwards(module: Module) -> None:
-    """Raise NotExact where a forward pass in the file of a model draws numbers, or reads what the one before has left."""
-    for owner in module.walk(module.tree, ast.ClassDef):
-        assert isinstance(owner, ast.ClassDef)
-        methods = {method.name: method for method in owner.body if isinstance(method, ast.FunctionDef)}
-        run = [methods["forward"]] if "forward" in methods else []
-        for method in run:
-            own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
-            run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
-            _check_kept(own)
-            for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
-                asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
-                if not any("training" in unparse(test) for test in asked):
-                    raise NotExact("the model draws random numbers, and each process would draw others", call)
+def _check_forward(module: Module, owner: ast.ClassDef) -> None:
+    """Raise NotExact where a forward pass draws numbers, or reads what the one before has left."""
+    methods = {method.name: method for method in owner.body if isinstance(method, ast.FunctionDef)}
+    run = [methods["forward"]] if "forward" in methods else []
+    for method in run:
+        own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
+        run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
+        _check_kept(own)
+        for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
+            asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
+            if not any("training" in unparse(test) for test in asked):
+                raise NotExact("the model draws random numbers, and each process would draw others", call)
 
 
 def _check_kept(own: list[ast.Attribute]) -> None:

@@ -21,13 +21,16 @@ from accel_migrate.flow.program import File, Function
 VALUE: Path = ()
 COUNT: Path = ("count",)  # how many elements there are
 ORIGIN: Path = ("origin",)  # how it came to be; a batch's own length is the same on all
-_SHARED = frozenset(["gather", "gather_for_metrics", "reduce", "broadcast", "get_state_dict", "state_dict"])
+_SHARED = frozenset(
+    ["gather", "gather_for_metrics", "sum_for_metrics", "reduce", "broadcast", "get_state_dict", "state_dict"]
+)
 _ALIKE = frozenset(
     ["device", "dtype", "ndim", "training", "is_cuda", "requires_grad", "named_parameters", "parameters"]
 )
 _HANDED_ON = frozenset(
     [
         "tqdm",
+        "whole_batches",
         "trange",
         "iter",
         "cycle",

@@ -59,7 +59,7 @@ def test_leaves_what_only_shows() -> None:
         (["hits += (model(x) > seen).sum().item()", "seen += 1"], "`seen` goes on from batch to batch"),
         (["out = model(x)", "if out.sum() > 0:", "    hits += 1"], "a condition on the batch"),
         (["out = model(x)", "for row in out:", "    hits += row.max().item()", "seen += model(x)[0]"], "on the batch"),
-        (["if x.sum() > 0:", "    continue", "hits += model(x).sum().item()"], "left out"),
+        (["if len(x) < 4:", "    continue", "hits += model(x).sum().item()"], "left out"),
         (["hits += model(x).sum().item()", "if j > 3:", "    break"], "end early"),
         (["hits += model(x + torch.randn_like(x)).sum().item()"], "random"),
         (["losses += model(x).sum(1).cpu().numpy()"], "what `losses` holds"),
