@@ -120,3 +120,27 @@ def test_names_what_is_built_where() -> None:
     assert (
         "`model` in the globals of train.py" in reason and "`optimizer` and `loader` in train() of train.py" in reason
     )
+
+
+def test_what_is_set_again_is_not_said_to_be_built() -> None:
+    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="model, optimizer = turned(model, optimizer)")
+    assert results(train=script)["train"].reason == "`model` is set again after the training has begun"
+
+
+def test_a_test_that_steps_nothing_has_no_caller_that_is_missing() -> None:
+    script = f"{TOP}\ndef test_gradients():\n    model = nn.Linear(2, 1)\n    loss = model(rows()).sum()\n    loss.backward()\n"
+    assert "no optimizer steps" in results(train=script)["train"].reason
+    handed = script.replace("test_gradients()", "step(model, optimizer)").replace("    model = nn.Linear(2, 1)\n", "")
+    assert "the caller of step()" in results(train=handed + "    optimizer.step()\n")["train"].reason
+
+
+def test_an_attack_that_steps_nothing_does_not_speak_for_the_training() -> None:
+    attacks = "class Attack:\n    def run(self, net, x):\n        loss = net(x).sum()\n        loss.backward()\n"
+    script = (
+        f"{TOP}from attacks import Attack\n\ndef train(loader, nets, optimizer, attack):\n    for x, y in loader:\n"
+        "        attack.run(nets['t'], x)\n        loss = (nets['s'](x) - y).mean()\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n\ndef main():\n    net = build()\n"
+        "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "    train(DataLoader(rows()), {'s': net, 't': build()}, optimizer, Attack())\n\nmain()\n"
+    )
+    assert "no optimizer steps" not in results(attacks=attacks, train=script)["train"].reason

@@ -29,7 +29,7 @@ from accel_migrate.analysis.results import divided_by_length
 from accel_migrate.analysis.roles import Role, Roles
 from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.step_counts import Ended, ended_by
-from accel_migrate.analysis.updates import caller_not_given, updated_by_hand, why_no_update
+from accel_migrate.analysis.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
 from accel_migrate.flow.nodes import unparse
 
 
@@ -145,7 +145,8 @@ class _Casting:
         else:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
-            raise NoHome(why_no_update(self.roles, self.graph, backwards[0]), backwards[0].call.lineno)
+            stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
+            raise NoHome(why_no_update(self.roles, self.graph, stepped), stepped.call.lineno, stepped.module)
         check_optimizers(self.roles, self.graph, optimizers)
         self._check_each_optimizer(optimizers)
         return models, optimizers

@@ -13,6 +13,8 @@ from accel_migrate.analysis.scopes import Module
 from accel_migrate.flow.nodes import unparse
 
 _ENGINES = {
+    "apex.parallel": "apex.parallel has a wrapper and a batch norm of its own; use those of torch (torch.nn.SyncBatchNorm) first",
+    "apex.optimizers": "apex.optimizers are not torch's; use those of torch.optim first",
     "apex": "apex does its own mixed precision; move to torch.amp (torch.autocast and GradScaler) first",
     "torch.distributed.fsdp": "the model is sharded by FSDP in the script; leave that to `accel launch --use_fsdp`",
     "torch.distributed.rpc": "torch.distributed.rpc splits the work in a way that is not data parallel",

@@ -132,7 +132,8 @@ def _check_built_again(
     bound = {thing.variable for thing, _ in bindings}
     if trained_anew or not all(thing.variable in done for thing in objects if thing.variable in bound):
         index, again = min(late, key=lambda found: found[0])
-        raise NoHome(f"`{again.text}` is built after the training has begun", block[index].lineno, module)
+        how = "set again" if again.variable in done else "built"
+        raise NoHome(f"`{again.text}` is {how} after the training has begun", block[index].lineno, module)
 
 
 def _conditional(

@@ -35,9 +35,14 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     stepped = _unknown_stepper(roles, module, backward)
     if stepped:
         return f"{stepped} steps the optimizer from within, out of sight; step the inner optimizer in the loop"
-    if function is not None and not graph.sites.get(function) and owner is None:
+    if (
+        function is not None
+        and not graph.sites.get(function)
+        and owner is None
+        and not _is_complete(roles, module, function)
+    ):
         return caller_not_given(function)
-    if not _steps(module, backward):
+    if not is_stepped(backward):
         return "no optimizer steps after this backward pass, so nothing is trained"
     return f"{_updated(roles, module, backward)} not known as a model"
 
@@ -111,10 +116,17 @@ def _is_made_of_optimizer(roles: Roles, variable: Variable) -> bool:
     return any(roles.role(module, argument) & Role.OPTIMIZER for argument in handed)
 
 
-def _steps(module: Module, backward: Backward) -> bool:
-    return any(
-        isinstance(call.func, ast.Attribute) and call.func.attr == "step" for call in _calls_beside(module, backward)
-    )
+def is_stepped(backward: Backward) -> bool:
+    """Whether something steps in the function of a backward pass."""
+    beside = _calls_beside(backward.module, backward)
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "step" for call in beside)
+
+
+def _is_complete(roles: Roles, module: Module, function: Function) -> bool:
+    """Whether a function builds its model itself, and hands it to nobody who may step: what it trains is in it."""
+    scope = module.functions[function]
+    built = [Variable(scope, name) for name in scope.bindings if roles.of(Variable(scope, name)) & Role.MODEL]
+    return any(not any(b.kind == "parameter" for b in module.bindings(variable)) for variable in built)
 
 
 def _calls_beside(module: Module, backward: Backward) -> list[ast.Call]:

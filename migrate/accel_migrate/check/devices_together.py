@@ -211,7 +211,7 @@ class Devices:
         found: set[str] = set()
         if scope is None and isinstance(node, ast.Name) and "*" in file.imports:
             return {f"`{name}`, which a star import brings"}
-        if scope is None and name in self._options:
+        if scope is None and name in self._options and not self._is_set_by_class(file, node):
             found.add(f"the option --{name}")
         for home, value in self._assigned.get((scope, name), ()):
             if value is not node:
@@ -226,6 +226,12 @@ class Devices:
                 if given is not None:
                     found |= self._devices(site.file, given, depth + 1)
         return found
+
+    def _is_set_by_class(self, file: File, node: ast.expr) -> bool:
+        """`self.device` of a class that sets it: not the option of that name."""
+        owner = node.value if isinstance(node, ast.Attribute) else node
+        made = self._side.flows.made(file, owner)
+        return any(each.kind == "instance" for each in made) and unparse(owner) in self._owners
 
     def _assign(self, file: File, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):

@@ -92,10 +92,13 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
         for node in file.of_kinds(ast.If) if file.path in paths else ():
             if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in walk(node.test)):
                 continue
+            # What is moved beside others, as far as it is there at all, goes where those go.
+            outer = [above for above in file.ancestors(node) if isinstance(above, ast.If)]
+            around = [above.test for above in outer if any(_is_move(each) for each in above.body)]
             if (
                 isinstance(node, ast.If)
                 and all(_is_move(each) for each in node.body)
-                and not _asks_for_cuda(side, file, node.test)
+                and not any(_asks_for_cuda(side, file, test) for test in (node.test, *around))
             ):
                 made = evidence.after.created[0]
                 yield (

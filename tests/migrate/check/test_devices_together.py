@@ -63,6 +63,15 @@ def test_what_a_prepared_model_is_fed_from_the_cpu() -> None:
     )
 
 
+def test_a_device_that_a_class_keeps_is_not_the_option_of_its_name() -> None:
+    parsed = "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\n"
+    kept = "class Net:\n    def __init__(self, device):\n        self.device = device\n"
+    kept += "    def forward(self, x):\n        return x.to(self.device)\nnet = Net({})\n"
+    told = TOP.format("device=args.device") + parsed
+    assert not said("AM956", "x = 1\n", told + kept.format("accelerator.device") + MODEL)
+    assert said("AM956", "x = 1\n", TOP.format("") + parsed + kept.format("args.device") + MODEL)
+
+
 def test_another_script_beside_the_one_that_trains() -> None:
     train = TOP.format("") + "from nets import Net\nnet = Net()\n" + MODEL
     predict = "import torch\nfrom nets import Net\n" + CHOSEN + "net = Net().to(device)\n"

@@ -66,6 +66,9 @@ def test_a_choice_of_the_script_that_the_accelerator_is_not_told() -> None:
     before = "if args.gpu:\n    net.cuda()\nfor x in data:\n    if args.gpu:\n        x = x.cuda()\n    net(x)\n"
     assert said("AM959", before, TOP.format("") + "net(x)\n")
     assert not said("AM959", before, TOP.format("cpu=not args.gpu") + "net(x)\n")
+    beside = "import torch\nif torch.cuda.is_available():\n    {}if args.rows:\n        rows = rows.cuda()\n"
+    assert not said("AM959", beside.format("x = x.cuda()\n    "), TOP.format("") + "net(x)\n")
+    assert said("AM959", beside.format(""), TOP.format("") + "net(x)\n")
     other = "if loss == 'a':\n    criterion = A().cuda()\nif x.is_cuda:\n    y = y.cuda()\n"
     assert not said("AM959", other, TOP.format("") + "net(x)\n")
     machine = "import torch\nready = torch.cuda.is_available()\n" + before.replace("args.gpu", "ready")

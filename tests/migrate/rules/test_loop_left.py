@@ -29,6 +29,7 @@ SCRIPT = """
     ("line", "reason"),
     [
         ('model, optimizer = apex.amp.initialize(model, optimizer, opt_level="O1")', "apex"),
+        ("model = apex.parallel.convert_syncbn_model(model)", "torch.nn.SyncBatchNorm"),
         ("fully_shard(model)", "FSDP"),
         ("mp.Process(target=work, args=(model,)).start()", "one by one"),
         ('a, b = model.first.to("cuda:0"), model.second.to("cuda:1")', "different cards (cuda:0, cuda:1)"),
