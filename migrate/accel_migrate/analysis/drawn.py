@@ -46,14 +46,23 @@ def _in_loops(script: Script, training: Training, module: Module, seeding: Seedi
     calls = [(module, call) for call in module.calls if _is_in_training(training, module, call)]
     loops = [loop for loop in training.loops if loop.trains and loop.module is module]
     reached = {f for loop in loops for f in script.graph.reached_from(loop.statement, script.roles, module)}
-    for owner in seeding.files if training.place.module is module else ():
+    others = [each for each in seeding.files if each not in training.modules and training.place.module is module]
+    for owner in (module, *others):
         outside = [f for f in reached & owner.functions.keys() if owner.functions[f].owner_class is None]
-        if owner not in training.modules:
-            calls += [(owner, call) for call in owner.calls if owner.scope(call).function in outside]
+        calls += [(owner, call) for call in owner.calls if owner.scope(call).function in outside]
     for owner, call in calls:
         library = library_of(owner, call)
-        if library is not None:
+        if library is not None and not _is_evaluated(training, owner, call):
             yield Drawn("in its steps", library, owner, call)
+
+
+def _is_evaluated(training: Training, module: Module, call: ast.Call) -> bool:
+    """Whether a call stands in a loop, or its function, that evaluates only."""
+    evaluating = {loop.function for loop in training.loops if not loop.trains} - {
+        loop.function for loop in training.loops if loop.trains
+    }
+    function = module.scope(call).function
+    return function is not None and function in evaluating
 
 
 def _is_in_training(training: Training, module: Module, call: ast.Call) -> bool:

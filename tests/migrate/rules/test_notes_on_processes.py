@@ -376,6 +376,12 @@ def test_tells_the_same_noise_that_a_helper_draws():
     assert not messages("AM803", train=script.replace("noise.noise(x)", "len(x)"), noise=noise)
 
 
+def test_tells_the_same_noise_that_a_function_of_the_file_draws():
+    mixed = "def mixed(x):\n    return x[torch.randperm(len(x))]\ntorch.manual_seed(3)\n"
+    assert "in its steps (line 13)" in noted(training(functions=mixed, inside="y = mixed(x)"), "AM803")
+    assert "AM803" not in codes(training(functions=mixed, ready="y = mixed(data.tensors[0])"))
+
+
 def test_tells_the_file_in_which_a_loss_is_summed():
     costs = "import torch\n\n\ndef cost(x, y):\n    return ((x - y) ** 2).sum()\n"
     script = training(functions="from costs import cost\n", loss="cost(model(x), y)")
