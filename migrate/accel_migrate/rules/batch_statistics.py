@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.imported import loaded_with
 from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
@@ -26,7 +27,7 @@ def find(context: Context) -> Iterator[Change]:
     synced = any(
         "SyncBatchNorm" in (m.qualified(c.func) or "") for m in context.script.project.modules for c in m.calls
     )
-    if synced:
+    if synced or _is_held(context):
         return
     here = next((call for call in module.calls if _normalises(module, call)), None)
     if here is not None:
@@ -58,6 +59,23 @@ def _not_visible(context: Context) -> Iterator[Change]:
             )
             yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
             return
+
+
+def _is_held(context: Context) -> bool:
+    """Whether the script holds the statistics still: `if isinstance(layer, nn.BatchNorm2d): layer.eval()`, where that runs."""
+    files = loaded_with(context.script.project, context.training.place.module)
+    called = {
+        c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "") for m in files for c in m.calls
+    }
+    for module in files:
+        for node in module.walk(module.tree, ast.If):
+            function = module.scope(node).function
+            runs = function is None or function.name in called or function.name in ("__init__", "forward", "train")
+            if isinstance(node, ast.If) and runs and "BatchNorm" in unparse(node.test):
+                calls = [c.func for s in node.body for c in module.walk(s, ast.Call) if isinstance(c, ast.Call)]
+                if any(isinstance(function, ast.Attribute) and function.attr == "eval" for function in calls):
+                    return True
+    return False
 
 
 def _message(where: str) -> str:

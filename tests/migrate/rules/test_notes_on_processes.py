@@ -673,6 +673,14 @@ def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
     )
 
 
+def test_says_nothing_of_statistics_that_are_held_still():
+    held = NORMALISED + "    def hold(self):\n        for layer in self.modules():\n"
+    held += "            if isinstance(layer, nn.BatchNorm1d):\n                layer.eval()\n"
+    script = training(functions="from net import Net\n", ready="model.hold()").replace("= nn.Linear(3, 2)", "= Net()")
+    assert not messages("AM804", train=script, net=held)
+    assert messages("AM804", train=script.replace("model.hold()", ""), net=held)
+
+
 @pytest.mark.parametrize("looked_up", ["globals()['Net']", "eval('Net')"])
 def test_tells_statistics_of_a_model_that_is_found_among_the_names_of_a_file(looked_up: str):
     for brings in ("from net import *\n", "from net import Net\n"):
