@@ -11,8 +11,9 @@ from accel_migrate.analysis.constructions import constructions
 from accel_migrate.analysis.homes import chain
 from accel_migrate.analysis.made_of import made_of
 from accel_migrate.analysis.numbers import data_of
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.roles import Role, Roles
+from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.seeding import Seeding, library_of
 from accel_migrate.analysis.training import Script, Training
 
@@ -48,12 +49,18 @@ def _in_loops(script: Script, training: Training, module: Module, seeding: Seedi
     reached = {f for loop in loops for f in script.graph.reached_from(loop.statement, script.roles, module)}
     others = [each for each in seeding.files if each not in training.modules and training.place.module is module]
     for owner in (module, *others):
-        outside = [f for f in reached & owner.functions.keys() if owner.functions[f].owner_class is None]
+        outside = [f for f in reached & owner.functions.keys() if not _is_of_module(script.roles, owner, f)]
         calls += [(owner, call) for call in owner.calls if owner.scope(call).function in outside]
     for owner, call in calls:
         library = library_of(owner, call)
         if library is not None and not _is_evaluated(training, owner, call):
             yield Drawn("in its steps", library, owner, call)
+
+
+def _is_of_module(roles: Roles, module: Module, function: Function) -> bool:
+    """Whether a function is a method of a torch module, or may be: of a class that is derived from an unknown one."""
+    owner = module.functions[function].owner_class
+    return owner is not None and bool(roles.project.base_names(Definition(module, owner.node)))  # type: ignore[arg-type]
 
 
 def _is_evaluated(training: Training, module: Module, call: ast.Call) -> bool:

@@ -10,7 +10,8 @@ _LIBRARIES = {
     "einops", "albumentations", "yaml", "omegaconf", "hydra", "h5py", "nltk", "spacy", "rich", "termcolor", "requests",
     "torch_geometric", "dgl", "gym", "gymnasium", "peft", "evaluate", "accel_runtime", "accelerate", "mlflow", "neptune",
     "comet_ml", "clearml", "visdom", "aim", "swanlab", "tensorboard_logger", "loguru", "absl", "joblib", "imageio", "skimage",
-    "torchinfo", "torchsummary", "prettytable", "tabulate", "colorama", "psutil", "networkx", "soundfile", "librosa",
+    "torchinfo", "torchsummary", "torchcrf", "TorchCRF",
+    "prettytable", "tabulate", "colorama", "psutil", "networkx", "soundfile", "librosa",
     "safetensors", "huggingface_hub", "diffusers", "sentencepiece", "kornia", "monai", "optuna", "ray", "lmdb", "cupy",
     "numba", "sympy", "plotly", "IPython", "google", "setuptools", "six", "future", "attr", "pydantic", "click", "fire", "dotenv",
 }  # fmt: skip

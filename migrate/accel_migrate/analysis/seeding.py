@@ -59,6 +59,18 @@ class Seed:
         """What would seed it after all, to follow "is not seeded alike"; empty where nothing does."""
         return f" unless {self._place(module)} runs with a fixed number" if self.sometimes else ""
 
+    def number(self, module: Module, place: ast.AST) -> str:
+        """How to write the number at a place of a file: as it is seeded by, where that can be read there."""
+        assert self.module is not None
+        assert self.call is not None
+        names = [n for n in self.module.walk(self.call.args[0], ast.Name) if self.module.qualified(n) is None]
+        scopes = [v.scope for n in names if (v := self.module.variable(n)) is not None]
+        near = module.scope(place)
+        same = (
+            self.module is module and len(scopes) == len(names) and all(s is near or s.parent is None for s in scopes)
+        )
+        return unparse(self.call.args[0]) if same or not names else "torch.initial_seed() % 2**32"
+
     def _place(self, module: Module) -> str:
         assert self.module is not None
         assert self.call is not None
@@ -136,7 +148,8 @@ class Seeding:
         for module in self.files:
             for call in module.calls:
                 function = module.scope(call).function
-                if function is None or function in self.graph.sites or _is_method(module, call):
+                sites = self.graph.sites.get(function, ()) if function is not None else ()
+                if function is None or any(owner in self.files for owner, _ in sites) or _is_method(module, call):
                     yield module, call
 
     def _may_be_seeded(self) -> bool:

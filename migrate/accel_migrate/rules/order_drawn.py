@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.elsewhere import reached_elsewhere
+from accel_migrate.analysis.loops import iterated_loaders
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Function, Module
 from accel_migrate.analysis.seeding import Seed, Seeding, library_of
@@ -89,6 +90,9 @@ def _is_run(context: Context, call: ast.Call) -> bool:
     function = module.scope(call).function
     if context.training.timing.after_prepare(module, call) or context.training.flow.on_some(module, call):
         return False
+    loops = [parent for parent in module.ancestors(call) if isinstance(parent, ast.For)]
+    if any(iterated_loaders(context.script.roles, module, loop.iter) for loop in loops):
+        return False  # an order within a batch
     if function is None:
         return True
     for method in module.functions:

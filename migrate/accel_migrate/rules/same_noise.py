@@ -9,7 +9,6 @@ from accel_migrate.analysis.drawn import find_drawn
 from accel_migrate.analysis.seeding import Seed, Seeded, Seeding
 from accel_migrate.analysis.shares import trains_on_share
 from accel_migrate.edits import change
-from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -36,9 +35,8 @@ def find(context: Context) -> Iterator[Change]:
     if place is not None:
         where = ", ".join(dict.fromkeys(seed.told(module) for seed in seeds.values()))
         reseed = "; ".join(
-            f"{_RESEED[library]}({unparse(seed.call.args[0])} + accelerator.process_index)"
+            f"{_RESEED[library]}({seed.number(module, training.place.after)} + accelerator.process_index)"
             for library, seed in seeds.items()
-            if seed.call is not None
         )
         message = (
             f"every process draws the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "

@@ -793,3 +793,30 @@ def test_tells_what_makes_results_that_the_training_leaves_out():
     assert "only where `sys.argv[1:]` holds" in noted(source.replace("criterion(out, y)", asked), "AM808")
     assert "`body` of Net" in noted(parts("pass", both, call=first), "AM808")
     assert "AM808" not in codes(parts("pass", "x = self.body(x)\n        return self.head(x), x", call=first))
+
+
+def test_advises_a_number_that_can_be_read_where_it_is_typed():
+    fix = "def fix(number):\n    torch.manual_seed(number)\nfix(int(sys.argv[1]))\n"
+    told = noted(training(functions=fix, inside="noise = torch.randn(4)"), "AM803")
+    assert "torch.manual_seed(torch.initial_seed() % 2**32 + accelerator.process_index)" in told
+    named = "SEED = 3\ntorch.manual_seed(SEED)\n"
+    assert "torch.manual_seed(SEED + " in noted(training(functions=named, inside="noise = torch.randn(4)"), "AM803")
+
+
+def test_a_seed_that_only_another_script_sets_is_no_seed():
+    draws = training(functions="import tools\n", inside="x = x + torch.randn(4, 3)")
+    tools = "import torch\ndef fix():\n    torch.manual_seed(1)\n"
+    assert not messages("AM803", train=draws, tools=tools, other="import tools\ntools.fix()\n")
+    assert messages("AM803", train=draws.replace("import tools", "import tools\ntools.fix()"), tools=tools)
+
+
+def test_says_nothing_of_an_order_within_a_batch():
+    test = (
+        "def test(loader):\n    for x, y in loader:\n        order = torch.randperm(len(x))\n        print(x[order])\n"
+    )
+    assert "AM809" not in codes(training(functions=test).replace("model = nn", "test(test_loader)\nmodel = nn"))
+
+
+def test_tells_noise_that_an_object_of_the_script_draws():
+    noise = "class Noise:\n    def of(self, x):\n        return torch.randn_like(x)\nnoise = Noise()\ntorch.manual_seed(3)\n"
+    assert "in its steps (line 14)" in noted(training(functions=noise, inside="y = noise.of(x)"), "AM803")
