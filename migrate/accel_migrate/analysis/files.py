@@ -33,6 +33,7 @@ _COMMANDS = {
     "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
     "subprocess.check_output",
 }  # fmt: skip
+_ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
 _FETCHES = {
     "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
     "shutil.unpack_archive", "torch.hub.download_url_to_file",
@@ -110,8 +111,10 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
 
 
 def runs_command(module: Module, call: ast.Call) -> bool:
-    """Whether a call starts another program."""
-    return module.qualified(call.func) in _COMMANDS
+    """Whether a call starts another program, other than one that only answers a question."""
+    words = [str(n.value) for part in call.args[:1] for n in walk(part) if isinstance(n, ast.Constant)]
+    asks = _ASKS.match(" ".join(words)) is not None
+    return module.qualified(call.func) in _COMMANDS and not asks
 
 
 def opens_log(module: Module, call: ast.Call) -> bool:

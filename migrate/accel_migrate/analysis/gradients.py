@@ -24,6 +24,7 @@ class GradientsRead:
     statement: ast.stmt
     optimizer: ast.expr | None
     read: tuple[Module, ast.AST]
+    of_parameters: bool  # and not of an input, say
 
 
 class Gradients:
@@ -43,8 +44,8 @@ class Gradients:
                 return None  # what reads them below sees them as the step left them
             if read is not None:
                 inner = self._innermost(module, statement)
-                due = self._due(module, inner) if self._is_of_parameters(*read) else None
-                return GradientsRead(module, inner, due, read)
+                own = self._is_of_parameters(*read)
+                return GradientsRead(module, inner, self._due(module, inner) if own else None, read, own)
         return None
 
     def _reads(self, module: Module, statement: ast.stmt) -> tuple[Module, ast.AST] | None:

@@ -92,13 +92,26 @@ def _by_hand(context: Context) -> Iterator[Change]:
             )
             stepped = True
         where, read = found.read
+        weights = found.of_parameters or not isinstance(read, ast.Attribute) or not _is_made_here(where, read.value)
         line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]
         message = (
             f"gradients are worked on by hand ({line}), which is right on one process and under DDP"
             + ("" if stepped or not unscaled.isdisjoint(block) else ", but not under fp16, where they are scaled")
-            + "; where they are sharded (FSDP, ZeRO 2 and 3) each process holds only a part of them"
+            + (
+                "; where they are sharded (FSDP, ZeRO 2 and 3) each process holds only a part of them"
+                if weights
+                else ""
+            )
         )
         yield change(CODE, found.statement, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_made_here(module: Module, owner: ast.expr) -> bool:
+    """Whether what has the gradient is a tensor that torch makes for the script, an input say."""
+    variable = module.variable(owner) if isinstance(owner, ast.Name) else None
+    values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
+    calls = [value for value in values if isinstance(value, ast.Call)]
+    return any((module.qualified(call.func) or "").startswith("torch.") for call in calls)
 
 
 def _clips_prepared(context: Context, module: Module, call: ast.Call) -> bool:

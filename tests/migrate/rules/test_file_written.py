@@ -259,3 +259,10 @@ def test_says_the_same_of_several_files_once():
     told = [each for each in notes(training(functions=early)) if "every process writes this file" in each]
     assert len(told) == 1
     assert told[0].endswith("(as in line 13, line 14)")
+
+
+def test_says_nothing_of_a_command_that_answers_a_question():
+    for command in ("['git', 'rev-parse', 'HEAD']", "'nvidia-smi -q'"):
+        source = training(functions=f"import subprocess\ntold = subprocess.check_output({command})\n")
+        assert "AM504" not in codes(source), command
+    assert "AM504" in codes(training(functions="import subprocess\nsubprocess.run(['convert', 'a', 'b'])\n"))

@@ -56,6 +56,13 @@ def test_gradients_that_are_accumulated_are_unscaled_where_the_step_is_due():
 def test_gradients_of_an_input_are_told():
     source = after_backward("x.grad.sign_()")
     assert "not under fp16" in noted(source, "AM302")
+    made = training(loss="criterion(model(delta), y)", inside="step = delta.grad.sign()")
+    made = made.replace("loss = crit", "delta = torch.zeros_like(x, requires_grad=True)\n        loss = crit")
+    made = made.replace("        optimizer.step()\n        step", "        step").replace(
+        "sign()", "sign()\n        optimizer.step()"
+    )
+    assert "not under fp16" in noted(made, "AM302")
+    assert "sharded" not in noted(made, "AM302")
     assert "unscale_gradients" not in migrated(source)
 
 
