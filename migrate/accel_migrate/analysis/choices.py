@@ -172,6 +172,8 @@ def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Varia
     meant = Where.NOTHING
     for value in values:
         meant |= where(roles, module, value)
+    if definition.does_more:
+        return Choice(device=definition.variable.name, stays=True)
     picked = [value for value in values if where(roles, module, value) & (Where.NUMBERED | Where.UNKNOWN)]
     if not picked or any(names_rank(module, value, ranks) for value in picked):
         return Choice(cpu=cpu_wish(module, definition))

@@ -130,6 +130,7 @@ class DeviceDefinition:
     statement: ast.stmt
     value: ast.expr | None  # of a single assignment
     later: tuple[ast.stmt, ...] = ()  # `if torch.cuda.is_available(): device = "cuda"` below `device = "cpu"`
+    does_more: bool = False  # the branches of the `if` do something else too, so it stays
 
     @property
     def values(self) -> list[ast.expr]:
@@ -155,12 +156,24 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
     if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
         return None
+    both = _branches(module, bindings)
+    if both is not None and not _sets_only(module, [*both.body, *both.orelse], variable):
+        return DeviceDefinition(module, variable.scope, variable, both, None, does_more=True)
     statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
     statement, binding = next(iter(statements.items()))
     single = binding.value if statement is binding.statement else None
     inside = set(module.walk(statement))
     later = tuple(b.statement for b in bindings if b.statement not in inside)
     return DeviceDefinition(module, variable.scope, variable, statement, single, later)
+
+
+def _branches(module: Module, bindings: list[Binding]) -> ast.If | None:
+    """The `if` whose two branches set the device, each once."""
+    first, last = bindings[0].statement, bindings[-1].statement
+    parent = module.parents[first]
+    if len(bindings) != 2 or not isinstance(parent, ast.If) or module.parents[last] is not parent:
+        return None
+    return parent if first in parent.body and last in parent.orelse else None
 
 
 def check_later(definition: DeviceDefinition) -> None:

@@ -53,6 +53,8 @@ def test_a_wish_for_the_cpu_is_kept_and_availability_is_not(choice: str, wish: s
         ("device = 'cuda:{}'.format(n) if n >= 0 else 'cpu'", "'cuda:{}'.format(n) if n >= 0 else 'cpu'", False),
         ("def pick(n):\n    return torch.device(n)\ndevice = pick(args.gpu)", "pick(args.gpu)", False),
         ("if args.gpu < 0:\n    device = 'cpu'\nelse:\n    device = f'cuda:{args.gpu}'", "device", True),
+        ("if args.gpu:\n    device = 'cuda'\n    print('fast')\nelse:\n    device = 'cpu'", "device", True),
+        ("if args.gpu:\n    device = 'cuda'\nelse:\n    torch.set_num_threads(2)\n    device = 'cpu'", "device", True),
         ("device = 'cpu'\nif args.gpu is not None:\n    device = f'cuda:{args.gpu}'", "device", True),
     ],
 )
