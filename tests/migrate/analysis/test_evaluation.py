@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 
 import pytest
-from accel_migrate.analysis.evaluation import Gather, Whole
+from accel_migrate.analysis.evaluation import Evaluation, Gather, Whole
 
 from tests.migrate.analysis.reading import BUILT, TRAINED, training
 
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
 
 
-def judged(body: str, after: str = "", target: str = "x, y") -> Gather | Whole:
+def judged(body: str, after: str = "", target: str = "x, y", by_batch: bool = True) -> Evaluation:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     text = f"{BUILT}{OPENING}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
-    (found,) = training(text).evaluations
+    (found,) = training(text, by_batch=by_batch).evaluations
     return found
 
 
@@ -70,8 +70,9 @@ def test_is_gathered(body: str) -> None:
         ("out = model(x)\nif right < 9:\n    right += (out.argmax(1) == y).sum().item()", ""),
     ],
 )
-def test_is_read_whole_because_the_figure_depends_on_the_batches(body: str, after: str) -> None:
-    assert isinstance(judged(body, after), Whole)
+def test_no_rows_are_gathered_because_the_figure_depends_on_the_batches(body: str, after: str) -> None:
+    assert isinstance(judged(body, after, by_batch=False), Whole)
+    assert not isinstance(judged(body, after), Gather)
 
 
 def test_the_size_of_a_local_batch_becomes_that_of_the_gathered_rows() -> None:
