@@ -14,7 +14,7 @@ from accel_migrate.analysis.homes import Built, NoHome, chain
 from accel_migrate.analysis.loops import CallGraph
 from accel_migrate.analysis.origins import Where, where
 from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.scopes import Module, Variable
 from accel_migrate.analysis.timing import Timing
 
 _MAKERS = {
@@ -46,6 +46,7 @@ def cpu_only(
         if built.role is Role.MODEL:
             module = built.variable.scope.module
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
+            bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
     return f"needs the CPU in line {min(lines)}" if lines else None
 
@@ -58,6 +59,12 @@ def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
 def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
     named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
     return any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named)
+
+
+def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bool:
+    """`model, best = train(model, ...)`: what is handed the model gives it back."""
+    given = value.args if isinstance(value, ast.Call) else []
+    return any(isinstance(each, ast.Name | ast.Attribute) and module.variable(each) == variable for each in given)
 
 
 def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.homes import chain
+from accel_migrate.analysis.project import Definition
 from accel_migrate.analysis.reaching import reaching
 from accel_migrate.analysis.roles import Role
 from accel_migrate.analysis.scopes import Module
@@ -99,7 +100,8 @@ class _Search:
             if function.attr in ("float", "to", "squeeze"):
                 return self.kind(module, function.value, depth + 1)
             if function.attr == "mean":
-                return "", None
+                chosen = _chosen(module, function.value)
+                return ("uneven", chosen) if chosen is not None else ("", None)
         for call in (node, *self._built(module, node)):
             for keyword in call.keywords:
                 if keyword.arg == "reduction" and unparse(keyword.value) == "'sum'":
@@ -144,17 +146,45 @@ class _Search:
         return [b.value for link in links for b in link.scope.module.bindings(link) if isinstance(b.value, ast.Call)]
 
     def _returned(self, module: Module, node: ast.Call, depth: int, index: int) -> tuple[str, ast.AST | None]:
-        target = self.context.script.roles.target(module, node)
-        if target is None or isinstance(target.node, ast.ClassDef):
-            return "", None
-        for inner in walk(target.node):
-            if isinstance(inner, ast.Return) and inner.value is not None:
-                parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
-                value = parts[index] if index < len(parts) else inner.value
-                found = self.kind(target.module, value, depth + 1)
-                if found[0]:
-                    return found
+        for target in self._targets(module, node):
+            for inner in walk(target.node):
+                if isinstance(inner, ast.Return) and inner.value is not None:
+                    parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
+                    value = parts[index] if index < len(parts) else inner.value
+                    found = self.kind(target.module, value, depth + 1)
+                    if found[0]:
+                        return found
         return "", None
+
+    def _targets(self, module: Module, node: ast.Call) -> Iterator[Definition]:
+        """The function that is called; of a loss that is a module of the project, its forward."""
+        roles = self.context.script.roles
+        target = roles.target(module, node)
+        if target is not None and not isinstance(target.node, ast.ClassDef):
+            yield target
+        for built in self._built(module, node):
+            owner = next((m for m in roles.project.modules if built in m.parents), module)
+            made = roles.target(owner, built)
+            forward = roles.project.method(made, "forward") if made is not None and _is_class(made) else None
+            if forward is not None:
+                yield forward
+
+
+def _is_class(definition: Definition) -> bool:
+    return isinstance(definition.node, ast.ClassDef)
+
+
+def _chosen(module: Module, node: ast.expr) -> ast.expr | None:
+    """`losses.masked_select(mask)`, by itself or under a name: as many items as the batch happens to hold."""
+    if isinstance(node, ast.Name):
+        variable = module.variable(node)
+        bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+        return next((found for v in bound if v is not None and (found := _chosen(module, v)) is not None), None)
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select"
+    by_mask = isinstance(node, ast.Subscript) and (
+        isinstance(node.slice, ast.Compare) or (isinstance(node.slice, ast.Name) and "mask" in node.slice.id)
+    )
+    return node if is_call or by_mask else None
 
 
 def _is_loss(call: ast.Call) -> bool:

@@ -100,6 +100,23 @@ def test_tells_a_mean_over_a_mask():
     assert "as many items" in noted(training(loss="(F.relu(model(x)) * y).sum() / y.sum()"), "AM802")
 
 
+@pytest.mark.parametrize("chosen", ["rows.masked_select(y > 0)", "rows[y > 0]", "rows[mask]"])
+def test_tells_a_mean_over_what_a_mask_leaves(chosen: str):
+    inside = f"rows = F.cross_entropy(model(x), y, reduction='none')\nmask = y > 0\nkept = {chosen}"
+    assert "as many items" in noted(training(inside=inside, loss="kept.mean()"), "AM802")
+
+
+def test_looks_for_the_sum_inside_a_loss_of_the_project():
+    functions = (
+        "class Cost(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.rows = nn.MSELoss(reduction={})\n    def forward(self, out, y):\n"
+        "        cost = 5 * self.rows(out[:, 0], y)\n        return cost\n"
+    )
+    source = training(functions=functions, ready="cost = Cost()", loss="cost(model(x), y)")
+    assert "summed" in noted(source.replace("{}", "'sum'"), "AM802")
+    assert "AM802" not in codes(source.replace("{}", "'mean'"))
+
+
 def test_says_nothing_of_a_plain_mean():
     assert "AM802" not in codes(training())
 
