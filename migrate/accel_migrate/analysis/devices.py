@@ -156,7 +156,7 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
     if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
         return None
-    both = _branches(module, bindings)
+    both = _branches(roles, module, bindings)
     if both is not None and not _sets_only(module, [*both.body, *both.orelse], variable):
         return DeviceDefinition(module, variable.scope, variable, both, None, does_more=True)
     statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
@@ -167,11 +167,17 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     return DeviceDefinition(module, variable.scope, variable, statement, single, later)
 
 
-def _branches(module: Module, bindings: list[Binding]) -> ast.If | None:
-    """The `if` whose two branches set the device, each once."""
+def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If | None:
+    """The `if` whose two branches set the device, each once, to no number, and not among several processes."""
     first, last = bindings[0].statement, bindings[-1].statement
     parent = module.parents[first]
     if len(bindings) != 2 or not isinstance(parent, ast.If) or module.parents[last] is not parent:
+        return None
+    plain = Where.CPU | Where.GPU | Where.FIRST
+    if any(b.value is None or where(roles, module, b.value) & ~plain for b in bindings):
+        return None
+    called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call) if isinstance(c, ast.Call)]
+    if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
         return None
     return parent if first in parent.body and last in parent.orelse else None
 
