@@ -73,6 +73,8 @@ class _Judge:
         loop = self.loop.statement
         if loop.orelse or isinstance(loop, ast.AsyncFor):
             raise NotExact("the loop has an `else`", loop)
+        if not self.module.holds(loop.iter, self.loop.loader):
+            raise NotExact("its loader is wrapped before the loop", loop)
         for node in walk(loop):
             if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Raise | ast.Try | ast.While | ast.Assert):
                 raise NotExact("a batch may be left out, or the loop may end early", node)

@@ -113,3 +113,10 @@ def test_keeps_whole_what_the_original_compared_on_the_cpu() -> None:
 def test_keeps_whole_a_loop_whose_number_of_batches_is_asked_for() -> None:
     source = evaluation("hits += model(x).sum().item()") + "    report(len(test_loader))\n"
     assert "number of its batches" in noted(source, "AM402")
+
+
+def test_keeps_whole_a_loader_that_a_bar_has_before_the_loop() -> None:
+    source = evaluation(
+        "hits += (model(x).argmax(1) == y).sum().item()", loop="x, y in bar", ready=f"{READY}\nbar = tqdm(test_loader)"
+    )
+    assert "wrapped before the loop" in noted(source, "AM402")
