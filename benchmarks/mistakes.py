@@ -12,13 +12,14 @@ import argparse
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 PATIENCE = 150
 
@@ -209,6 +210,8 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
         environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
         if tool != "accel":
             environment.pop("PYTHONPATH", None)
+        if mistake.without:
+            environment.pop("ACCELERATE_USE_CPU")
         output = Path(folder, ".output")
         with output.open("w") as stream:
             process = subprocess.Popen(
@@ -223,9 +226,17 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
                 code: int | None = process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 code = None
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                end(process)
         return {"code": code, "printed": output.read_text(errors="replace")}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """With its ranks, which launchers put into sessions of their own."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    for one in family:
+        one.kill()
+    process.kill()
+    process.wait()
 
 
 def free_port() -> int:

@@ -61,4 +61,6 @@ def test_a_script_whose_processes_cannot_meet_is_refused_at_its_first_step(tmp_p
     assert done.returncode == 1
     assert "train.py trains on 2 processes that know nothing of each other" in done.stderr
     assert "accel-migrate train.py" in done.stderr
+    # Where the script stands says enough: no line of torch or of this package.
+    assert done.stderr.count('  File "') == 1 and 'File "train.py", line 6, in <module>' in done.stderr
     assert not (tmp_path / "model.pt").exists()

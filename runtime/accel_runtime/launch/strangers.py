@@ -13,7 +13,7 @@ from accel_runtime.errors import UsageError
 
 OPTIMIZER = "torch.optim.optimizer"
 # With one of these imported, processes may meet otherwise than through torch.
-MEETING_PLACES = ("accel_runtime.resolve", "accelerate", "deepspeed", "horovod", "jax", "mpi4py", "ray", "torch_xla")
+OTHER_ENGINES = ("accel_runtime.resolve", "accelerate", "deepspeed", "horovod", "jax", "mpi4py", "ray", "torch_xla")
 
 
 def refuse_strangers(script: str, processes: str) -> None:
@@ -31,7 +31,7 @@ def refuse_strangers(script: str, processes: str) -> None:
             seen.append(True)  # and the hook stays: torch goes through its hooks meanwhile, and none may leave
             import torch.distributed as dist
 
-            if not (dist.is_available() and dist.is_initialized()) and not any(map(sys.modules.get, MEETING_PLACES)):
+            if not (dist.is_available() and dist.is_initialized()) and not any(map(sys.modules.get, OTHER_ENGINES)):
                 raise UsageError(
                     f"{script} trains on {processes} processes that know nothing of each other: each would train a copy "
                     f"on all of the data and overwrite the others' files; migrate it with `accel-migrate {script}`, or "

@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
+from accel_runtime.errors import AccelError
 from accel_runtime.foreign import is_foreign
 from accel_runtime.launch.lost import lost_another
 from accel_runtime.launch.strangers import refuse_strangers
@@ -92,7 +93,16 @@ def report_failure(kind: type[BaseException], error: BaseException, trace: Trace
     folded = FOLD in os.environ and (_others_failed() or lost_another(f"{kind.__name__}: {error}"))
     record_failure(kind, error, trace)
     if not folded:
-        sys.stderr.write("".join(traceback.format_exception(kind, error, _frames_of_the_script(trace))))
+        sys.stderr.write(_traceback(kind, error, _frames_of_the_script(trace)))
+
+
+def _traceback(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> str:
+    """The traceback; of what this package refuses, the script's own lines alone, since the message says the rest."""
+    own = [step for step in traceback.extract_tb(frames) if not is_foreign(step.filename)]
+    if not issubclass(kind, AccelError) or not own or FOLD not in os.environ:
+        return "".join(traceback.format_exception(kind, error, frames))
+    lines = [*traceback.format_list(own), *traceback.format_exception_only(kind, error)]
+    return "".join(["Traceback (most recent call last):\n", *lines])
 
 
 def _frames_of_the_script(trace: TracebackType | None) -> TracebackType | None:
