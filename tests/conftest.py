@@ -13,6 +13,12 @@ _BF16_PRODUCT = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.zeros(64
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """One thread for each process, which the cores have enough of; and no AMX where it is only announced."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _keep_from_amx(config)
+
+
+def _keep_from_amx(config: pytest.Config) -> None:
     """Keep oneDNN from AMX where the machine announces it and does not run it, as some virtual machines do.
 
     A bf16 product ends there with an illegal instruction, in torch alone too. Workers and scripts inherit the setting.

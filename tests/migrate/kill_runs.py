@@ -14,7 +14,7 @@ from accel_migrate.options import Options
 
 from tests.migrate import fake_codemod
 
-FILES = 16
+FILES = 6
 BEFORE = b"import torch\nx.cuda()\n" + b"y = '%s'\n" % (b"long lines take long to write and short to parse" * 1_500)
 AFTER = BEFORE.replace(b".cuda()", b"")
 
