@@ -1,9 +1,10 @@
 """The same mistakes on accel, Accelerate, Fabric and torchrun: how much is printed, and whether the remedy is named.
 
-    python benchmarks/mistakes.py --accelerate PYTHON --fabric PYTHON [--keep FILE] [--only WORD]
+    python benchmarks/mistakes.py --accelerate PYTHON --fabric PYTHON [--keep FILE] [--only WORD] [--patience SECONDS]
 
 PYTHON is an interpreter that has the package; without it that column is left out. Two processes on the CPU. A run that has not
-ended after `PATIENCE` seconds hangs. `--keep` has the output of every run, and a run that is in it is not done again.
+ended in `--patience` seconds hangs; on a busy machine give more. `--keep` has the output of every run, and a run that is in it
+is not done again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
-PATIENCE = 150
 
 # What a body may use: rank, barrier(), gather(x), prepare(model, optimizer), backward(loss), save(model), load(model, folder).
 STARTS = {
@@ -198,7 +197,7 @@ load(model, "state")
 ]
 
 
-def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object]:
+def run(tool: str, python: str, mistake: Mistake, port: int, patience: float) -> dict[str, object]:
     """Its output, and the exit code; None for a run that hangs."""
     head = "import os, pathlib, sys\nimport torch\ntorch.manual_seed(0)\n"
     start = "" if mistake.plain else STARTS[tool]
@@ -223,7 +222,7 @@ def run(tool: str, python: str, mistake: Mistake, port: int) -> dict[str, object
                 start_new_session=True,
             )
             try:
-                code: int | None = process.wait(PATIENCE)
+                code: int | None = process.wait(patience)
             except subprocess.TimeoutExpired:
                 code = None
                 end(process)
@@ -262,6 +261,7 @@ def main() -> None:
     parser.add_argument("--fabric", default="")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--patience", type=float, default=150)
     options = parser.parse_args()
     pythons = {
         "accel": sys.executable,
@@ -280,7 +280,7 @@ def main() -> None:
             key = f"{mistake.name} / {tool}"
             possible = mistake.flags is None or tool in mistake.flags
             if possible and key not in kept:
-                kept[key] = run(tool, pythons[tool], mistake, holder.getsockname()[1])
+                kept[key] = run(tool, pythons[tool], mistake, holder.getsockname()[1], options.patience)
                 if options.keep:
                     options.keep.write_text(json.dumps(kept, indent=1))
         cells = [cell(mistake, tool, kept.get(f"{mistake.name} / {tool}")) for tool in tools]

@@ -27,7 +27,6 @@ NAMES = {
     torch.float8_e5m2: "F8_E5M2",
     torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
     torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
-    torch.float8_e8m0fnu: "F8_E8M0",
     torch.complex64: "C64",
     torch.int64: "I64",
     torch.int32: "I32",
@@ -39,6 +38,8 @@ NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+if hasattr(torch, "float8_e8m0fnu"):  # from torch 2.7 on
+    NAMES[torch.float8_e8m0fnu] = "F8_E8M0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,9 @@ def watched_agent(watch: Watch) -> type:
             # Any: torch's agent hands its processes to nobody.
             handlers: Any = getattr(self._pcontext, "subprocess_handlers", {})
             processes = {worker_group.workers[local].global_rank: one.proc for local, one in handlers.items()}
-            if not watch.note(processes, by_launcher=False) and self._uninterruptible_state_timeout <= 0:
+            # Newer agents may be asked to let their workers be for a while; they see to that themselves.
+            patient = getattr(self, "_uninterruptible_state_timeout", 0) > 0
+            if not watch.note(processes, by_launcher=False) and not patient:
                 return RunResult(state=WorkerState.HEALTHY)
             result = super()._monitor_workers(worker_group)
             if result.state == WorkerState.FAILED:
