@@ -252,7 +252,7 @@ def cell(mistake: Mistake, tool: str, result: dict[str, object] | None) -> str:
     lines = len([line for line in printed.splitlines() if line.strip()])
     named = re.search(mistake.remedy, printed, re.DOTALL if "unused" in mistake.remedy else 0) is not None
     end = {None: ", hangs", 0: ", goes on"}.get(result["code"], "")  # type: ignore[call-overload]
-    return f"{lines} lines{end}{', **names it**' if named else ''}"
+    return f"{lines} {'line' if lines == 1 else 'lines'}{end}{', **names it**' if named else ''}"
 
 
 def main() -> None:

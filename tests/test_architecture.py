@@ -56,7 +56,7 @@ LAYERS = {
         arguments peer_config peer_environment
         logging options progress seeding watchdog
         values world
-        errors keywords unsupported
+        errors found_accelerator keywords unsupported
     """,
 }
 

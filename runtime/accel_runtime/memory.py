@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from accel_runtime.errors import UsageError
+from accel_runtime.found_accelerator import found_accelerator
 
 Result = TypeVar("Result")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "not enough memory")
@@ -20,7 +21,7 @@ def clear_device_cache(garbage_collection: bool = False) -> None:
     """Gives memory that torch holds for reuse back to the device."""
     if garbage_collection:
         gc.collect()
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = found_accelerator()
     if device is not None:
         torch.get_device_module(device.type).empty_cache()
 

@@ -15,6 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from accel_runtime.collectives import Collectives, Reduction
 from accel_runtime.data.rows import concatenated_rows
 from accel_runtime.errors import UsageError
+from accel_runtime.found_accelerator import found_accelerator
 from accel_runtime.precision.autocast import full_precision, unwrap_forward
 from accel_runtime.resolve import current_world
 from accel_runtime.tree import Tree, batch_rows, leaves, map_leaves, place, replace_leaves
@@ -164,7 +165,7 @@ def current_collectives() -> Collectives:
     if not dist.is_initialized():
         return Collectives(World(), torch.device("cpu"))
     world = current_world(os.environ)
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    accelerator = found_accelerator()
     if accelerator is None or dist.get_backend() == "gloo":
         return Collectives(world, torch.device("cpu"))
     return Collectives(world, torch.device(accelerator.type, torch.accelerator.current_device_index()))

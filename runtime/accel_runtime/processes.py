@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from accel_runtime.collectives import Collectives, Reduction
 from accel_runtime.data.split import part_of
+from accel_runtime.found_accelerator import found_accelerator
 from accel_runtime.tree import Tree
 from accel_runtime.world import World
 
@@ -143,7 +144,7 @@ class Processes:
     @property
     def default_device(self) -> torch.device:
         """The device of this machine, whatever this run was asked to use."""
-        return torch.accelerator.current_accelerator() or torch.device("cpu")
+        return found_accelerator() or torch.device("cpu")
 
     def set_device(self) -> None:
         """Makes this process's device the one that torch means by its kind alone."""

@@ -19,6 +19,7 @@ from accel_runtime.availability import is_torch_xla_available
 from accel_runtime.collectives import Collectives
 from accel_runtime.devices import Device
 from accel_runtime.errors import ConfigError
+from accel_runtime.found_accelerator import found_accelerator
 from accel_runtime.handlers import Handler, InitProcessGroupKwargs, pick
 from accel_runtime.machine import this_machine
 from accel_runtime.options import Options
@@ -145,7 +146,7 @@ def _own_device(hardware: Device, world: World, asked: torch.device) -> torch.de
 
 def device_name(environ: Mapping[str, str]) -> str:
     """XLA where its runtime was asked for or a TPU is plugged in, else what torch finds: a TPU through torch_tpu too."""
-    found = torch.accelerator.current_accelerator()
+    found = found_accelerator()
     if found is not None and found.type == "tpu":
         return "native"
     has_tpu = "PJRT_DEVICE" in environ or this_machine(environ).kind == "tpu"

@@ -113,6 +113,7 @@ def machine_with(monkeypatch):
             get_rng_state=lambda: torch.tensor([7], dtype=torch.uint8), set_rng_state=asked.states.append
         )
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: SimpleNamespace(type=kind))
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
         monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
         monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: setattr(asked, "current", index))
         monkeypatch.setattr(torch, "get_device_module", lambda _: module)

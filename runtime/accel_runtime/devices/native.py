@@ -11,6 +11,7 @@ from accel_runtime.data.feeding import Feed
 from accel_runtime.devices import Device
 from accel_runtime.devices.streams import TorchStream
 from accel_runtime.errors import ConfigError
+from accel_runtime.found_accelerator import found_accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Native(Device):
     """The accelerator of this machine, through the one interface torch has for all of them."""
 
     def __init__(self) -> None:
-        current = torch.accelerator.current_accelerator()
+        current = found_accelerator()
         if current is None:
             raise ConfigError("torch sees no accelerator on this machine; run on the CPU with cpu=True")
         self.name = current.type

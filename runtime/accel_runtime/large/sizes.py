@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from accel_runtime.errors import ConfigError
+from accel_runtime.found_accelerator import found_accelerator
 from accel_runtime.large.tensors import as_dtype, named_module_tensors
 from accel_runtime.weights import size_in_bytes
 
@@ -133,7 +134,7 @@ def get_max_memory(max_memory: Budgets | None = None) -> Budgets:
 
 
 def _free_memory() -> Budgets:
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    accelerator = found_accelerator()
     if accelerator is None:
         return {"cpu": _free_ram()}
     if accelerator.type == "mps":  # its memory is the machine's own

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from accel_runtime.errors import ConfigError, UsageError
+from accel_runtime.found_accelerator import found_accelerator
 
 Place = int | str | torch.device
 META = torch.device("meta")
@@ -18,7 +19,7 @@ def as_device(place: Place) -> torch.device:
     """The device that a device map names; a number is one of the accelerator that torch sees."""
     if not isinstance(place, int):
         return torch.device(place)
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    accelerator = found_accelerator()
     return torch.device(accelerator.type if accelerator else "cuda", place)
 
 

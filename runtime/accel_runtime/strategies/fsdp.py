@@ -89,12 +89,16 @@ class Fsdp(Strategy):
         blocks = self.blocks[model] = blocks_of(model, self.sharding)
         policy = policy_for(self.sharding, device)
         apart = [one for one in model.modules() if stays_wide(one)] if policy.param_dtype is not None else []
+        # Torch 2.6 has no None for its own choice.
+        reshard: dict[str, Any] = (
+            {} if self.sharding.reshard is None else {"reshard_after_forward": self.sharding.reshard}
+        )
         for block in [*apart, *(one for one in blocks if one not in apart), model]:
             filling.fill(block)
             fully_shard(
                 block,
                 mesh=mesh,
-                reshard_after_forward=self.sharding.reshard,
+                **reshard,
                 mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )

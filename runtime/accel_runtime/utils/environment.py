@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from accel_runtime.found_accelerator import found_accelerator
 from accel_runtime.unsupported import absent
 from accel_runtime.world import world_from
 
@@ -126,7 +127,7 @@ def are_libraries_initialized(*library_names: str) -> list[str]:
 
 def get_current_device_type() -> tuple[str, str]:
     """The kind of this machine's device, and Accelerate's word for several of them."""
-    device = torch.accelerator.current_accelerator()
+    device = found_accelerator()
     kind = "cuda" if device is None else device.type
     return kind, "MULTI_GPU" if kind == "cuda" else f"MULTI_{kind.upper()}"
 
