@@ -113,7 +113,8 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, st
     for file, call in side.calls:
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr == "state_dict" and not call.args:
-            if side.flows.place(file, function.value) in bare and guards.of(file, call) is not None:
+            late = any(side.may_follow(file, call, prepare) for _, prepare in side.asked("prepare"))
+            if late and side.flows.place(file, function.value) in bare and guards.of(file, call) is not None:
                 yield (
                     file,
                     call,

@@ -102,7 +102,7 @@ class Side:
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
         flows = self.flows
-        if not any(self._may_follow(file, node, made.node) for made in flows.made(file, node, "prepared")):
+        if not any(self.may_follow(file, node, made.node) for made in flows.made(file, node, "prepared")):
             return False
         while isinstance(node, ast.Call) and node.args:
             inner = next((a for a in node.args if flows.made(file, a, "prepared")), None)
@@ -156,7 +156,7 @@ class Side:
                         found.setdefault(name, []).append(node)  # type: ignore[arg-type]
         return self._bound[scope]
 
-    def _may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
+    def may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
         """Whether a node may run after a call; in one function that is a matter of order."""
         if call not in file.parents or file.scope(call).function is not file.scope(node).function:
             return True

@@ -83,6 +83,11 @@ def test_another_name_of_the_model_whose_weights_one_process_reads() -> None:
     )
 
 
+def test_weights_that_one_process_reads_before_they_can_be_sharded() -> None:
+    save = "if accelerator.is_main_process:\n    torch.save(net.state_dict(), 'first.pt')\n"
+    assert not said("AM954", "x = 1\n", TOP.replace("net = acc", save + "net = acc") + "net(x)\n")
+
+
 def test_a_prepared_loader_that_one_process_runs_through() -> None:
     top = TOP.replace("net = accelerator.prepare(net)", "net, test = accelerator.prepare(net, test)")
     assert said("AM954", "x = 1\n", top + "if accelerator.is_main_process:\n    for x in test:\n        print(x)\n")

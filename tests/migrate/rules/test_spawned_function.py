@@ -191,7 +191,7 @@ def test_leaves_a_worker_whose_start_does_more(part, line):
 
 
 def test_leaves_a_worker_for_a_target_that_cannot_count():
-    assert "worker() is told" in unchanged(WORKER.format(**PARTS), Settings(target="accelerate"))
+    assert "worker() gets the number" in unchanged(WORKER.format(**PARTS), Settings(target="accelerate"))
 
 
 @pytest.mark.parametrize(
