@@ -198,7 +198,7 @@ class PreparedLoader(Proxy):
             )
         if "intact" not in self.__dict__:
             settings = replace(self.settings, split=False, even=True, intact=True)
-            whole = type(self)(self.behind, _source(self.behind, settings), settings, self.passage)
+            whole = type(self)(self.behind, _source(self.behind, settings), settings, self.loader_progress)
             self.__dict__["intact"] = whole.skipping(self.skipped) if self.skipped else whole
         return self.__dict__["intact"]  # type: ignore[no-any-return]
 
