@@ -290,8 +290,13 @@ class _Casting:
         for evaluation in judged:
             shared = [link for link in self._sources(evaluation.loop) if is_root(self.roles, link)]
             if not isinstance(evaluation, Whole) and any(link in whole - trained for link in shared):
-                line = evaluation.loop.statement.lineno
-                evaluation = Whole(evaluation.loop, "another loop reads the same loader whole", line)
+                other = next(
+                    e.loop for e in judged if isinstance(e, Whole) and not set(shared).isdisjoint(self._sources(e.loop))
+                )
+                here = other.module is evaluation.loop.module
+                told = "" if here else f", in {other.module.source.path.name}:{other.statement.lineno}"
+                line = (other if here else evaluation.loop).statement.lineno
+                evaluation = Whole(evaluation.loop, f"another loop reads the same loader whole{told}", line)
             kept.append(evaluation)
         return kept
 

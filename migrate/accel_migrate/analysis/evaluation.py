@@ -71,7 +71,7 @@ def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
     try:
         return _Judge(roles, loop, moves).gather()
     except NotExact as reason:
-        return Whole(loop, str(reason), reason.line)
+        return _left_whole(roles, loop, reason)
 
 
 def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, moves: list[Move]) -> Summed | Whole:
@@ -79,7 +79,15 @@ def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, moves: list[Mov
     try:
         return judge_batches(roles, graph, whole.loop, _moved_names(whole.loop, moves)) or whole
     except NotExact as reason:
-        return Whole(whole.loop, str(reason), reason.line)
+        return _left_whole(roles, whole.loop, reason)
+
+
+def _left_whole(roles: Roles, loop: LoaderLoop, reason: NotExact) -> Whole:
+    """With the line that is the reason, and its file if that is another one."""
+    owner = next((module for module in roles.project.modules if reason.node in module.parents), loop.module)
+    if owner is loop.module:
+        return Whole(loop, str(reason), reason.line)
+    return Whole(loop, f"{reason}, in {owner.source.path.name}:{reason.line}", loop.statement.lineno)
 
 
 class _Judge:

@@ -27,6 +27,7 @@ class NotExact(Exception):
 
     def __init__(self, reason: str, node: ast.AST) -> None:
         super().__init__(reason)
+        self.node = node
         self.line = getattr(node, "lineno", 1)
 
 

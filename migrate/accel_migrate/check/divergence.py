@@ -85,6 +85,10 @@ class Divergence:
                 seen.add(scope)
                 waiting += [(site.file, site.call) for site in self._side.above(scope)]
 
+    def of_value(self, file: File, node: ast.expr) -> str:
+        """What of a process's own a value comes from."""
+        return self._own([Question(file, node, VALUE, ())])
+
     def _decisions(self, file: File, node: ast.AST) -> Iterator[Decision]:
         graph = self._side.graph(file.scope(node))
         step = step_of(file, node, graph)
@@ -275,6 +279,15 @@ class Divergence:
         if isinstance(function, ast.Attribute) and is_accelerator(function.value):
             yield from self._of_accelerator(asked, call, function.attr)
             return
+        if (
+            part[:1] == ("element",)
+            and part[-1:] != ORIGIN
+            and (file.qualified(function) or "").endswith(".DataLoader")
+        ):
+            order = self._seeds.order_of(call)
+            if order:
+                yield order
+                return
         arguments = [*call.args, *[keyword.value for keyword in call.keywords]]
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         first = [*call.args, *[k.value for k in call.keywords if k.arg == "iterable"]][:1]

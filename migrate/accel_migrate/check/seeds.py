@@ -36,11 +36,21 @@ class Seeds:
         if name in _DRAWS.get(module, ()) and not any(keyword.arg == "generator" for keyword in call.keywords):
             return "" if self._is_seeded(module) else f"what each process draws by `{unparse(call)[:40]}`"
         if isinstance(call.func, ast.Attribute) and not dotted and not self._side.flows.callees.get(call):
+            if call.func.attr.startswith("suggest_"):  # of a search for hyperparameters
+                return f"what each process draws by `{unparse(call)[:40]}`"
             if call.func.attr == "sample" and not self._is_seeded("torch"):
                 return f"what each process draws by `{unparse(call)[:40]}`"
             if call.func.attr == "step" and _is_answer(file, call) and not self.games_alike:
                 return "each process's own games"
         return ""
+
+    def order_of(self, call: ast.Call) -> str:
+        """How a loader that is not prepared differs on each process: shuffled without a seed, and cut at its end."""
+        asked = {keyword.arg: keyword.value for keyword in call.keywords}
+        drawn = [asked.get("shuffle"), asked.get("drop_last")]
+        if self._is_seeded("torch") or any(v is None or (isinstance(v, ast.Constant) and not v.value) for v in drawn):
+            return ""
+        return f"the samples that each process draws by `{unparse(call)[:40]}`"
 
     @cached_property
     def games_alike(self) -> bool:

@@ -33,6 +33,7 @@ def _found(evidence: Evidence) -> Found:
                 text = unparse(decision.test)[:50] if decision.test is not None else ""
                 yield where, decision.statement, f"whether {what} runs would depend on `{text}`, on {own}"
         yield from _by_a_failure(file, call, what, told)
+    yield from _by_own_rates(side, divergence)
     for file in side.files:
         for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
@@ -54,6 +55,20 @@ def _by_a_failure(file: File, call: ast.Call, what: str, told: set[ast.AST]) -> 
                     told.add(above)
                     yield file, above, f"whether {what} runs would depend on {caught}, which a process may meet alone"
         inner = above
+
+
+def _by_own_rates(side: Side, divergence: Divergence) -> Found:
+    """An optimizer whose kind or rates each process draws for itself: weights that part in silence."""
+    for file, call in side.calls:
+        kind = call.func.args[0] if isinstance(call.func, ast.Call) and call.func.args else call.func
+        if not (file.qualified(kind) or "").startswith("torch.optim") or file not in side.involved:
+            continue
+        chosen = call.func.args[1:] if isinstance(call.func, ast.Call) else []
+        for value in (*call.args[1:], *[keyword.value for keyword in call.keywords], *chosen):
+            own = divergence.of_value(file, value)
+            if own:
+                yield file, call, f"each process would train with its own `{unparse(value)[:40]}`, by {own}"
+                break
 
 
 def _in_loop(file: File, node: ast.AST) -> bool:

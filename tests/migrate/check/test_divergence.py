@@ -172,3 +172,27 @@ def test_a_loop_that_goes_on_after_an_error_of_one_process() -> None:
         "try:\n    for x in data:\n        accelerator.backward(net(x))\nexcept Exception as error:\n    print(error)\n"
     )
     assert not asked(whole)
+
+
+def test_rates_that_each_process_draws_for_itself() -> None:
+    made = TOP.replace(
+        "net, opt, data =", "rate = {}\nopt = torch.optim.SGD(net.parameters(), lr=rate)\nnet, opt, data ="
+    )
+    loop = "for x in data:\n    accelerator.backward(net(x))\n"
+    assert said("AM961", "x = 1\n", made.format("trial.suggest_float('lr', 0.1, 1.0)") + loop)
+    assert said("AM961", "x = 1\n", made.format("10 ** random.uniform(-4, -1)") + loop)
+    assert not said("AM961", "x = 1\n", made.format("args.lr * 2") + loop)
+    named = made.replace("torch.optim.SGD(", "getattr(torch.optim, kind)(").replace("rate = {}", "rate = 1\nkind = {}")
+    assert said("AM961", "x = 1\n", named.format("trial.suggest_categorical('k', ['SGD', 'Adam'])") + loop)
+    assert not said("AM961", "x = 1\n", named.format("args.kind") + loop)
+
+
+def test_an_evaluation_of_other_samples_on_each_process() -> None:
+    loop = (
+        "from torch.utils.data import DataLoader\nheld = DataLoader(rest, {})\nfor epoch in range(9):\n"
+        "    for x in data:\n        accelerator.backward(net(x))\n    total = 0\n    for x in held:\n"
+        "        total += net(x).item()\n    if total < 1:\n        break\n"
+    )
+    assert asked(loop.format("shuffle=True, drop_last=True"))
+    assert not asked(loop.format("shuffle=True"))
+    assert not asked("torch.manual_seed(0)\n" + loop.format("shuffle=True, drop_last=True"))

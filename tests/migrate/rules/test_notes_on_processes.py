@@ -837,3 +837,11 @@ def test_says_nothing_of_an_order_within_a_batch():
 def test_tells_noise_that_an_object_of_the_script_draws():
     noise = "class Noise:\n    def of(self, x):\n        return torch.randn_like(x)\nnoise = Noise()\ntorch.manual_seed(3)\n"
     assert "in its steps (line 14)" in noted(training(functions=noise, inside="y = noise.of(x)"), "AM803")
+
+
+def test_names_the_line_of_the_other_loop_that_reads_a_loader_whole():
+    counted = "for a, b in test_loader:\n    right += (model(a).argmax(1) == b).sum().item()"
+    kept = "for a, b in test_loader:\n    kept = 0.5 * kept + model(a)"
+    source = training(after=f"right = 0\n{counted}\nkept = 0\n{kept}\nprint(right, kept)")
+    lines = [number for number, line in enumerate(source.lstrip().splitlines(), 1) if "in test_loader" in line]
+    assert f"another loop reads the same loader whole (line {lines[1]})" in noted(source, "AM402")
