@@ -27,7 +27,7 @@ def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
             bases = roles.project.base_names(target)
             if not any("ptim" in base for base in bases):
                 raise NoHome(
-                    f"{target.node.name} steps an optimizer from within and is none itself, so it cannot be prepared; "
+                    f"{target.node.name} steps an optimizer from within and is not one itself, so it cannot be prepared; "
                     "step the inner optimizer in the loop",
                     call.lineno,
                 )

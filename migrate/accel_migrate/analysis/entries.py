@@ -1,6 +1,6 @@
 """Loaders that are kept in a dictionary by phase: `for batch in dataloaders[phase]`.
 
-The loader that is trained on is shared out. The others stay whole: what one loop sums up over them is a figure over all
+The loader that is trained on is sharded. The others stay whole: what one loop sums up over them is a figure over all
 of their data.
 """
 

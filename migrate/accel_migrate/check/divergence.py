@@ -14,6 +14,7 @@ from typing import NamedTuple
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.seeds import Seeds
 from accel_migrate.check.stores import Path, Store, Stores, item_of, returned, self_of, yielded
+from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.cfg import Decision
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import File, Function
@@ -26,24 +27,6 @@ _SHARED = frozenset(
 )
 _ALIKE = frozenset(
     ["device", "dtype", "ndim", "training", "is_cuda", "requires_grad", "named_parameters", "parameters"]
-)
-_HANDED_ON = frozenset(
-    [
-        "tqdm",
-        "whole_batches",
-        "trange",
-        "iter",
-        "cycle",
-        "islice",
-        "chain",
-        "list",
-        "tuple",
-        "reversed",
-        "sorted",
-        "set",
-        "copy",
-        "deepcopy",
-    ]
 )
 _SIZED_BY_VALUE = frozenset(["nonzero", "where", "unique", "masked_select", "filter", "split"])
 _DEPTH = 6  # of calls that are told apart, and of parts of parts
@@ -324,7 +307,7 @@ class Divergence:
             is_first = not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
             yield again(node=function.value, part=ORIGIN if is_first else VALUE)
             return
-        elif name in _HANDED_ON and first:
+        elif name in PASSED_ON and first:
             yield again(node=first[0])
             return
         counted = part[-1:] == ORIGIN or (part == COUNT and name[:1].isupper())

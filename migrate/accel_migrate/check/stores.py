@@ -158,7 +158,7 @@ def self_of(file: File, node: ast.expr) -> Scope | None:
 
 
 def returned(function: Function) -> Iterator[ast.expr]:
-    """What a function returns or yields, with those of generators as elements of one sequence."""
+    """What a function returns."""
     if isinstance(function, ast.Lambda):
         yield function.body
         return
@@ -169,6 +169,7 @@ def returned(function: Function) -> Iterator[ast.expr]:
 
 
 def yielded(function: Function) -> Iterator[ast.expr]:
+    """What a generator yields."""
     if isinstance(function, ast.Lambda):
         return
     for node in walk(function):

@@ -16,7 +16,7 @@ from accel_migrate.flow.nodes import children, unparse
 from accel_migrate.flow.program import File, Function, Program, Scope, parameters
 
 Place = Hashable
-_PASSED_ON = frozenset(
+PASSED_ON = frozenset(
     [
         "tqdm",
         "whole_batches",
@@ -229,7 +229,7 @@ class Flows:
         if name == "partial" and node.args:
             self._copy(self.place(file, node.args[0]), ("partial", node))
             self._calls.setdefault(("partial", node), []).append(Site(file, node))
-        elif name in _PASSED_ON:
+        elif name in PASSED_ON:
             for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
                 self._copy(self.place(file, argument), place)
         elif name in _COMPUTED:
