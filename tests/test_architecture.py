@@ -60,6 +60,21 @@ LAYERS = {
     """,
 }
 
+# The packages of the codemod's analysis, from what rules read down to the text: each imports from the lines below its own.
+ANALYSIS = [
+    "notes",
+    "trainings",
+    "precision",
+    "placement",
+    "storage",
+    "distribution",
+    "evaluation",
+    "moves",
+    "processes",
+    "values",
+    "program",
+]
+
 
 def modules(package: str) -> list[str]:
     """Names below the package: `rules.print_call`, and `rules` for a package's own `__init__`."""
@@ -107,6 +122,16 @@ def test_imports_lead_down(package: str) -> None:
     edges = {(module, other) for module in modules(package) for other in own_imports(package, module)}
     parts = {(module.split(".")[0], other.split(".")[0]) for module, other in edges}
     assert not [f"{part} imports {other}" for part, other in parts if part != other and depth[part] >= depth[other]]
+
+
+def test_the_packages_of_the_analysis_lead_down() -> None:
+    found = [m.split(".") for m in modules("accel_migrate") if m.startswith("analysis.")]
+    assert {parts[1] for parts in found} == set(ANALYSIS)
+    for parts in found:
+        others = {
+            name.split(".")[1] for name in own_imports("accel_migrate", ".".join(parts)) if name[:9] == "analysis."
+        }
+        assert not [o for o in others if ANALYSIS.index(o) < ANALYSIS.index(parts[1])], ".".join(parts)
 
 
 @pytest.mark.parametrize(("package", "other"), [("accel_migrate", "accel_runtime"), ("accel_runtime", "accel_migrate")])

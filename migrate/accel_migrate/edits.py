@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from accel_migrate.analysis.pieces import ACCELERATOR
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR
 from accel_migrate.plan import Change, Edit, Remove, Replace, Safety, Substitute
 from accel_migrate.source import Source
 
@@ -136,25 +136,25 @@ def without(source: Source, statement: ast.stmt, subject: re.Pattern[str]) -> Re
 
 
 def piece_changes(context: Context, code: str) -> Iterator[Change]:
-    """The changes that the pieces of hand-written distribution under one code ask for in one file."""
+    """The changes that the replacements of hand-written distribution under one code ask for in one file."""
     training, module = context.training, context.module
-    for piece in training.distribution.pieces:
-        if piece.module is not module or piece.code != code or piece.node in training.storage.hoisted:
+    for replacement in training.distribution.replacements:
+        if replacement.module is not module or replacement.code != code or replacement.node in training.storage.hoisted:
             continue
-        if piece.text is None:
-            assert isinstance(piece.node, ast.stmt)
-            edits = [without(module.source, piece.node, _SPEAKS_OF_PROCESSES)]
-            yield change(code, piece.node, piece.message, edits, loop=training.index)
+        if replacement.text is None:
+            assert isinstance(replacement.node, ast.stmt)
+            edits = [without(module.source, replacement.node, _SPEAKS_OF_PROCESSES)]
+            yield change(code, replacement.node, replacement.message, edits, loop=training.index)
             continue
-        spelled = training.accelerator(module, piece.node)
-        if ACCELERATOR in piece.text and spelled is None:
+        spelled = training.accelerator(module, replacement.node)
+        if ACCELERATOR in replacement.text and spelled is None:
             continue  # an optional one, out of reach
-        text = piece.text.replace(ACCELERATOR, spelled or "")
-        if isinstance(piece.node, ast.stmt):
-            edit: Edit = Substitute(piece.node, tuple(text.split("\n")))
+        text = replacement.text.replace(ACCELERATOR, spelled or "")
+        if isinstance(replacement.node, ast.stmt):
+            edit: Edit = Substitute(replacement.node, tuple(text.split("\n")))
         else:
-            edit = replace_node(module.source, piece.node, text)
-        yield change(code, piece.node, piece.message, [edit], loop=training.index)
+            edit = replace_node(module.source, replacement.node, text)
+        yield change(code, replacement.node, replacement.message, [edit], loop=training.index)
 
 
 def add_argument(source: Source, call: ast.Call, text: str) -> Replace:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.script import read
-from accel_migrate.analysis.training import Script, Training
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.script import read
+from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by

@@ -8,8 +8,8 @@ from pathlib import Path
 import hypothesmith
 import pytest
 from accel_migrate import pipeline
-from accel_migrate.analysis import script
-from accel_migrate.analysis.groups import Group
+from accel_migrate.analysis.trainings import script
+from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.plan import FileResult, Status
 from accel_migrate.rules import RULES
 from accel_migrate.source import Source
@@ -74,7 +74,7 @@ def test_a_crash_in_one_loop_costs_that_loop(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_crash_of_the_analysis_of_one_loop_costs_that_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = script.find_cast
+    whole = script.find_participants
 
     def crashing(*given):  # type: ignore[no-untyped-def]
         group = next(each for each in given if isinstance(each, Group))
@@ -82,7 +82,7 @@ def test_a_crash_of_the_analysis_of_one_loop_costs_that_loop(monkeypatch: pytest
             raise StopIteration
         return whole(*given)
 
-    monkeypatch.setattr(script, "find_cast", crashing)
+    monkeypatch.setattr(script, "find_participants", crashing)
     done = migrated({"strange.py": LOOP, "train.py": LOOP})
     assert done["strange.py"].status is Status.FAILED
     assert done["train.py"].after == ALONE

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.project import Definition
-from accel_migrate.analysis.reach import NAME, NewParameter
-from accel_migrate.analysis.roles import arguments_of
-from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.placement.reach import NAME, NewParameter
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.values.roles import arguments_of
 from accel_migrate.edits import change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Edit, Replace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.loops import Backward
+from accel_migrate.analysis.values.loops import Backward
 from accel_migrate.edits import change, opening_bracket, replace_callee
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule

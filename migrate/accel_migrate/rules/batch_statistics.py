@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.imported import loaded_with
-from accel_migrate.analysis.made_of import made_of
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.unseen_layers import looked_up, unseen_layers
+from accel_migrate.analysis.notes.unseen_layers import looked_up, unseen_layers
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety

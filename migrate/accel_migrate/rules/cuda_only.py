@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.imported import loaded_with
-from accel_migrate.analysis.overriding import named_gpus
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.placement.overriding import named_gpus
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.entries import is_entry
-from accel_migrate.analysis.loops import LoaderLoop
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.seeding import Seeded, Seeding
-from accel_migrate.analysis.shares import trains_on_share
+from accel_migrate.analysis.notes.seeding import Seeded, Seeding
+from accel_migrate.analysis.notes.shares import trains_on_share
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.entries import is_entry
+from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety

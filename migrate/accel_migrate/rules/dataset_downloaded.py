@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.files import downloads
-from accel_migrate.analysis.scopes import Function, Module
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.storage.files import downloads
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

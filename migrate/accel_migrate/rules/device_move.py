@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from accel_migrate.analysis.devices import Move
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.moves.devices import Move
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.evaluation import Gather
+from accel_migrate.analysis.evaluation.evaluation import Gather
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Edit, Insert, Remove
 from accel_migrate.rule import Context, Rule

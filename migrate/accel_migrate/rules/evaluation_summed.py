@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.by_batch import Summed
+from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Edit, Replace, Substitute
 from accel_migrate.rule import Context, Rule

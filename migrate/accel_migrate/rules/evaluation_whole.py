@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.entries import is_chosen
-from accel_migrate.analysis.evaluation import Whole
+from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.files import is_forward, opens_events
+from accel_migrate.analysis.storage.files import is_forward, opens_events
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import add_argument, change, quoted
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Guard, Safety

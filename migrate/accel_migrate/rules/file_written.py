@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.elsewhere import is_called
-from accel_migrate.analysis.files import Written, downloads, runs_command, runs_model
+from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.storage.files import Written, downloads, runs_command, runs_model
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Guard, Safety

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.elsewhere import is_called
-from accel_migrate.analysis.own_names import own_part
+from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.edits import add_argument, change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety

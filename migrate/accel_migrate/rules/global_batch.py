@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.shares import read_whole_before, takes_in_more
-from accel_migrate.analysis.shown import shows_figures
-from accel_migrate.analysis.step_counts import Ended, ended_by
+from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
+from accel_migrate.analysis.notes.shown import shows_figures
+from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

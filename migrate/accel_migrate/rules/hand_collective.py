@@ -16,10 +16,10 @@ _EXTREME = re.compile(r"reduction=.(max|min)")
 def find(context: Context) -> Iterator[Change]:
     yield from piece_changes(context, CODE)
     if context.settings.target == "accelerate":
-        for piece in context.training.distribution.pieces:
-            if piece.module is context.module and piece.text and _EXTREME.search(piece.text):
+        for replacement in context.training.distribution.replacements:
+            if replacement.module is context.module and replacement.text and _EXTREME.search(replacement.text):
                 message = "Accelerate reduces to a sum or a mean only; gather here and take the extreme by hand"
-                yield change(CODE, piece.node, message, safety=Safety.NOTE, loop=context.training.index)
+                yield change(CODE, replacement.node, message, safety=Safety.NOTE, loop=context.training.index)
 
 
 RULE = Rule(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.kept import Kept, find_kept
-from accel_migrate.analysis.made_of import made_of
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.seeding import Seeded, Seeding
-from accel_migrate.analysis.shares import trains_on_share
+from accel_migrate.analysis.notes.kept import Kept, find_kept
+from accel_migrate.analysis.notes.seeding import Seeded, Seeding
+from accel_migrate.analysis.notes.shares import trains_on_share
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.attributes import owner_of
-from accel_migrate.analysis.made_of import computes
-from accel_migrate.analysis.project import Definition
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.storage.attributes import owner_of
+from accel_migrate.analysis.values.made_of import computes
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.files import Save
-from accel_migrate.analysis.lifting import Lifted
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.states import StateTaken
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.storage.files import Save
+from accel_migrate.analysis.storage.lifting import Lifted
+from accel_migrate.analysis.storage.states import StateTaken
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.elsewhere import reached_elsewhere
-from accel_migrate.analysis.loops import iterated_loaders
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Function, Module
-from accel_migrate.analysis.seeding import Seed, Seeding, library_of
+from accel_migrate.analysis.notes.elsewhere import reached_elsewhere
+from accel_migrate.analysis.notes.seeding import Seed, Seeding, library_of
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.values.loops import iterated_loaders
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

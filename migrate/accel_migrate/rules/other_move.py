@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.devices import Move
-from accel_migrate.analysis.remains import names_device
+from accel_migrate.analysis.moves.devices import Move
+from accel_migrate.analysis.trainings.bookkeeping import names_device
 from accel_migrate.edits import change, opening_bracket, replace_node
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.pieces import Wrapping
-from accel_migrate.analysis.shares import takes_in_more
+from accel_migrate.analysis.distribution.replacements import Wrapping
+from accel_migrate.analysis.notes.shares import takes_in_more
 from accel_migrate.edits import change, comment_above, piece_changes, without
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Replace, Safety, Uncomment

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.elsewhere import shows
-from accel_migrate.analysis.files import opens_log
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.notes.elsewhere import shows
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.storage.files import opens_log
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import change, replace_callee
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule

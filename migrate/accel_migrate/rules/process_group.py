@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.distribution import GROUP
+from accel_migrate.analysis.distribution.distribution import GROUP
 from accel_migrate.edits import piece_changes
 from accel_migrate.plan import Change
 from accel_migrate.rule import Context, Rule

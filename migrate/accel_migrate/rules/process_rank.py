@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.ranks import rank_option
+from accel_migrate.analysis.distribution.ranks import rank_option
 from accel_migrate.edits import change, piece_changes
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -14,8 +14,10 @@ CODE = "AM704"
 
 def find(context: Context) -> Iterator[Change]:
     yield from piece_changes(context, CODE)
-    pieces = [piece for piece in context.training.distribution.pieces if piece.code == CODE]
-    for call in context.module.calls if pieces else ():
+    replacements = [
+        replacement for replacement in context.training.distribution.replacements if replacement.code == CODE
+    ]
+    for call in context.module.calls if replacements else ():
         option = rank_option(call)
         if option is not None:
             message = f"`{option}` is no longer read; take it out once no launch command passes it"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.drawn import find_drawn
-from accel_migrate.analysis.seeding import Seed, Seeded, Seeding
-from accel_migrate.analysis.shares import trains_on_share
+from accel_migrate.analysis.notes.drawn import find_drawn
+from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
+from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.homes import chain
-from accel_migrate.analysis.project import Definition
-from accel_migrate.analysis.reaching import reaching
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Safety

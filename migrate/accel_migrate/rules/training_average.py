@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.counts import Counted, counts_in
-from accel_migrate.analysis.entries import is_chosen
-from accel_migrate.analysis.evaluation import Whole
-from accel_migrate.analysis.fed import feeds_training
-from accel_migrate.analysis.loops import LoaderLoop
-from accel_migrate.analysis.running import Running, running_figures
+from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.notes.counts import Counted, counts_in
+from accel_migrate.analysis.notes.running import Running, running_figures
+from accel_migrate.analysis.trainings.entries import is_chosen
+from accel_migrate.analysis.trainings.fed import feeds_training
+from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Edit, Safety

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.contents import contents
-from accel_migrate.analysis.elsewhere import done_by_callers, done_elsewhere, done_on_import, is_called
-from accel_migrate.analysis.libraries import is_library
-from accel_migrate.analysis.scopes import Module
+from accel_migrate.analysis.notes.elsewhere import done_by_callers, done_elsewhere, done_on_import, is_called
+from accel_migrate.analysis.program.libraries import is_library
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety

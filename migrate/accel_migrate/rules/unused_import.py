@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.scopes import Module
-from accel_migrate.analysis.starts import names_in
+from accel_migrate.analysis.placement.starts import names_in
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, without_item
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.flow.nodes import unparse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.made_of import Part, freezes, made_of, parts_unread
-from accel_migrate.analysis.outputs_left import outputs_left
-from accel_migrate.analysis.poolers import poolers_unread
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Variable
-from accel_migrate.analysis.without_gradient import parts_without
+from accel_migrate.analysis.notes.outputs_left import outputs_left
+from accel_migrate.analysis.notes.poolers import poolers_unread
+from accel_migrate.analysis.notes.without_gradient import parts_without
+from accel_migrate.analysis.program.scopes import Variable
+from accel_migrate.analysis.values.made_of import Part, freezes, made_of, parts_unread
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

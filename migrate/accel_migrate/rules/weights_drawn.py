@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.homes import chain
-from accel_migrate.analysis.loss_path import LossPath
-from accel_migrate.analysis.made_of import made_of
-from accel_migrate.analysis.roles import Role
-from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.analysis.seeding import Seeding
+from accel_migrate.analysis.notes.seeding import Seeding
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loss_path import LossPath
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule

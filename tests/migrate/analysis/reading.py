@@ -6,11 +6,11 @@ import ast
 from pathlib import Path
 from textwrap import dedent
 
-from accel_migrate.analysis.project import Project
-from accel_migrate.analysis.roles import Role, Roles
-from accel_migrate.analysis.scopes import Module, Variable
-from accel_migrate.analysis.script import read
-from accel_migrate.analysis.training import Script, Training
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.trainings.script import read
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.source import Source
 
 # A model, its optimizer and its loader, at module level.

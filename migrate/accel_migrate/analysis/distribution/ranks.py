@@ -1,0 +1,276 @@
+"""Who am I, and how many are we: reads of rank and world size, and the conditions that are made of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+CODE = "AM704"
+_BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
+_BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
+_MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
+_OTHER_LAUNCHERS = re.compile(r"(SLURM|OMPI|PMI)_(?!JOB)")
+MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
+
+
+class Ranks:
+    """Finds every read in a file, and follows the variables that hold one."""
+
+    def __init__(self, roles: Roles, modules: list[Module]) -> None:
+        self.roles = roles
+        self.held: dict[Variable, str] = {}  # attribute of the Accelerator, by variable
+        self.options = _rank_options(modules)
+        for module in modules:
+            for call in module.calls:
+                self._hold(module, call, _BY_CALL.get(module.qualified(call.func) or ""))
+            for read, name in environment_reads(module):
+                self._hold(module, _as_number(module, read), _BY_VARIABLE.get(name))
+        self.pass_on()
+
+    def _hold(self, module: Module, read: ast.expr, attribute: str | None) -> None:
+        statement = module.parents.get(read)
+        if attribute is not None and isinstance(statement, ast.Assign) and statement.value is read:
+            for target in statement.targets:
+                variable = module.variable(target)
+                if variable is not None:
+                    self.held[variable] = attribute
+        elif attribute is not None and isinstance(statement, ast.Tuple):
+            assign = module.parents[statement]
+            if isinstance(assign, ast.Assign) and isinstance(assign.targets[0], ast.Tuple):
+                variable = module.variable(assign.targets[0].elts[statement.elts.index(read)])
+                if variable is not None:
+                    self.held[variable] = attribute
+
+    def pass_on(self) -> None:
+        """Parameters hold what every caller hands over."""
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                target = self.roles.target(module, call)
+                if target is None or isinstance(target.node, ast.ClassDef):
+                    continue
+                from accel_migrate.analysis.values.roles import arguments_of
+
+                for name, argument in arguments_of(call, target):
+                    attribute = self.attribute(module, argument)
+                    if attribute is not None:
+                        self.held.setdefault(Variable(target.scope, name), attribute)
+
+    def attribute(self, module: Module, node: ast.expr) -> str | None:
+        """The attribute of the Accelerator that an expression stands for."""
+        if isinstance(node, ast.Call):
+            return _BY_CALL.get(module.qualified(node.func) or "")
+        variable = module.variable(node)
+        if variable is None:
+            return None
+        if isinstance(node, ast.Attribute) and node.attr in self.options:
+            return "local_process_index"
+        return self.held.get(variable)
+
+    # ---- replacements
+
+    def replacements(self, module: Module) -> Iterator[Replacement]:
+        for read, name in environment_reads(module):
+            if _OTHER_LAUNCHERS.match(name):
+                raise NotMigrated(
+                    f"the rank is read from {name}; start with `accel launch` or torchrun and read it from RANK first",
+                    read.lineno,
+                    module,
+                )
+            if name in _BY_VARIABLE and not _in_option(module, read):
+                yield self._read(module, read, _BY_VARIABLE[name])
+        for test, is_there in _presence_tests(module):
+            more = ">" if is_there else "=="
+            yield Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator")
+            several = module.parents[test]
+            if isinstance(several, ast.BoolOp) and all(_is_presence(module, part) for part in several.values):
+                yield Replacement(
+                    CODE, module, several, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator"
+                )
+        for call in module.calls:
+            attribute = _BY_CALL.get(module.qualified(call.func) or "")
+            if attribute is not None and not is_guarded(module, call):
+                if call.args or call.keywords:
+                    raise NotMigrated("processes are split into groups", call.lineno, module)
+                yield self._read(module, call, attribute)
+        for node in module.walk(module.tree, ast.Attribute, ast.Name):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in self.options:
+                if module.variable(node) is not None:
+                    yield self._read(module, node, "local_process_index")
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                attribute = self.held.get(module.variable(node))  # type: ignore[arg-type]
+                parent = module.parents[node]
+                if attribute in _MAIN and _compared(module, node) is not None:
+                    yield self._read(module, node, attribute, optional=True)
+                elif attribute in _MAIN and isinstance(parent, ast.keyword) and parent.arg == "device":
+                    yield Replacement(
+                        CODE, module, node, f"{ACCELERATOR}.device", "the number of a process is no device"
+                    )
+
+    def _read(self, module: Module, read: ast.expr, attribute: str, optional: bool = False) -> Replacement:
+        whole = _as_number(module, read)
+        compared = _compared(module, whole)
+        if compared is not None:
+            test, equal, number = compared
+            if number == 0 and attribute in _MAIN:
+                text = f"{ACCELERATOR}.{_MAIN[attribute]}"
+                return Replacement(
+                    CODE, module, test, text if equal else f"not {text}", "one process is the main one", optional
+                )
+            if number == -1:
+                more = "==" if equal else ">"
+                return Replacement(
+                    CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional
+                )
+        asked = f"{ACCELERATOR}.{attribute}"
+        text = f"str({asked})" if _is_text(module, whole) else asked
+        return Replacement(CODE, module, whole, text, "asks the Accelerator", optional)
+
+    def main_only(self, module: Module) -> set[ast.If | ast.IfExp]:
+        """Conditions whose bodies only the main process enters."""
+        return {
+            node
+            for node in module.walk(module.tree, ast.If, ast.IfExp)
+            if isinstance(node, ast.If | ast.IfExp)
+            and any(self._is_main(module, part) for part in _conjuncts(node.test))
+        }
+
+    def _is_main(self, module: Module, test: ast.expr) -> bool:
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+            return any(self._is_main(module, part) for part in test.values)  # `not distributed or rank == 0`
+        if isinstance(test, ast.Compare):
+            compared = _compared(module, test.left)
+            attribute = self.attribute(module, test.left)
+            if compared is not None and compared[0] is test and attribute in _MAIN:
+                return compared[1] and compared[2] in (0, None)
+            return compared is not None and compared[1] and compared[2] == 0 and _reads_rank(module, test.left)
+        if isinstance(test, ast.Call):
+            return bool(MAIN_NAME.search(unparse(test.func)))
+        return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
+
+
+def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
+    """`os.environ["RANK"]`, `os.environ.get("RANK", ...)`, `os.getenv("RANK")` with the name that is read."""
+    for node in module.walk(module.tree, ast.Subscript, ast.Call):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            if module.qualified(node.value) == "os.environ" and isinstance(node.slice, ast.Constant):
+                yield node, str(node.slice.value)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            if module.qualified(node.func) in ("os.environ.get", "os.getenv"):
+                yield node, str(node.args[0].value)
+
+
+def _presence_tests(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
+    for node in module.walk(module.tree, ast.Compare):
+        if isinstance(node, ast.Compare) and _is_presence(module, node):
+            yield node, isinstance(node.ops[0], ast.In)
+
+
+def _is_presence(module: Module, node: ast.expr) -> bool:
+    """`"RANK" in os.environ`."""
+    return (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], ast.In | ast.NotIn)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value in _BY_VARIABLE
+        and module.qualified(node.comparators[0]) == "os.environ"
+    )
+
+
+def _as_number(module: Module, read: ast.expr) -> ast.expr:
+    parent = module.parents[read]
+    is_int = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "int"
+    return parent if is_int and isinstance(parent, ast.expr) else read
+
+
+def _is_text(module: Module, node: ast.expr) -> bool:
+    """Whether a read of the environment is used as the text that it is: no default is a number, and no text is made of it."""
+    match node:
+        case ast.Subscript():
+            pass
+        case ast.Call(args=[_, ast.Constant(value=default), *_]) if not isinstance(default, str | None):
+            return False
+        case ast.Call() if module.qualified(node.func) not in ("os.environ.get", "os.getenv"):
+            return False
+        case ast.Call():
+            pass
+        case _:
+            return False
+    parent = module.parents[node]
+    return not (isinstance(parent, ast.FormattedValue) and parent.conversion == -1 and parent.format_spec is None)
+
+
+def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | None] | None:
+    """The comparison with a number, or with `[-1, 0]` (None), that a node is the left side of, and whether for equality."""
+    parent = module.parents.get(node)
+    if not isinstance(parent, ast.Compare) or parent.left is not node or len(parent.ops) != 1:
+        return None
+    operator, other = parent.ops[0], parent.comparators[0]
+    if isinstance(operator, ast.Eq | ast.NotEq):
+        try:
+            number = ast.literal_eval(other)
+        except (ValueError, SyntaxError):
+            return None
+        return (parent, isinstance(operator, ast.Eq), number) if isinstance(number, int) else None
+    if isinstance(operator, ast.In | ast.NotIn) and unparse(other) in ("[-1, 0]", "(-1, 0)", "{-1, 0}"):
+        return parent, isinstance(operator, ast.In), 0
+    return None
+
+
+def _reads_rank(module: Module, node: ast.expr) -> bool:
+    return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(node))
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _rank_options(modules: list[Module]) -> set[str]:
+    """Options that a launcher of old filled in: `--local_rank`."""
+    options = [option for module in modules for call in module.calls if (option := rank_option(call)) is not None]
+    return {option.lstrip("-").replace("-", "_") for option in options}
+
+
+def rank_option(call: ast.Call) -> str | None:
+    """The option `--local_rank` that a call adds to a parser."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        for argument in call.args:
+            if isinstance(argument, ast.Constant) and argument.value in ("--local_rank", "--local-rank"):
+                return str(argument.value)
+    return None
+
+
+def _in_option(module: Module, node: ast.AST) -> bool:
+    """The default of `--local_rank`: read when there is one, and harmless when there is not."""
+    return any(
+        isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_argument"
+        for parent in module.ancestors(node)
+    )
+
+
+_ASKS_WHETHER = re.compile(r"is_initialized|is_dist_avail|is_available\(\)|distributed|use_ddp|world_size")
+
+
+def is_guarded(module: Module, node: ast.AST) -> bool:
+    """Whether a call is only made where processes were joined: these the Accelerator joins too, and it may stay."""
+    function = None
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp) and "is_initialized" in unparse(parent.test):
+            return True
+        if isinstance(parent, ast.BoolOp) and "is_initialized" in unparse(parent.values[0]):
+            return True  # `not dist.is_initialized() or dist.get_rank() == 0`
+        if isinstance(parent, ast.FunctionDef):
+            function = parent
+            break
+    for statement in function.body if function is not None else ():
+        if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return):
+            if _ASKS_WHETHER.search(unparse(statement.test)) and statement.lineno < getattr(node, "lineno", 0):
+                return True
+    return False

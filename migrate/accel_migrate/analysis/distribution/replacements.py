@@ -1,0 +1,154 @@
+"""Hand-written distribution, taken apart: each replacement with what takes its place."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.flow.nodes import walk
+
+if TYPE_CHECKING:
+    from accel_migrate.analysis.distribution.workers import Worker
+
+ACCELERATOR = "{accelerator}"  # stands for the Accelerator in the text of a replacement
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """`node` gives way to `text`, in which the Accelerator is spelled as its place needs; None: the statement goes."""
+
+    code: str  # of the rule that speaks of it
+    module: Module
+    node: ast.expr | ast.stmt
+    text: str | None
+    message: str
+    optional: bool = False  # done where the Accelerator is in reach, and left where it is not
+
+    @property
+    def needs_accelerator(self) -> bool:
+        return self.text is not None and ACCELERATOR in self.text and not self.optional
+
+    @property
+    def statement(self) -> ast.stmt:
+        return self.module.statement(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapping:
+    """`DistributedDataParallel(model, ...)` or `DataParallel(model, ...)`, of which the model is left."""
+
+    module: Module
+    call: ast.Call
+    model: ast.expr
+    is_data_parallel: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A loader that was shared out by a DistributedSampler: the sampler's argument goes, `shuffle` says how it drew."""
+
+    module: Module
+    call: ast.Call
+    sampler: ast.keyword
+    shuffle: ast.keyword | None  # what the loader said itself
+    value: str | None  # the new `shuffle`; None: in order
+
+
+@dataclass(frozen=True, eq=False)
+class Spawned:
+    """`mp.spawn(function, args=(...))`; `lost` are the parameters that told the process who it is."""
+
+    module: Module
+    call: ast.Call
+    function: Function
+    arguments: tuple[ast.expr, ...]  # those that are still handed over
+    lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
+    counted: ast.Assign | None = None  # `args.nprocs = torch.cuda.device_count()`, which the function reads
+    choice: ast.If | None = None  # `if many: mp.spawn(function, ...) else: function(0, 1, ...)`
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """All of it. Empty for a script that knows nothing of other processes."""
+
+    replacements: tuple[Replacement, ...] = ()
+    wrappings: tuple[Wrapping, ...] = ()
+    shared: tuple[Shared, ...] = ()
+    spawned: Spawned | None = None
+    worker: Worker | None = None
+    settings: tuple[tuple[str, ast.expr], ...] = ()  # of DistributedDataParallel
+    timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
+    epochs: tuple[tuple[Module, ast.Call], ...] = ()  # set_epoch() of samplers that stay
+    ranks: frozenset[Variable] = frozenset()
+    main_only: frozenset[ast.If | ast.IfExp] = field(
+        default_factory=frozenset
+    )  # bodies that only the main process runs
+
+    def __bool__(self) -> bool:
+        return bool(self.replacements or self.wrappings or self.shared or self.spawned)
+
+    @property
+    def joins(self) -> bool:
+        """Whether the script ran on several processes before, each with batches of its own."""
+        return any(not w.is_data_parallel for w in self.wrappings)
+
+    @property
+    def settings_module(self) -> Module | None:
+        return next((w.module for w in self.wrappings if not w.is_data_parallel), None)
+
+    def modules(self) -> list[Module]:
+        found = [p.module for p in self.replacements if not p.optional] + [w.module for w in self.wrappings]
+        found += [s.module for s in self.shared] + ([self.spawned.module] if self.spawned else [])
+        return list(dict.fromkeys(found))
+
+    @property
+    def unwrapped(self) -> frozenset[ast.AST]:
+        """Models that the author took out of their wrapper, as in `model.module`."""
+        taken_out = f"{ACCELERATOR}.unwrap_model("
+        return frozenset(
+            replacement.node for replacement in self.replacements if (replacement.text or "").startswith(taken_out)
+        )
+
+    def rewritten(self) -> set[ast.AST]:
+        """Statements that change, or go with what they stand in."""
+        inside = (part for p in self.replacements if isinstance(p.node, ast.stmt) for part in p.module.walk(p.node))
+        return {replacement.statement for replacement in self.replacements} | set(inside)
+
+    def gone(self) -> list[ast.AST]:
+        """Nodes that are no longer there afterwards."""
+        nodes: list[ast.AST] = [replacement.node for replacement in self.replacements if not replacement.optional]
+        for wrapping in self.wrappings:
+            nodes.append(wrapping.call.func)
+            nodes += [*wrapping.call.args[1:], *wrapping.call.keywords]
+        if self.spawned is not None:
+            kept = {part for argument in self.spawned.arguments for part in walk(argument)}
+            whole = self.spawned.choice or self.spawned.call
+            nodes += [part for part in walk(whole) if isinstance(part, ast.Name) and part not in kept]
+        for shared in self.shared:
+            nodes += [shared.sampler, *([shared.shuffle] if shared.shuffle is not None else [])]
+        return nodes
+
+    def guard_of(self, module: Module, node: ast.AST) -> ast.If | None:
+        """The main-process guard, alone or with other conditions, that a node's statement stands in directly."""
+        guard = module.parents[module.statement(node)]
+        if not isinstance(guard, ast.If) or guard not in self.main_only or module.statement(node) not in guard.body:
+            return None
+        return guard if not isinstance(guard.test, ast.BoolOp) or isinstance(guard.test.op, ast.And) else None
+
+    def asks_for_main(self, test: ast.expr) -> bool:
+        """Whether a condition becomes one for the main process, and says nothing else."""
+        return any(replacement.node is test and replacement.code == "AM704" for replacement in self.replacements)
+
+    def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""
+        inner = node
+        for parent in module.ancestors(node):
+            if parent in self.main_only:
+                if isinstance(parent, ast.IfExp) and parent.body is inner:
+                    return True
+                if isinstance(parent, ast.If) and inner in parent.body:
+                    return True
+            inner = parent
+        return False

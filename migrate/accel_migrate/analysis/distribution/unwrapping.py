@@ -1,0 +1,73 @@
+"""`.module`: the model inside a wrapper that one process does not have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
+from accel_migrate.analysis.program.scopes import Module, Scope, Variable
+from accel_migrate.analysis.values.provenance import Place
+from accel_migrate.flow.nodes import unparse
+
+CODE = "AM702"
+
+
+def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Variable]) -> Iterator[Replacement]:
+    """Each `model.module` of a prepared model; before `prepare` it is the model itself."""
+    for node in module.walk(module.tree, ast.Attribute):
+        if not isinstance(node, ast.Attribute) or node.attr != "module" or module.variable(node.value) not in aliases:
+            continue
+        if isinstance(node.ctx, ast.Store) or _asked_first(module, node):
+            continue
+        parent = module.parents[node]
+        if isinstance(parent, ast.Attribute) and parent.attr == "state_dict":
+            either = _either_state(module, node)
+            if either is not None:
+                text = f"{ACCELERATOR}.get_state_dict({module.source.code(node.value)})"
+                yield Replacement(CODE, module, either, text, "the same on one process and on many")
+            continue  # saving collects the state
+        whole = _choice(module, node)
+        text = module.source.code(node.value)
+        if module is place.module and module.scope(node) is home and node.lineno <= (place.after.end_lineno or 0):
+            yield Replacement(CODE, module, whole, text, "there is no wrapper before `prepare`")
+        else:
+            yield Replacement(
+                CODE,
+                module,
+                whole,
+                f"{ACCELERATOR}.unwrap_model({text})",
+                "there is a wrapper on several processes only",
+            )
+
+
+def _choice(module: Module, node: ast.Attribute) -> ast.expr:
+    """`model.module if ddp else model` as a whole."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.IfExp) and parent.test is not node:
+        other = parent.orelse if parent.body is node else parent.body
+        if unparse(other) == unparse(node.value):
+            return parent
+    return node
+
+
+def _either_state(module: Module, node: ast.Attribute) -> ast.IfExp | None:
+    """`model.module.state_dict() if ddp else model.state_dict()`."""
+    call = module.parents[module.parents[node]]
+    choice = module.parents[call]
+    if not isinstance(choice, ast.IfExp) or choice.test is call:
+        return None
+    other = choice.orelse if choice.body is call else choice.body
+    return choice if unparse(other) == f"{unparse(node.value)}.state_dict()" else None
+
+
+def _asked_first(module: Module, node: ast.Attribute) -> bool:
+    """Under `if hasattr(model, "module"):` it is right on one process and on many."""
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp):
+            test = unparse(parent.test)
+            if "'module'" in test or "DataParallel" in test:
+                return True
+        if isinstance(parent, ast.FunctionDef | ast.ClassDef):
+            break
+    return False

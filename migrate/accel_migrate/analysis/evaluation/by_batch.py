@@ -1,0 +1,297 @@
+"""Evaluations by whole batches: each process has some of the batches, as they were, and their figures are added up.
+
+Whatever a figure is made of, it is the original's where its batch is the original's. So nothing is asked of the figure
+itself, only that a round of the loop leaves nothing behind but what it adds to sums and lists.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.evaluation.beginnings import Beginnings, is_list
+from accel_migrate.analysis.evaluation.display import Shown, counter_of
+from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
+from accel_migrate.analysis.evaluation.results import check_after, is_length
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_MORE = "the loop does more than add up its figures"
+_METERS = {"update", "add", "add_batch"}
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """The loop goes through whole batches, and each of `figures` is added up over processes.
+
+    Each of `entries` is appended to a list, each of `fed` feeds an object of the project; `lengths` count all batches.
+    """
+
+    loop: LoaderLoop
+    figures: tuple[ast.expr, ...]
+    entries: tuple[ast.Call, ...] = ()
+    fed: tuple[ast.Expr, ...] = ()
+    lengths: tuple[tuple[Module, ast.Call], ...] = ()
+
+
+def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str]) -> Summed | None:
+    """How a loop is made right by whole batches, None where it adds nothing up; NotExact where that is not right.
+
+    `moved` are the names that it moves.
+    """
+    return _Judge(roles, graph, loop, moved).summed()
+
+
+class _Judge:
+    def __init__(self, roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str]) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.loop = loop
+        self.module = loop.module
+        self.moved = moved
+        self.counter = counter_of(loop.statement)
+        self.shown = Shown(loop, self.counter)
+        self.quiet = Quiet(roles, graph)
+        self.begins = Beginnings(loop)
+        self.bound = _names(loop.statement.target)  # by now, in this round
+        self.batch = self.bound - {self.counter or ""}
+        self.assigned = self._assigned()
+        self.sums = {
+            unparse(node.target)
+            for node in walk(loop.statement)
+            if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Name)
+        }
+        self.figures: list[ast.expr] = []
+        self.entries: list[ast.Call] = []
+        self.fed: list[ast.Expr] = []
+
+    def summed(self) -> Summed | None:
+        loop = self.loop.statement
+        if loop.orelse or isinstance(loop, ast.AsyncFor):
+            raise NotExact("the loop has an `else`", loop)
+        if not self.module.holds(loop.iter, self.loop.loader):
+            raise NotExact("its loader is wrapped before the loop", loop)
+        for node in walk(loop):
+            if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Raise | ast.Try | ast.While | ast.Assert):
+                raise NotExact("a batch may be left out, or the loop may end early", node)
+        for statement in loop.body:
+            self._statement(statement)
+        if not self.quiet.ran:
+            raise NotExact("the model is not called in the loop itself", loop)
+        if not (self.figures or self.entries or self.fed):
+            return None
+        self.shown.check()
+        check_after(self.module, loop)
+        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), tuple(self._lengths()))
+
+    # ---- what a round does
+
+    def _statement(self, statement: ast.stmt, every: bool = True) -> None:
+        """`every` tells whether all processes come here in every round."""
+        if self.shown.only_shows(statement):
+            return
+        if isinstance(statement, ast.With):
+            for item in statement.items:
+                self._reads(item.context_expr)
+                self.bound |= _names(item.optional_vars) if item.optional_vars is not None else set()
+            for inner in statement.body:
+                self._statement(inner, every)
+        elif isinstance(statement, ast.If):
+            self._branches(statement, every)
+        elif isinstance(statement, ast.For):
+            self._inner(statement, every)
+        elif isinstance(statement, ast.Assign):
+            self._assign(statement, every)
+        elif isinstance(statement, ast.AugAssign):
+            self._augment(statement, every)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._call(statement, statement.value, every)
+        elif not isinstance(statement, ast.Pass):
+            raise NotExact(_MORE, statement)
+
+    def _branches(self, statement: ast.If, every: bool) -> None:
+        self._reads(statement.test)
+        every = every and self._is_fixed(statement.test)
+        before, after = set(self.bound), []
+        for branch in (statement.body, statement.orelse):
+            self.bound = set(before)
+            for inner in branch:
+                self._statement(inner, every)
+            after.append(self.bound)
+        self.bound = after[0] & after[1]
+
+    def _inner(self, statement: ast.For, every: bool) -> None:
+        self._reads(statement.iter)
+        every = every and self._is_fixed(statement.iter)
+        before = set(self.bound)
+        self.bound |= _names(statement.target)
+        for inner in (*statement.body, *statement.orelse):
+            self._statement(inner, every)
+        self.bound = before
+
+    def _assign(self, statement: ast.Assign, every: bool) -> None:
+        target = statement.targets[0]
+        if len(statement.targets) == 1 and (added := _added_to(target, statement.value)) is not None:
+            if root_of(target) not in self.bound:
+                self._figure(target, added, every)
+                return
+        self._reads(statement.value)
+        for one in statement.targets:
+            for part in walk(one):
+                if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
+                    if root_of(part) not in self.bound:
+                        raise NotExact("results are stored by position", statement)
+                    self._reads(part)
+            self.bound |= _names(one)
+        if isinstance(statement.value, ast.Name | ast.Subscript) and root_of(statement.value) in self.batch:
+            self.batch |= {name for one in statement.targets for name in _names(one)}
+
+    def _augment(self, statement: ast.AugAssign, every: bool) -> None:
+        if root_of(statement.target) in self.bound:
+            self._reads(statement.value)
+            return
+        if not isinstance(statement.op, ast.Add):
+            raise NotExact("the figure is not a sum", statement)
+        if isinstance(statement.target, ast.Subscript) and not self._is_fixed(statement.target.slice):
+            raise NotExact("results are stored by position", statement)
+        self._figure(statement.target, statement.value, every)
+
+    def _figure(self, target: ast.expr, value: ast.expr, every: bool) -> None:
+        self._reads(value)
+        self._comes(value, every)
+        held = self.begins.kind(target)
+        if held is None or (held is list and not is_list(value)):
+            raise NotExact(f"it is not known what `{unparse(target)}` holds", target)
+        self.figures.append(value)
+
+    def _call(self, statement: ast.Expr, call: ast.Call, every: bool) -> None:
+        function = call.func
+        if isinstance(function, ast.Attribute) and root_of(function.value) not in self.bound:
+            simple = isinstance(function.value, ast.Name | ast.Attribute) and not call.keywords
+            starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+            if simple and not starred and function.attr == "append" and len(call.args) == 1:
+                if self.begins.kind(function.value) is not list:
+                    raise NotExact(f"it is not known what `{unparse(function.value)}` holds", call)
+                self._reads(call.args[0])
+                self._comes(call, every)
+                self.entries.append(call)
+                return
+            target = self.roles.target(self.module, call)
+            if simple and not starred and function.attr in _METERS and call.args and target is not None:
+                if self.module.resolve("figure", self.module.scope(call)) is not None:
+                    raise NotExact("the name `figure` is taken", call)
+                for argument in call.args:
+                    self._reads(argument)
+                self._comes(call, every)
+                self.fed.append(statement)
+                return
+        if isinstance(function, ast.Attribute) and (self.module.qualified(function) or "").startswith("torch.cuda."):
+            return
+        if not isinstance(function, ast.Attribute) or root_of(function.value) not in self.bound:
+            if not self._sets_up(function):
+                raise NotExact(_MORE, call)
+            return
+        self._reads(call)
+
+    def _sets_up(self, function: ast.expr) -> bool:
+        return isinstance(function, ast.Attribute) and function.attr in ("eval", "train", "zero_grad")
+
+    def _comes(self, node: ast.AST, every: bool) -> None:
+        if not every:
+            raise NotExact("a condition on the batch decides what is added up", node)
+
+    # ---- what is read
+
+    def _reads(self, value: ast.expr) -> None:
+        """What a figure is made of: this round's own values, and what does not change from batch to batch."""
+        own = set(self.bound)
+        for part in walk(value):
+            if isinstance(part, ast.comprehension):
+                own |= _names(part.target)
+            if isinstance(part, ast.Lambda):
+                own |= {argument.arg for argument in part.args.args}
+        self.quiet.check(self.module, value, own)
+        for node in walk(value):
+            if isinstance(node, ast.Attribute | ast.Subscript) and unparse(node) in self.sums:
+                raise NotExact(f"`{unparse(node)}` goes on from batch to batch", node)
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.id == self.counter:
+                raise NotExact("the loop's counter takes part in it", node)
+            if node.id in self.assigned and node.id not in own:
+                raise NotExact(f"`{node.id}` goes on from batch to batch", node)
+            if self.moved and node.id in self.batch - self.moved and not self._is_size(node):
+                raise NotExact(f"`{node.id}` stays on the CPU, and the batches of a sharded loader do not", node)
+
+    def _is_size(self, node: ast.Name) -> bool:
+        """`x.size(0)`, `x.shape`, `len(x)`; or the batch is taken apart here."""
+        parent = self.module.parents[node]
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in ("size", "shape")
+        return is_length(parent) or isinstance(parent, ast.Assign | ast.Subscript)
+
+    def _is_fixed(self, node: ast.expr) -> bool:
+        names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+        return names.isdisjoint(self.bound | self.assigned)
+
+    def _assigned(self) -> set[str]:
+        """Every name that the loop binds, adds to or collects in, but for clocks."""
+        found: set[str] = set()
+        for node in walk(self.loop.statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (
+                *_METERS, "append", "extend",
+            ):  # fmt: skip
+                found.add(root_of(node.func.value))
+        return found - {"self", *self.shown.clocks}
+
+    # ---- the number of batches
+
+    def _lengths(self) -> list[tuple[Module, ast.Call]]:
+        """Each `len(loader)` that stands for all batches; those that are only shown count this process's."""
+        variable = self.module.variable(self.loop.loader)
+        own = set(chain(self.roles, self.graph, variable)) if variable is not None else set()
+        found: list[tuple[Module, ast.Call]] = []
+        for module in self.roles.project.modules:
+            for node in module.walk(module.tree, ast.Call):
+                if not isinstance(node, ast.Call) or not is_length(node):
+                    continue
+                held = module.variable(node.args[0])
+                if held is None or own.isdisjoint(chain(self.roles, self.graph, held)):
+                    continue
+                if module is self.module and self.shown.counts_rounds(node) and not self._divides(module, node):
+                    continue
+                if not self._divides(module, node):
+                    raise NotExact("the number of its batches is asked for", node)
+                found.append((module, node))
+        return found
+
+    def _divides(self, module: Module, length: ast.Call) -> bool:
+        """`total / len(loader)`, `return total / len(loader)`, `n = len(loader)`."""
+        parent = module.parents[length]
+        if isinstance(parent, ast.Assign):
+            return True
+        if isinstance(parent, ast.BinOp):
+            return parent.right is length and isinstance(parent.op, ast.Div) and not self._progress(parent.left)
+        return isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Div)
+
+    def _progress(self, node: ast.expr) -> bool:
+        return any(isinstance(n, ast.Name) and n.id == self.counter for n in walk(node))
+
+
+def _added_to(target: ast.expr, value: ast.expr) -> ast.expr | None:
+    """`new` of `total = total + new`."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and isinstance(target, ast.Name | ast.Attribute):
+        for old, new in ((value.left, value.right), (value.right, value.left)):
+            if unparse(old) == unparse(target):
+                return new
+    return None
+
+
+def _names(target: ast.AST) -> set[str]:
+    return {node.id for node in walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -1,0 +1,136 @@
+"""What an evaluation only shows: prints, bars and clocks, which no figure depends on."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.flow.nodes import unparse, walk
+
+_CLOCKS = {"time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer"}
+_BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
+_LOGS = {"info", "debug", "warning", "critical", "error"}
+_STREAMS = {"sys.stdout.write", "sys.stdout.flush", "tqdm.tqdm.write"}
+# What may be called for the sake of a text: nothing that is left behind by it.
+_READS = {
+    "format", "item", "size", "cpu", "numpy", "tolist", "join", "float", "int", "str", "len", "round", "mean", "sum", "max",
+    "min", "detach", "keys", "items", "values", "range", "zip", "strftime", "get_last_lr", "ljust", "rjust", "dict", "list",
+}  # fmt: skip
+
+
+class Shown:
+    """Tells the statements of one loop that only show; `counter` is the loop's own number of a batch."""
+
+    def __init__(self, loop: LoaderLoop, counter: str | None) -> None:
+        self.module = loop.module
+        self.counter = counter
+        self.clocks = self._clocks(loop.function or loop.module.tree)
+        self.nodes = {
+            node
+            for statement in walk(loop.statement)
+            if isinstance(statement, ast.stmt) and statement is not loop.statement and self.only_shows(statement)
+            for node in walk(statement)
+        }
+
+    def only_shows(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.If):
+            inner = [*statement.body, *statement.orelse]
+            return self._only_reads(statement.test) and all(self.only_shows(one) for one in inner)
+        if isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            return isinstance(target, ast.Name) and target.id in self.clocks
+        if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+            return isinstance(statement, ast.Pass)
+        call = statement.value
+        given = [*call.args, *[keyword.value for keyword in call.keywords]]
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "update":
+            return bool(given) and (all(self._is_time(part) for part in given) or self._is_bar(call.func.value))
+        return self._shows(call) and all(self._only_reads(part) for part in given)
+
+    def check(self) -> None:
+        """Raise NotExact where a figure so far is divided by the loop's counter: it counts this process's batches."""
+        for node in self.nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv) and self._counts(node.right):
+                raise NotExact("a figure that it shows is divided by the loop's counter", node)
+
+    def counts_rounds(self, length: ast.AST) -> bool:
+        """Whether `len(loader)` is only shown, or tells a bar how far it goes."""
+        around = self.module.parents[length]
+        bar = isinstance(around, ast.keyword) and around.arg == "total"
+        return length in self.nodes or bar
+
+    def _counts(self, node: ast.expr) -> bool:
+        return any(isinstance(part, ast.Name) and part.id == self.counter for part in walk(node))
+
+    def _shows(self, call: ast.Call) -> bool:
+        dotted = self.module.qualified(call.func) or ""
+        if isinstance(call.func, ast.Name):
+            return call.func.id == "print" and self.module.variable(call.func) is None
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        if dotted in _STREAMS or (dotted.startswith("logging.") and call.func.attr in _LOGS):
+            return True
+        if call.func.attr in _BARS:
+            return True
+        return call.func.attr in _LOGS and self._is_logger(call.func.value)
+
+    def _is_logger(self, node: ast.expr) -> bool:
+        return any(
+            isinstance(value, ast.Call) and (self.module.qualified(value.func) or "") == "logging.getLogger"
+            for value in self._values(node)
+        )
+
+    def _is_bar(self, node: ast.expr) -> bool:
+        values = self._values(node)
+        return bool(values) and all(
+            isinstance(value, ast.Call) and (self.module.qualified(value.func) or "").partition(".")[0] == "tqdm"
+            for value in values
+        )
+
+    def _values(self, node: ast.expr) -> list[ast.expr | None]:
+        variable = self.module.variable(node)
+        return [binding.value for binding in self.module.bindings(variable)] if variable is not None else []
+
+    def _only_reads(self, node: ast.expr) -> bool:
+        for part in walk(node):
+            if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield):
+                return False
+            if isinstance(part, ast.Call) and not self._is_clock(part):
+                name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+                if name not in _READS:
+                    return False
+        return True
+
+    def _is_clock(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and (self.module.qualified(node.func) or "") in _CLOCKS
+
+    def _is_time(self, node: ast.expr) -> bool:
+        """`time.time() - end`."""
+        if isinstance(node, ast.BinOp):
+            return self._is_time(node.left) and self._is_time(node.right)
+        return self._is_clock(node) or (isinstance(node, ast.Name) and node.id in self.clocks)
+
+    def _clocks(self, around: ast.AST) -> set[str]:
+        """Names that hold a time and nothing else."""
+        bound: dict[str, list[ast.expr]] = {}
+        for node in self.module.walk(around, ast.Assign):
+            assert isinstance(node, ast.Assign)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    bound.setdefault(target.id, []).append(node.value)
+        names = {name for name, values in bound.items() if all(self._is_clock(value) for value in values)}
+        stored = [
+            node.id
+            for node in self.module.walk(around, ast.Name)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        return {name for name in names if stored.count(name) == len(bound[name])}
+
+
+def counter_of(loop: ast.For | ast.AsyncFor) -> str | None:
+    """`i` of `for i, batch in enumerate(loader)`."""
+    target = loop.target
+    if "enumerate(" in unparse(loop.iter) and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
+        return target.elts[0].id
+    return None

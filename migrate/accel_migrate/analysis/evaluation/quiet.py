@@ -1,0 +1,181 @@
+"""Whether an expression of an evaluation leaves nothing behind and draws nothing: then a batch's figure is its own."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_BUILTINS = {
+    "abs", "all", "any", "bool", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list", "max", "min",
+    "range", "round", "set", "sorted", "str", "sum", "tuple", "zip",
+}  # fmt: skip
+_LIBRARIES = {"torch", "numpy", "math", "sklearn", "skimage", "scipy", "torchvision", "einops"}
+_LEAVES = {"save", "load", "seed", "manual_seed", "savetxt", "imsave", "save_image", "append", "put", "copyto", "step"}
+_DRAWS = {
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "normal", "normal_", "uniform_",
+    "bernoulli", "bernoulli_", "multinomial", "rsample", "sample", "choice", "shuffle", "random_", "gumbel_softmax",
+}  # fmt: skip
+_CHANGES = {"append", "extend", "add", "update", "insert", "pop", "setdefault", "remove", "clear", "write", "add_batch"}
+_STAYS = {"eval", "train", "parameters", "to", "cuda", "cpu", "state_dict", "zero_grad"}
+_OF_TENSORS = {
+    "expand",
+    "size",
+    "view",
+    "reshape",
+    "unsqueeze",
+    "to",
+    "cpu",
+    "cuda",
+    "item",
+    "repeat",
+    "t",
+    "float",
+    "dim",
+}
+_RANDOM = "it draws random numbers, and each process would draw others"
+
+
+class Quiet:
+    """Judges the calls of one loop. `ran` tells whether a model was called."""
+
+    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.ran = False
+        self._known: set[Function] = set()
+
+    def check(self, module: Module, node: ast.AST, own: set[str]) -> None:
+        """Raise NotExact unless what is called here leaves nothing behind; `own` are names that live in a round."""
+        for part in walk(node):
+            if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+                raise NotExact("the loop does more than add up its figures", part)
+            if isinstance(part, ast.Call):
+                self._call(module, part, own)
+
+    def _call(self, module: Module, call: ast.Call, own: set[str]) -> None:
+        function = call.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        dotted = module.qualified(function) or ""
+        if _draws(module, call):
+            raise NotExact(_RANDOM, call)
+        role = self.roles.role(module, function)
+        if role & Role.MODEL:
+            self._model(module, function)
+            return
+        if role & Role.CRITERION or (isinstance(function, ast.Call) and role):
+            return
+        target = self.roles.target(module, call)
+        if target is not None and not isinstance(target.node, ast.ClassDef):
+            self._function(target.module, target.node)
+            return
+        if dotted.partition(".")[0] in _LIBRARIES and name not in _LEAVES:
+            return
+        if isinstance(function, ast.Name) and name in _BUILTINS and module.variable(function) is None:
+            return
+        if isinstance(function, ast.Attribute) and not dotted:
+            if self.roles.role(module, function.value) & Role.MODEL:
+                if name in _STAYS:
+                    return
+                raise NotExact("a method of the model is called in the place of the model", call)
+            new = root_of(function.value) in own or _is_new(function.value)
+            if name in _OF_TENSORS or (new and name not in _CHANGES):
+                return
+        raise NotExact(f"`{unparse(function)}()` is not known to leave nothing behind", call)
+
+    def _model(self, module: Module, model: ast.expr) -> None:
+        self.ran = True
+        variable = module.variable(model)
+        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+            for owner, built in constructions(self.roles, link, Role.MODEL):
+                for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
+                    made = self.roles.target(owner, call)
+                    if made is not None and isinstance(made.node, ast.ClassDef):
+                        for part in self._parts(made):
+                            _check_forward(part.module, part.node)  # type: ignore[arg-type]
+
+    def _parts(self, model: Definition) -> list[Definition]:
+        """The classes of the project that a model is made of, itself the first, and those that they extend."""
+        found, nodes = [model], {model.node}
+        for part in found:
+            for name in (n for n in walk(part.node) if isinstance(n, ast.Name | ast.Attribute)):
+                made = self.roles.project.definition(part.module, name)
+                if made is not None and isinstance(made.node, ast.ClassDef) and made.node not in nodes:
+                    nodes.add(made.node)
+                    found.append(made)
+        return found
+
+    def _function(self, module: Module, function: Function) -> None:
+        """A function of the project: what it binds is its own, what it was given it may read."""
+        if function in self._known:
+            return
+        self._known.add(function)
+        given = {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+        bound = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for node in walk(function):
+            if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Delete):
+                raise NotExact(f"`{function.name}()` is not known to leave nothing behind", node)
+            stored = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
+            if stored and root_of(node) not in bound - given:  # type: ignore[arg-type]
+                raise NotExact(f"`{function.name}()` is not known to leave nothing behind", node)
+        for call in (node for statement in function.body for node in walk(statement) if isinstance(node, ast.Call)):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if name in _CHANGES and root_of(call.func) in bound - given:
+                continue
+            self._call(module, call, bound | given)
+
+
+def _draws(module: Module, call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    always = (module.qualified(call.func) or "") == "torch.nn.functional.dropout" and len(call.args) < 3
+    return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
+
+
+def _check_forward(module: Module, owner: ast.ClassDef) -> None:
+    """Raise NotExact where a forward pass draws numbers, or reads what the one before has left."""
+    methods = {method.name: method for method in owner.body if isinstance(method, ast.FunctionDef)}
+    run = [methods["forward"]] if "forward" in methods else []
+    for method in run:
+        own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
+        run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
+        _check_kept(own)
+        for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
+            asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
+            if not any("training" in unparse(test) for test in asked):
+                raise NotExact("the model draws random numbers, and each process would draw others", call)
+
+
+def _check_kept(own: list[ast.Attribute]) -> None:
+    stored = {n.attr: n for n in own if isinstance(n.ctx, ast.Store)}
+    for node in own:
+        if isinstance(node.ctx, ast.Load) and node.attr in stored and node.lineno <= stored[node.attr].lineno:
+            raise NotExact(f"the model keeps `{unparse(node)}` from batch to batch", node)
+
+
+def root_of(node: ast.expr) -> str:
+    """The name that `x` of `x.y[0].z()` is reached by."""
+    while True:
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        elif isinstance(node, ast.BinOp | ast.Compare):
+            node = node.left
+        elif isinstance(node, ast.UnaryOp):
+            node = node.operand
+        else:
+            return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_new(node: ast.expr) -> bool:
+    """Whether a value was just computed, and nobody else holds it: `criterion(out, y)` of `criterion(out, y).item()`."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return not isinstance(node, ast.Name)

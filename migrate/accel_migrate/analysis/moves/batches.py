@@ -1,0 +1,139 @@
+"""Which values come out of which loader: a move of such a value is the prepared loader's business."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+
+_LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
+
+
+class Batches:
+    """Follows a value back to the loaders it was read from, through names, parts, methods and calls."""
+
+    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+        self.roles = roles
+        self.graph = graph
+
+    def loaders(self, module: Module, node: ast.expr, depth: int = 0) -> set[Variable] | None:
+        """The loaders a value may come from; None if it may come from anything else as well."""
+        if depth > 12:
+            return None
+        if isinstance(node, ast.Name):
+            return self._name(module, node, depth)
+        if isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
+            if isinstance(node, ast.Attribute) and module.variable(node) in module.attribute_bindings:
+                return None
+            return self.loaders(module, node.value, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._call(module, node, depth)
+        if isinstance(node, ast.Tuple | ast.List):
+            return _all(self.loaders(module, item, depth + 1) for item in node.elts)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and len(node.generators) == 1:
+            part = node.value if isinstance(node, ast.DictComp) else node.elt
+            return self.loaders(module, part, depth + 1)
+        if isinstance(node, ast.IfExp):
+            return _all((self.loaders(module, node.body, depth + 1), self.loaders(module, node.orelse, depth + 1)))
+        return None
+
+    def _call(self, module: Module, node: ast.Call, depth: int) -> set[Variable] | None:
+        function = node.func
+        if module.qualified(function) == "torch.autograd.Variable" and node.args:
+            return self.loaders(module, node.args[0], depth + 1)
+        if isinstance(function, ast.Name) and function.id in ("next", "iter") and node.args:
+            loader = iterated_loader(self.roles, module, node.args[0])
+            if loader is not None:
+                variable = module.variable(loader)
+                return {variable} if variable is not None else None
+            return self._iterator(module, node.args[0]) if function.id == "next" else None
+        if isinstance(function, ast.Name) and function.id in ("list", "tuple", "dict", "map") and node.args:
+            return self.loaders(module, node.args[-1], depth + 1)
+        if isinstance(function, ast.Attribute) and module.qualified(function) is None:
+            if function.attr in _LEAVES_DEVICE:
+                return None
+            return self.loaders(module, function.value, depth + 1)
+        return None
+
+    def _iterator(self, module: Module, node: ast.expr) -> set[Variable] | None:
+        variable = module.variable(node)
+        if variable is None or not self.roles.of(variable) & Role.ITERATOR:
+            return None
+        found: set[Variable] = set()
+        for binding in module.bindings(variable):
+            if not isinstance(binding.value, ast.Call) or not binding.value.args:
+                return None
+            loader = module.variable(binding.value.args[0])
+            if loader is None:
+                return None
+            found.add(loader)
+        return found or None
+
+    def _name(self, module: Module, node: ast.Name, depth: int) -> set[Variable] | None:
+        variable = module.variable(node)
+        if variable is None:
+            return None
+        sources: list[set[Variable] | None] = []
+        for binding in reaching(module, node, variable):
+            if binding.kind == "parameter":
+                sources.append(self._parameter(variable, depth))
+            elif binding.kind in ("for", "comprehension"):
+                assert binding.value is not None
+                sources.append(self._looped(module, binding.value, binding.path, depth))
+            elif binding.kind == "assign" and binding.value is not None:
+                sources.append(self.loaders(module, binding.value, depth + 1))
+            else:
+                return None
+        return _all(sources)
+
+    def _looped(self, module: Module, iterated: ast.expr, path: tuple[int, ...], depth: int) -> set[Variable] | None:
+        loader = iterated_loader(self.roles, module, iterated)
+        if loader is not None:
+            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(iterated, ast.Name))
+            if counted and path[:1] == (0,):
+                return None  # the counter
+            variable = module.variable(loader)
+            return {variable} if variable is not None else None
+        if (
+            isinstance(iterated, ast.Call)
+            and isinstance(iterated.func, ast.Name)
+            and iterated.func.id in ("zip", "enumerate")
+        ):
+            if iterated.func.id == "zip" and path and path[0] < len(iterated.args):
+                return self._looped(module, iterated.args[path[0]], path[1:], depth)
+            if iterated.func.id == "enumerate" and path[:1] == (1,) and iterated.args:
+                return self._looped(module, iterated.args[0], path[1:], depth)
+            return None
+        if (
+            isinstance(iterated, ast.Call)
+            and isinstance(iterated.func, ast.Attribute)
+            and iterated.func.attr in ("items", "values")
+        ):
+            if iterated.func.attr == "items" and path[:1] == (0,):
+                return None
+            return self.loaders(module, iterated.func.value, depth + 1)
+        return self.loaders(module, iterated, depth + 1)
+
+    def _parameter(self, variable: Variable, depth: int) -> set[Variable] | None:
+        function = variable.scope.node
+        found: list[set[Variable] | None] = []
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            passed = dict(arguments_of(call, Definition(variable.scope.module, function)))  # type: ignore[arg-type]
+            if variable.name not in passed:
+                return None
+            found.append(self.loaders(caller, passed[variable.name], depth + 1))
+        return _all(found) if found else None
+
+
+def _all(sources: Iterable[set[Variable] | None]) -> set[Variable] | None:
+    joined: set[Variable] = set()
+    for source in sources:
+        if source is None:
+            return None
+        joined |= source
+    return joined or None

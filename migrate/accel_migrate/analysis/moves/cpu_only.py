@@ -1,0 +1,150 @@
+"""Scripts that know of no device: what they make lies on the CPU, so the model must stay there too.
+
+Batches of a prepared loader come to the model's device by themselves. Tensors that the script makes, arrays that it
+reads, and models that it builds later do not; with any of these the Accelerator keeps to the CPU, as the script did.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.origins import Where, where
+from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
+from accel_migrate.analysis.values.roles import Role, Roles
+
+_MAKERS = {
+    "torch." + name
+    for name in (
+        "Tensor", "FloatTensor", "LongTensor", "arange", "as_tensor", "bernoulli", "empty", "eye", "from_numpy", "full",
+        "linspace", "multinomial", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros",
+        "autograd.Variable",
+    )
+}  # fmt: skip
+_GPU = re.compile(r"cuda|\bmps\b|\bxpu\b|\bxla\b|set_default_device|distributed")
+
+_KEEPERS = {"torch.autograd.Variable", "torch.tensor", "torch.as_tensor"}  # a tensor stays where it is
+
+
+def cpu_only(
+    roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...], whole: list[int]
+) -> str | None:
+    """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named.
+
+    `whole` are the lines of loops over loaders that are not prepared: their batches stay on the CPU.
+    """
+    if _names_device(roles, modules):
+        return None
+    if not any(built.role is Role.LOADER for built in prepared):
+        return "makes its batches by itself, on the CPU"
+    lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
+    for built in prepared:
+        if built.role is Role.MODEL:
+            module = built.variable.scope.module
+            bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
+            bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
+            lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
+    return f"needs the CPU in line {min(lines)}" if lines else None
+
+
+def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
+    """Whether a file has a word about another device than the CPU, in whatever way."""
+    return _names_device(roles, modules) or any(_GPU.search(module.source.text) for module in modules)
+
+
+def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
+    named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
+    return any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named)
+
+
+def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bool:
+    """`model, best = train(model, ...)`: what is handed the model gives it back."""
+    given = value.args if isinstance(value, ast.Call) else []
+    return any(isinstance(each, ast.Name | ast.Attribute) and module.variable(each) == variable for each in given)
+
+
+def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]) -> None:
+    """NotMigrated where a model comes from outside: it is on a device that nothing here tells, and may not be sent to the CPU."""
+    for built in prepared:
+        for link in chain(roles, graph, built.variable) if built.role is Role.MODEL else ():
+            handed = any(binding.kind == "parameter" for binding in link.scope.module.bindings(link))
+            function = link.scope.node
+            if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):
+                reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not in sight"
+                raise NotMigrated(reason, function.lineno, link.scope.module)
+
+
+def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
+    """Lines that make tensors, hand them to numpy, move batches to the CPU, or run the model on what is not a batch."""
+    return [
+        call.lineno
+        for call in module.calls
+        if (
+            _makes(roles, module, call)
+            or _reads_array(call)
+            or _moves_batch(roles, module, call)
+            or _runs_on_other(roles, module, call)
+        )
+        and _runs_late(module, call, timing)
+    ]
+
+
+def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a tensor on the CPU; one that goes where another tensor is does not."""
+    if module.qualified(call.func) not in _MAKERS:
+        return False
+    if module.qualified(call.func) in _KEEPERS and call.args and roles.role(module, call.args[0]) & Role.BATCH:
+        return False
+    moved = module.parents[module.parents[call]] if isinstance(module.parents[call], ast.Attribute) else None
+    there = [k.value for k in call.keywords if k.arg == "device"]
+    if isinstance(moved, ast.Call) and isinstance(moved.func, ast.Attribute) and moved.func.attr == "to":
+        there += moved.args[:1]
+    return not any(where(roles, module, device) == Where.FOLLOWS for device in there)
+
+
+def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`x.to(device)` of a batch, where the device is the CPU."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "to" or len(call.args) != 1:
+        return False
+    batch = roles.role(module, function.value) & Role.BATCH
+    return bool(batch) and where(roles, module, call.args[0]) == Where.CPU
+
+
+def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`model(sample)`, where the sample is not known to come from a batch: it may be an item of the data, on the CPU."""
+    owner = module.scope(call).owner_class
+    inside = isinstance(owner.node, ast.ClassDef) and "forward" in _methods(owner.node) if owner is not None else False
+    if inside or not roles.role(module, call.func) & Role.MODEL:
+        return False
+    return not any(_is_moved(roles, module, argument) for argument in call.args) and any(
+        isinstance(node, ast.Name) for argument in call.args for node in module.walk(argument)
+    )
+
+
+def _is_moved(roles: Roles, module: Module, argument: ast.expr) -> bool:
+    """Whether an argument is made of a batch, or of what a model made of one."""
+    return any(
+        isinstance(node, ast.Name | ast.Attribute | ast.Call) and roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
+        for node in module.walk(argument)
+    )
+
+
+def _methods(owner: ast.ClassDef) -> set[str]:
+    return {statement.name for statement in owner.body if isinstance(statement, ast.FunctionDef)}
+
+
+def _reads_array(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args
+
+
+def _runs_late(module: Module, node: ast.AST, timing: Timing) -> bool:
+    if timing.after_prepare(module, node):
+        return True
+    function = module.scope(node).function
+    # What a model does when it runs is not called by its name.
+    return function is not None and function.name != "__init__" and module.scope(node).owner_class is not None

@@ -1,0 +1,93 @@
+"""What of a script is on a GPU only if that is one of CUDA: on another accelerator it would stay behind on the CPU.
+
+`if torch.cuda.is_available(): teacher.cuda()` and `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor` stay as
+they are, while `prepare` moves the model to any accelerator. Such a script is told to train where it trained: on CUDA, or on
+the CPU.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.moves.devices import Move
+from accel_migrate.analysis.program.scopes import Module, Scope, Variable
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.nodes import unparse
+
+_NO_CUDA = "not torch.cuda.is_available()"
+
+
+def is_bound_to_cuda(
+    graph: CallGraph, creation: Scope, modules: Iterable[Module], kept: Iterable[Move], aliases: frozenset[Variable]
+) -> bool:
+    """Whether the model must not go to another accelerator than CUDA, and the Accelerator can be told so."""
+    if creation.module.imports.get("torch") != "torch":
+        return False
+    moved = any(_is_left_behind(graph, move, aliases) for move in kept)
+    return moved or any(_makes_tensors(module) for module in modules)
+
+
+def or_without_cuda(wish: str | None) -> str:
+    """When the CPU is asked for: where CUDA is missing, and where the script asked for it before."""
+    parts = [ast.parse(text, mode="eval").body for text in (_NO_CUDA, wish) if text is not None]
+    return unparse(parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts))
+
+
+def _is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
+    """Whether a move under a question for CUDA is of something that has tensors and that nothing prepares."""
+    module = move.module
+    if not _asks_for_cuda(module, move.call) or module.variable(move.receiver) in aliases:
+        return False
+    made = [(owner, value) for owner, value in contents(graph, module, move.receiver) if isinstance(value, ast.Call)]
+    made = [(owner, value) for owner, value in made if not _is_moved(value)]
+    return not made or not all(_is_empty_loss(owner, value) for owner, value in made)
+
+
+def _is_moved(value: ast.Call) -> bool:
+    """`criterion.cuda()`, which gives back what it moved."""
+    return isinstance(value.func, ast.Attribute) and value.func.attr in ("cuda", "to")
+
+
+def _is_empty_loss(module: Module, value: ast.Call) -> bool:
+    """`nn.MSELoss()`: it has nothing that could be on a device."""
+    if value.args or any(k.arg in ("weight", "pos_weight") for k in value.keywords):
+        return False
+    dotted = module.qualified(value.func) or ""
+    return dotted.startswith("torch.nn.") and dotted.endswith("Loss")
+
+
+def _makes_tensors(module: Module) -> bool:
+    """`torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr.endswith("Tensor")
+        and (module.qualified(node) or "").startswith("torch.cuda.")
+        and _asks_for_cuda(module, node)
+        for node in module.walk(module.tree)
+    )
+
+
+def _asks_for_cuda(module: Module, node: ast.expr) -> bool:
+    """Whether the machine is asked for CUDA on the way to a node, in its function."""
+    inner: ast.AST = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
+            return False
+        if isinstance(parent, ast.If | ast.IfExp) and inner is not parent.test and _is_about_cuda(module, parent.test):
+            return True
+        inner = parent
+    return False
+
+
+def _is_about_cuda(module: Module, test: ast.expr, depth: int = 0) -> bool:
+    if isinstance(test, ast.IfExp):  # `True if torch.cuda.is_available() else False`
+        return isinstance(test.body, ast.Constant) and _is_about_cuda(module, test.test, depth)
+    if isinstance(test, ast.BoolOp):  # `torch.cuda.is_available() and args.gpu`
+        return isinstance(test.op, ast.And) and any(_is_about_cuda(module, part, depth) for part in test.values)
+    if isinstance(test, ast.Call):
+        return (module.qualified(test.func) or "") == "torch.cuda.is_available"
+    variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None
+    values = [binding.value for binding in module.bindings(variable)] if variable is not None else []
+    return len(values) == 1 and values[0] is not None and depth < 3 and _is_about_cuda(module, values[0], depth + 1)

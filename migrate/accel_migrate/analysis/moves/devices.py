@@ -1,0 +1,254 @@
+"""Moves to a device, and the variables that hold one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.values.origins import Where, of_variable, where
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+SETTERS = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
+_DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """`receiver.to(device, ...)` or `receiver.cuda(...)`; `kept` are the arguments that say more than where."""
+
+    module: Module
+    call: ast.Call
+    receiver: ast.expr
+    device: ast.expr | None  # None: `.cuda()`
+    kept: tuple[ast.expr | ast.keyword, ...] = ()
+    non_blocking: bool = False
+
+
+def moves_in(roles: Roles, module: Module) -> list[Move]:
+    return [move for call in module.calls if (move := _move(roles, module, call)) is not None]
+
+
+def _move(roles: Roles, module: Module, call: ast.Call) -> Move | None:
+    function = call.func
+    if not isinstance(function, ast.Attribute) or module.qualified(function) is not None:
+        return None
+    non_blocking = any(keyword.arg == "non_blocking" for keyword in call.keywords)
+    if function.attr == "cuda":
+        device = call.args[0] if call.args else None
+        return Move(module, call, function.value, device, (), non_blocking)
+    if function.attr != "to":
+        return None
+    named = [keyword for keyword in call.keywords if keyword.arg == "device"]
+    device = named[0].value if named else (call.args[0] if call.args else None)
+    if device is None or not is_device(roles, module, device):
+        return None
+    kept: list[ast.expr | ast.keyword] = list(call.args if named else call.args[1:2])
+    kept += [keyword for keyword in call.keywords if keyword.arg in ("dtype", "memory_format")]
+    return Move(module, call, function.value, device, tuple(kept), non_blocking)
+
+
+def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
+    """Whether an expression names the device that training runs on: not the CPU beside a GPU, nor where a tensor is."""
+    meant = where(roles, module, node)
+    if meant & (Where.GPU | Where.FIRST | Where.NUMBERED):
+        return True
+    if isinstance(node, ast.Constant) or not meant & ~Where.FOLLOWS:
+        return False
+    if not meant & ~(Where.CPU | Where.FOLLOWS):
+        variable = module.variable(node)
+        return variable is not None and _model_goes_to(roles, variable)
+    dotted = module.qualified(node)
+    if dotted is not None:
+        return _is_imported_device(roles, module, dotted)
+    if isinstance(node, ast.Attribute) and node.attr == "device":
+        variable = module.variable(node)
+        return variable is not None and (bool(roles.of(variable) & Role.DEVICE) or _is_settings(node.value))
+    if roles.role(module, node) & Role.DEVICE:
+        return True
+    variable = module.variable(node)
+    if variable is not None and _model_goes_to(roles, variable) and not _is_type(variable):
+        return True
+    text = unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    return bool(_DEVICE_NUMBER.search(text)) or text.endswith("device")
+
+
+def _is_type(variable: Variable) -> bool:
+    """`half = torch.float16`: what `.to` takes beside devices."""
+    module = variable.scope.module
+    return any(b.value is not None and "torch." in (module.qualified(b.value) or "") for b in module.bindings(variable))
+
+
+def _model_goes_to(roles: Roles, variable: Variable) -> bool:
+    """Whether a model is moved to what a variable holds: then the CPU is what the script trains on."""
+    module = variable.scope.module
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "to"
+        and any(module.variable(argument) == variable for argument in call.args)
+        and bool(roles.role(module, call.func.value) & Role.MODEL)
+        for call in module.calls
+    )
+
+
+def _is_imported_device(roles: Roles, module: Module, dotted: str) -> bool:
+    """`config.DEVICE` and `from config import DEVICE`: set by another file of the project."""
+    owner, _, name = dotted.rpartition(".")
+    other = roles.project.imported_module(module, owner) if owner else None
+    if other is None:
+        return name.lower() == "device" and not dotted.startswith("torch.")
+    return bool(roles.of(Variable(other.root, name)) & Role.DEVICE)
+
+
+def _is_settings(node: ast.expr) -> bool:
+    text = unparse(node)
+    return bool(re.search(r"(^|\.)(args?|opts?|options?|config|cfg|hparams|params|flags|FLAGS|conf|settings)$", text))
+
+
+def names_cpu(roles: Roles, variable: Variable) -> bool:
+    """`cpu = torch.device("cpu")`: a device of its own, not the one that training runs on."""
+    return of_variable(roles, variable) == Where.CPU and not _model_goes_to(roles, variable)
+
+
+def is_cpu(node: ast.expr | None) -> bool:
+    """The CPU by its name."""
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        node = node.args[0]
+    return isinstance(node, ast.Constant) and node.value == "cpu"
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceDefinition:
+    """The statement that decides on the device: one assignment, or an `if` whose branches do nothing else."""
+
+    module: Module
+    scope: Scope
+    variable: Variable
+    statement: ast.stmt
+    value: ast.expr | None  # of a single assignment
+    later: tuple[ast.stmt, ...] = ()  # `if torch.cuda.is_available(): device = "cuda"` below `device = "cpu"`
+    does_more: bool = False  # the branches of the `if` do something else too, so it stays
+
+    @property
+    def values(self) -> list[ast.expr]:
+        """All that it may set the variable to."""
+        assigned = [node for s in (self.statement, *self.later) for node in walk(s) if isinstance(node, ast.Assign)]
+        return [node.value for node in assigned if any(self.module.variable(t) == self.variable for t in node.targets)]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the device is kept by its name, which a script may compare."""
+        parts = [node for statement in (self.statement, *self.later) for node in walk(statement)]
+        return not any(
+            isinstance(node, ast.Attribute) and node.attr == "device" and not _is_settings(node.value) for node in parts
+        )
+
+
+def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | None:
+    """What sets a variable that holds the device."""
+    module = variable.scope.module
+    is_one = roles.of(variable) & Role.DEVICE or (not roles.of(variable) and _model_goes_to(roles, variable))
+    if not is_one or names_cpu(roles, variable):
+        return None
+    bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
+    if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
+        return None
+    both = _branches(roles, module, bindings)
+    if both is not None and not _sets_only(module, [*both.body, *both.orelse], variable):
+        return DeviceDefinition(module, variable.scope, variable, both, None, does_more=True)
+    statements = {_whole(module, binding.statement, variable): binding for binding in bindings}
+    statement, binding = next(iter(statements.items()))
+    single = binding.value if statement is binding.statement else None
+    inside = set(module.walk(statement))
+    later = tuple(b.statement for b in bindings if b.statement not in inside)
+    return DeviceDefinition(module, variable.scope, variable, statement, single, later)
+
+
+def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If | None:
+    """The `if` whose two branches set the device, each once, to no number, and not among several processes."""
+    first, last = bindings[0].statement, bindings[-1].statement
+    parent = module.parents[first]
+    if len(bindings) != 2 or not isinstance(parent, ast.If) or module.parents[last] is not parent:
+        return None
+    plain = Where.CPU | Where.GPU | Where.FIRST
+    if any(b.value is None or where(roles, module, b.value) & ~plain for b in bindings):
+        return None
+    called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call) if isinstance(c, ast.Call)]
+    if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
+        return None
+    return parent if first in parent.body and last in parent.orelse else None
+
+
+def check_later(definition: DeviceDefinition) -> None:
+    """NotMigrated unless what sets the device again only refines the first choice."""
+    module, first = definition.module, definition.value
+    block = module.block(definition.statement)
+    for statement in definition.later:
+        again = statement.value if isinstance(statement, ast.Assign) else None
+        same = first is not None and again is not None and ast.dump(first) == ast.dump(again)
+        refines = _is_refined(definition, block, statement) and (is_cpu(first) != is_cpu(again))
+        known = first is not None and again is not None and module.scope(statement) is definition.scope
+        if not known or not (same or refines):
+            raise NotMigrated(
+                f"`{definition.variable.name}` is set to several devices, and only one can be the Accelerator's",
+                statement.lineno,
+                module,
+            )
+
+
+def _is_refined(definition: DeviceDefinition, block: list[ast.stmt], later: ast.stmt) -> bool:
+    """Whether a later `if` changes the choice before anything reads it."""
+    module = definition.module
+    top = next((index for index, item in enumerate(block) if later in module.walk(item)), None)
+    if top is None or not isinstance(module.parents[later], ast.If):
+        return False
+    between = block[block.index(definition.statement) + 1 : top]
+    return not any(
+        isinstance(node, ast.Name | ast.Attribute) and module.variable(node) == definition.variable
+        for statement in between
+        for node in module.walk(statement)
+        if statement not in definition.later
+    )
+
+
+def _is_plain(binding: Binding, roles: Roles, module: Module) -> bool:
+    statement = binding.statement
+    return (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and statement.value is binding.value
+        and not binding.path
+    )
+
+
+def _whole(module: Module, statement: ast.stmt, variable: Variable) -> ast.stmt:
+    """The outermost `if` around an assignment whose branches set this variable and nothing else."""
+    whole = statement
+    parent = module.parents.get(statement)
+    while isinstance(parent, ast.If) and _sets_only(module, [*parent.body, *parent.orelse], variable) and parent.orelse:
+        whole = parent
+        parent = module.parents.get(parent)
+    return whole
+
+
+def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -> bool:
+    for statement in statements:
+        if isinstance(statement, ast.If):
+            if not _sets_only(module, [*statement.body, *statement.orelse], variable):
+                return False
+        elif not _sets_card(module, statement) and not (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and module.variable(statement.targets[0]) == variable
+        ):
+            return False
+    return True
+
+
+def _sets_card(module: Module, statement: ast.stmt) -> bool:
+    """`torch.cuda.set_device(args.gpu)`: the Accelerator sets the device of its process."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and module.qualified(call.func) in SETTERS

@@ -1,0 +1,140 @@
+"""What the project's functions do in files that a training leaves as they are, and that every process does with them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from accel_migrate.analysis.placement.reach import under_main
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.storage.files import (
+    makes_folder,
+    opens_events,
+    opens_log,
+    runs_command,
+    saves,
+    writes,
+    writes_memory,
+)
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.imported import brought_by, loaded_with
+
+# What must not be done N times, the gravest first.
+_DEEDS = ("writes a file", "makes a folder", "opens a log file", "opens an event file", "runs a command", "prints")
+
+
+def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
+    """What a call writes, or prints, in a file that is not changed, each with the first place that does."""
+    return _done(script, training, reached_elsewhere(script, training, module, call), prints_too)
+
+
+def done_by_callers(script: Script, training: Training, prints_too: bool) -> str | None:
+    """The same of files that are not changed and call the training: what they do by themselves, and by what they call."""
+    called = [training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]]
+    callers: list[tuple[Module, Function | None]] = []
+    for function in called:
+        for owner, call in script.graph.all_sites.get(function, ()) if function is not None else ():
+            calling = owner.scope(call).function
+            if (owner, calling) not in callers:
+                callers.append((owner, calling))
+                called.append(calling)
+    places = [(owner, function) for owner, function in callers if owner not in training.modules]
+    for owner, function in tuple(places):
+        calls = [call for call in owner.calls if owner.scope(call).function is function]
+        places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
+    return _done(script, training, places, prints_too)
+
+
+def done_on_import(script: Script, training: Training) -> str | None:
+    """The same of files that are not changed and that are imported: what they do where they stand."""
+    others = [m for m in brought_by(script.project, training.modules) if m not in training.modules]
+    return _done(script, training, [(owner, None) for owner in others], prints_too=False, imported=True)
+
+
+def _done(
+    script: Script,
+    training: Training,
+    places: Sequence[tuple[Module, Function | None]],
+    prints_too: bool,
+    imported: bool = False,
+) -> str | None:
+    found: dict[str, str] = {}
+    for owner, function in places:
+        for inner in owner.calls:
+            if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
+                continue
+            if imported and under_main(owner, inner):
+                continue
+            deed = _deed(script, owner, inner)
+            if deed is not None and (prints_too or deed != "prints"):
+                found.setdefault(deed, f"{owner.source.path.name}:{inner.lineno}")
+    return " and ".join(f"{deed} ({found[deed]})" for deed in _DEEDS if deed in found) or None
+
+
+def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
+    questions = (
+        (writes(module, call) or saves(script.graph, module, call)) and not writes_memory(script.graph, module, call),
+        makes_folder(module, call),
+        opens_log(module, call),
+        opens_events(script.roles, module, call),
+        runs_command(module, call),
+        shows(module, call),
+    )
+    return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
+
+
+def is_called(script: Script, training: Training, function: Function) -> bool:
+    """Whether a file that the training runs with calls a function; another script's calls are no part of it."""
+    sites = script.graph.all_sites.get(function, ())
+    return bool(sites) and not {owner for owner, _ in sites}.isdisjoint(
+        loaded_with(script.project, training.place.module)
+    )
+
+
+def reached_elsewhere(
+    script: Script, training: Training, module: Module, call: ast.Call
+) -> list[tuple[Module, Function]]:
+    """The functions of files that are not changed that a call runs on every process, the nearest first."""
+    target = script.roles.target(module, call)
+    if target is not None and isinstance(target.node, ast.ClassDef):
+        target = script.roles.project.method(target, "__init__")
+    if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
+        return []
+    owners = {function: owner for owner in script.project.modules for function in owner.functions}
+    pending: list[Function] = [target.node]
+    for function in pending:
+        pending += [
+            callee
+            for callee in script.graph.callees.get(function, ())
+            if callee not in pending and not _guarded(script, training, function, callee)
+        ]
+    return [(owners[f], f) for f in pending if owners[f] not in training.modules]
+
+
+def _guarded(script: Script, training: Training, function: Function, callee: Function) -> bool:
+    """Whether a function calls another one under a condition on the rank alone."""
+    sites = [(m, c) for m, c in script.graph.all_sites.get(callee, ()) if m.scope(c).function is function]
+    return bool(sites) and all(training.flow.guard(module, call) is not None for module, call in sites)
+
+
+def shows(module: Module, call: ast.Call) -> bool:
+    """Whether a call prints, or writes to the terminal by itself."""
+    if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write", "pprint.pprint", "pprint.pp"):
+        return True
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id == "print"
+        and module.resolve("print", module.scope(call)) is None
+        and all(_is_terminal(module, keyword.value) for keyword in call.keywords if keyword.arg == "file")
+    )
+
+
+def _is_terminal(module: Module, file: ast.expr) -> bool:
+    """`sys.stdout`, or a variable that may be it."""
+    variable = module.variable(file) if isinstance(file, ast.Name) else None
+    values = [file] if variable is None else [b.value for b in module.bindings(variable) if b.value is not None]
+    return any(
+        isinstance(part, ast.Attribute) and module.qualified(part) in ("sys.stdout", "sys.stderr")
+        for value in values
+        for part in module.walk(value)
+    )

@@ -1,0 +1,298 @@
+"""What is kept from step to step: made of this process's own batches, and read again where a loss is computed.
+
+Queues of keys, codebooks by moving averages, banks of features, pools of pictures, centres, labels that training changes.
+A figure that is only shown is not that, nor what an optimizer or a copy of weights changes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.processes.local import Locality
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.loss_path import LossPath
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+
+_GROWS = {"append", "extend", "appendleft", "insert", "add", "update", "setdefault", "put"}
+_SIZES = {"size", "shape", "len", "dim", "numel", "range", "ndim", "arange"}
+_NOT_KEPT = Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.DEVICE | Role.SCALER
+_RUNS = ("forward", "__call__")
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """`name` takes in what one process computed, at `statement`."""
+
+    module: Module
+    statement: ast.stmt
+    name: str
+    owner: ast.ClassDef | None  # the class whose objects keep it
+    is_buffer: bool  # of a module, which a wrapper hands to all processes
+
+
+@dataclass(frozen=True, eq=False)
+class _Write:
+    """Some of what a variable holds is changed, the rest stays."""
+
+    module: Module
+    node: ast.AST
+    variable: Variable
+    given: tuple[ast.expr, ...]
+
+
+def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: Iterable[Backward]) -> list[Kept]:
+    """Each once, at the first place where it is changed."""
+    path = _Path(roles, graph, backwards)
+    writes = _Writes(roles, graph, local, path, list(backwards))
+    found: dict[tuple[ast.ClassDef | None, Module, str], Kept] = {}
+    for write in writes.all:
+        node = write.variable.scope.node
+        owner = node if isinstance(node, ast.ClassDef) else None
+        name = write.variable.name
+        known = (owner, write.module, name)  # a name that a function is handed is the same thing again
+        if write.variable in path.read and known not in found and writes.is_own(write):
+            is_buffer = owner is not None and _is_buffer(write.variable.scope.module, owner, name.partition(".")[2])
+            found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer)
+    return list(found.values())
+
+
+class _Path(LossPath):
+    """The path of a loss, through the forward of every module that is in sight, with all that is read on it."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
+        self.read: set[Variable] = set()
+        self.functions: dict[Function, Module] = {}
+        super().__init__(roles, graph, backwards)
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+        super()._call(module, call, depth)
+        target = _called(self.roles, module, call)
+        if target is not None and target.node not in self.functions:
+            self.functions[target.node] = target.module  # type: ignore[index]
+            for value in _returned(target):
+                self._visit(target.module, value, depth + 1)
+
+    def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
+        variable = module.variable(node)
+        if variable is not None:
+            self.read.add(_whole(variable))
+        super()._read(module, node, depth)
+
+
+class _Writes:
+    """What a step changes in part: in place, entry by entry, by adding to it, or by making it anew of itself."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, local: Locality, path: _Path, backwards: list[Backward]) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.local = local
+        self.backwards = backwards
+        found = {w.node: w for module, node in self._region(path) for w in self._in(module, node)}
+        self.all = list(found.values())
+        self._seen: set[ast.AST] = set()
+
+    def is_own(self, write: _Write) -> bool:
+        """Whether what is put in is made of batches: this process's own, or whatever a forward is given."""
+        self._seen = set()
+        return any(self._is_own(write.module, part) for part in write.given)
+
+    def _region(self, path: _Path) -> list[tuple[Module, ast.AST]]:
+        """The loops that train, and every function that they run."""
+        loops: dict[ast.AST, Module] = {}
+        for backward in self.backwards:
+            for around in backward.module.ancestors(backward.call):
+                if isinstance(around, ast.For | ast.While) or around is backward.function:
+                    loops[around] = backward.module
+            for caller, call in self.graph.sites.get(backward.function, ()) if backward.function is not None else ():
+                loops |= {loop: caller for loop in caller.ancestors(call) if isinstance(loop, ast.For | ast.While)}
+        pending: list[tuple[Module, ast.AST]] = [(m, node) for node, m in (*loops.items(), *path.functions.items())]
+        found: dict[ast.AST, Module] = {}
+        while pending:
+            module, node = pending.pop(0)
+            if node in found:
+                continue
+            found[node] = module
+            for inner in module.walk(node, ast.Call):
+                target = _called(self.roles, module, inner) if isinstance(inner, ast.Call) else None
+                if target is not None and getattr(target.node, "name", "") != "__init__":
+                    pending.append((target.module, target.node))
+        return [(module, node) for node, module in found.items()]
+
+    def _in(self, module: Module, around: ast.AST) -> Iterator[_Write]:
+        for node in module.walk(around, ast.Assign, ast.AugAssign, ast.Call):
+            changed, given = self._applied(module, node) or _changed(module, node)
+            variable = module.variable(changed) if changed is not None else None
+            if variable is None or self.roles.of(variable) & _NOT_KEPT:
+                continue
+            variable = _whole(variable)
+            if not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable):
+                yield _Write(module, node, variable, tuple(given))
+
+    def _applied(self, module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]] | None:
+        """`Bank.apply(x, self.memory)`, where a method of that autograd.Function changes its `memory` in place."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply"):
+            return None
+        owner = self.roles.project.definition(module, node.func.value)
+        forward = self.roles.project.method(owner, "forward") if owner is not None else None
+        if owner is None or forward is None or not isinstance(forward.node, ast.FunctionDef):
+            return None
+        changed = [_changed(owner.module, n)[0] for n in owner.module.walk(owner.node, ast.Assign, ast.Call)]
+        names = {root.id for root in changed if isinstance(root, ast.Name)}
+        for parameter, argument in zip(forward.node.args.args[1:], node.args):
+            if parameter.arg in names and isinstance(root := _root(argument), ast.Attribute):
+                return root, [other for other in node.args if other is not argument]
+        return None
+
+    def _outlives(self, module: Module, statement: ast.stmt, variable: Variable) -> bool:
+        """Whether a variable has been there before the step, and none sets it up anew in it."""
+        if variable.scope.is_class:
+            return variable.name.startswith("self.")
+        if variable.scope.function is not module.scope(statement).function:
+            return variable.scope.parent is None
+        calls = {backward.call for backward in self.backwards}
+        functions = {backward.function for backward in self.backwards} - {None}
+        for loop in module.ancestors(statement):
+            if isinstance(loop, ast.For | ast.While) and (
+                calls.intersection(module.walk(loop, ast.Call))
+                or self.graph.reached_from(loop, self.roles, module) & functions
+            ):
+                inside = [b for b in module.bindings(variable) if module.holds(loop, b.statement)]
+                return all(b.kind == "augment" or _reads(module, b.value, variable) for b in inside)
+        return False
+
+    def _is_own(self, module: Module, node: ast.expr) -> bool:
+        for part in _parts(node):
+            if part in self._seen:
+                continue  # looked at on the way here: one way to a batch is enough
+            self._seen.add(part)
+            if isinstance(part, ast.Name | ast.Attribute) and self._is_own_variable(module, part):
+                return True
+            target = _called(self.roles, module, part) if isinstance(part, ast.Call) else None
+            if target is not None and any(self._is_own(target.module, value) for value in _returned(target)):
+                return True
+        return False
+
+    def _is_own_variable(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
+        variable = module.variable(node)
+        if variable is None or (isinstance(node, ast.Name) and node.id == module.scope(node).self_name):
+            return False
+        if isinstance(node, ast.Attribute):
+            whole = _whole(variable)
+            writes = [w for w in self.all if w.variable == whole] if variable.scope.is_class else []
+            return any(self._is_own(w.module, part) for w in writes for part in w.given)
+        fed = [given for _, given in self.local.feeds(module).get(variable, ())]
+        return any(self._is_own_binding(module, variable, b) for b in reaching(module, node, variable)) or any(
+            self._is_own(module, given) for given in fed
+        )
+
+    def _is_own_binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
+        if binding.kind == "parameter":
+            return self._is_handed(module, variable)
+        if binding.kind == "for" and binding.statement in self.local.loops:
+            counted = "enumerate" in ast.unparse(binding.statement.iter)
+            return not (counted and binding.path[:1] == (0,))
+        if binding.statement in self.local.losses or self.roles.of(variable) == Role.BATCH:
+            return True
+        return binding.value is not None and binding.kind != "import" and self._is_own(module, binding.value)
+
+    def _is_handed(self, module: Module, variable: Variable) -> bool:
+        function = variable.scope.node
+        if getattr(function, "name", "") in _RUNS:
+            return True
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            given = dict(arguments_of(call, Definition(module, function))).get(variable.name)  # type: ignore[arg-type]
+            if given is not None and self._is_own(caller, given):
+                return True
+        return False
+
+
+def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
+    """The function that a call runs: a project's own, or the forward of a module."""
+    target = roles.target(module, call)
+    if target is not None:
+        return None if isinstance(target.node, ast.ClassDef) else target
+    value = roles.value(module, call.func)
+    if value.owner is None or value.module is None:
+        return None
+    return roles.project.method(Definition(value.module, value.owner), "forward")
+
+
+def _returned(function: Definition) -> list[ast.expr]:
+    found = function.module.walk(function.node, ast.Return)
+    return [node.value for node in found if isinstance(node, ast.Return) and node.value is not None]
+
+
+def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
+    """What a node changes in part, with what it puts in."""
+    if isinstance(node, ast.AugAssign):
+        return _root(node.target), [node.value]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+        root = _root(target)
+        variable = module.variable(root) if root is not None else None
+        if isinstance(target, ast.Subscript) or root is not target:
+            return root, [node.value]
+        if variable is not None and _reads(module, node.value, variable):
+            return root, [node.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and module.qualified(node.func) is None:
+        name = node.func.attr
+        if name in _GROWS or (name.endswith("_") and not name.endswith("__")):
+            return _root(node.func.value), [*node.args, *[keyword.value for keyword in node.keywords]]
+    return None, []
+
+
+def _root(node: ast.expr) -> ast.expr | None:
+    """`self.queue` of `self.queue.data[:, i]`, `counts` of `counts.mul_(0.9).add_`: what an object keeps, or a name."""
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            return node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        else:
+            return None
+    return node
+
+
+def _whole(variable: Variable) -> Variable:
+    """The first attribute of an object stands for all below it."""
+    parts = variable.name.split(".")
+    kept = parts[:2] if parts[0] == "self" and variable.scope.is_class else parts[:1]
+    return Variable(variable.scope, ".".join(kept))
+
+
+def _reads(module: Module, value: ast.expr | None, variable: Variable) -> bool:
+    return value is not None and any(
+        _whole(found) == variable for part in _parts(value) if (found := module.variable(part)) is not None
+    )
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """A value and all that it is made of, not what only its sizes are asked of."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        called = part.func if isinstance(part, ast.Call) else part
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if name in _SIZES and isinstance(part, ast.Call | ast.Attribute):
+            continue
+        yield part
+        pending += ast.iter_child_nodes(part)
+
+
+def _is_buffer(module: Module, owner: ast.ClassDef, name: str) -> bool:
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "register_buffer"
+        and bool(call.args)
+        and isinstance(call.args[0], ast.Constant)
+        and call.args[0].value == name
+        for call in module.walk(owner, ast.Call)
+    )

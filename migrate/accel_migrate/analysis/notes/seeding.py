@@ -1,0 +1,201 @@
+"""Seeds: which random numbers all processes draw alike, as far as that can be told."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.contents import handed_for
+from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.flow.nodes import unparse
+
+LIBRARIES = ("torch", "numpy", "random")
+_SEEDS = {
+    "torch.manual_seed": ("torch",), "torch.random.manual_seed": ("torch",), "torch.seed": (), "numpy.random.seed": ("numpy",),
+    "random.seed": ("random",), "transformers.set_seed": LIBRARIES, "transformers.trainer_utils.set_seed": LIBRARIES,
+    "lightning.seed_everything": LIBRARIES, "pytorch_lightning.seed_everything": LIBRARIES,
+    "lightning.pytorch.seed_everything": LIBRARIES,
+}  # fmt: skip
+_DRAWS = {
+    "torch": {
+        "rand", "randn", "randint", "normal", "randn_like", "rand_like", "randint_like", "bernoulli", "randperm", "multinomial",
+        "poisson",
+    },
+}  # fmt: skip
+_DIFFERENT = {"time.time", "time.time_ns", "os.getpid", "os.urandom", "torch.seed", "torch.initial_seed", "uuid.uuid4"}
+_ALWAYS = re.compile(r"__name__|cuda")
+
+
+class Seeded(Enum):
+    ALIKE = "alike"  # the same seed on every process
+    APART = "apart"  # by the rank, or not at all
+    UNKNOWN = "unknown"  # by something that is not visible to the analysis
+
+
+@dataclass(frozen=True, eq=False)
+class Seed:
+    """How one library is seeded; `call` is where, if that is in sight, and `sometimes` whether a condition decides on it."""
+
+    seeded: Seeded
+    module: Module | None = None
+    call: ast.Call | None = None
+    sometimes: bool = False
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether processes draw numbers of their own, as far as the script's options are not known."""
+        return self.seeded is Seeded.APART or self.sometimes
+
+    def told(self, module: Module) -> str:
+        """Where it is seeded, as seen from a file."""
+        return f"{self._place(module)}, where that runs with a fixed number" if self.sometimes else self._place(module)
+
+    def unless(self, module: Module) -> str:
+        """What would seed it after all, to follow "is not seeded alike"; empty where nothing does."""
+        return f" unless {self._place(module)} runs with a fixed number" if self.sometimes else ""
+
+    def number(self, module: Module, place: ast.AST) -> str:
+        """How to write the number at a place of a file: as it is seeded by, where that can be read there."""
+        assert self.module is not None
+        assert self.call is not None
+        names = [n for n in self.module.walk(self.call.args[0], ast.Name) if self.module.qualified(n) is None]
+        scopes = [v.scope for n in names if (v := self.module.variable(n)) is not None]
+        near = module.scope(place)
+        same = (
+            self.module is module and len(scopes) == len(names) and all(s is near or s.parent is None for s in scopes)
+        )
+        return unparse(self.call.args[0]) if same or not names else "torch.initial_seed() % 2**32"
+
+    def _place(self, module: Module) -> str:
+        assert self.module is not None
+        assert self.call is not None
+        here = self.module is module
+        return f"line {self.call.lineno}" if here else f"{self.module.source.path.name}:{self.call.lineno}"
+
+
+class Seeding:
+    """What is known of the seeds in the files that a training runs with."""
+
+    def __init__(self, script: Script, training: Training) -> None:
+        self.roles = script.roles
+        self.graph = script.graph
+        self.flow = training.flow
+        self.files = loaded_with(script.project, training.place.module)
+
+    def of(self, library: str, drawn: tuple[Module, ast.Call] | None = None) -> Seed:
+        """How a library is seeded: alike only if every seed of it that runs is the same on all processes.
+
+        Conditions that decide on what is `drawn` as well do not make a seed doubtful there.
+        """
+        around = frozenset(drawn[0].ancestors(drawn[1])) if drawn is not None else frozenset()
+        found = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
+        if any(self._differs(module, call) for module, call in found):
+            module, call = found[0]
+            return Seed(Seeded.APART, module, call)
+        sure = [(module, call) for module, call in found if not self._is_optional(module, call, around)]
+        if found:
+            return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure)
+        return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
+
+    def _differs(self, module: Module, call: ast.Call) -> bool:
+        """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
+        return not call.args or self.flow.depends(module, call.args[0]) or _is_drawn(module, call.args[0])
+
+    def _is_optional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
+        """`if args.seed: torch.manual_seed(args.seed)`, or a number that is drawn where none is given."""
+        variable = module.variable(call.args[0])
+        function = module.scope(call).function
+        sites = self.graph.sites.get(function, []) if function is not None and function not in around else []
+        seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
+        return (
+            self._is_conditional(module, call, around)
+            or (bool(sites) and all(self._is_conditional(owner, site, around) for owner, site in sites))
+            or any(_may_be_drawn(owner, seed) for owner, seed in seeds)
+        )
+
+    def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
+        """Whether a condition decides on a call; the script's own guard and the presence of a GPU are none."""
+        return any(
+            isinstance(parent, ast.If | ast.IfExp)
+            and parent not in around
+            and not _ALWAYS.search(unparse(parent.test))
+            and not all(self._is_given(module, name) for name in module.walk(parent.test, ast.Name))
+            for parent in module.ancestors(call)
+        )
+
+    def _is_given(self, module: Module, name: ast.AST) -> bool:
+        """Whether a name is a parameter that every call gives a number."""
+        variable = module.variable(name)
+        handed = handed_for(self.graph, variable) if variable is not None else []
+        return bool(handed) and all(isinstance(value, ast.Constant) and value.value for _, value in handed)
+
+    def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
+        """The libraries that are drawn from, each with the first call that does."""
+        found: dict[str, tuple[Module, ast.Call]] = {}
+        for module, call in self._calls():
+            library = library_of(module, call)
+            if library is not None:
+                found.setdefault(library, (module, call))
+        return found
+
+    def _calls(self) -> Iterable[tuple[Module, ast.Call]]:
+        """The calls that run, as far as that can be told."""
+        for module in self.files:
+            for call in module.calls:
+                function = module.scope(call).function
+                sites = self.graph.sites.get(function, ()) if function is not None else ()
+                if function is None or any(owner in self.files for owner, _ in sites) or _is_method(module, call):
+                    yield module, call
+
+    def _may_be_seeded(self) -> bool:
+        """Whether something is called for its name that is out of sight: `from toolbox import set_seed`."""
+        return any(
+            "seed" in (module.qualified(call.func) or "").rpartition(".")[2]
+            and self.roles.target(module, call) is None
+            and not (module.qualified(call.func) or "").startswith(("torch.", "numpy.", "random."))
+            for module in self.files
+            for call in module.calls
+        )
+
+
+def library_of(module: Module, call: ast.Call) -> str | None:
+    """The library whose global generator a call draws from."""
+    dotted = module.qualified(call.func) or ""
+    owner, _, name = dotted.rpartition(".")
+    if any(keyword.arg == "generator" for keyword in call.keywords):
+        return None
+    if owner == "torch" and name in _DRAWS["torch"]:
+        return "torch"
+    if owner == "numpy.random" and name not in ("seed", "RandomState", "default_rng", "get_state", "set_state"):
+        return "numpy"
+    if owner == "random" and name not in ("seed", "Random", "getstate", "setstate", "SystemRandom"):
+        return "random"
+    return None
+
+
+def _is_drawn(module: Module, node: ast.expr) -> bool:
+    return any(
+        isinstance(part, ast.Call)
+        and (library_of(module, part) is not None or module.qualified(part.func) in _DIFFERENT)
+        for part in module.walk(node, ast.Call)
+    )
+
+
+def _may_be_drawn(module: Module, seed: ast.expr) -> bool:
+    """Whether a variable is given a number that differs by process somewhere."""
+    variable = module.variable(seed)
+    bindings = module.bindings(variable) if variable is not None else []
+    return any(binding.value is not None and _is_drawn(module, binding.value) for binding in bindings)
+
+
+def _libraries(module: Module, call: ast.Call) -> tuple[str, ...]:
+    return _SEEDS.get(module.qualified(call.func) or "", ())
+
+
+def _is_method(module: Module, call: ast.Call) -> bool:
+    return module.scope(call).owner_class is not None

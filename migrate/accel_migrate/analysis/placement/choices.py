@@ -1,0 +1,368 @@
+"""What the script and its user choose of the device, as arguments of the Accelerator: the CPU, or a device by its name."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu
+from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number
+from accel_migrate.analysis.program.scopes import Module, Scope, Variable
+from accel_migrate.analysis.values.origins import Where, where
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_AVAILABLE = ("is_available", "device_count")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`cpu=` or `device=`; `stays`: what decides on the device is too long for an argument, and stays above."""
+
+    cpu: str | None = None
+    device: str | None = None
+    stays: bool = False
+
+
+def find_choice(
+    roles: Roles,
+    creation: Scope,
+    device: DeviceDefinition | None,
+    given: OutsideDevice | None,
+    moves: list[Move],
+    distribution: Distribution,
+) -> Choice:
+    """What the script chooses of its device, wherever it does."""
+    if device is not None:
+        choice = choice_of(roles, device, distribution.ranks)
+    elif given is not None:
+        choice = Choice(device=given.variable.name)
+    else:
+        choice = Choice(cpu=_unless_told_later(guard_wish(roles, creation, moves, distribution), distribution))
+    choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
+    named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
+    if named is not None:
+        choice = Choice(device=named if choice.cpu is None else f'"cpu" if {choice.cpu} else {named}')
+    text = _text_choice(creation.module, distribution)
+    return Choice(device=text) if choice == Choice() and text is not None else choice
+
+
+def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, decided: bool) -> Choice:
+    """The choice, with what moves ask in their place: `x.to("cuda" if args.gpu else "cpu")`; NotMigrated if they disagree."""
+    for move in moves:
+        if not isinstance(move.device, ast.IfExp) or is_cpu(move.device.body) == is_cpu(move.device.orelse):
+            continue
+        wish = _wish_of_choice(move.module, move.device)
+        names = [node for node in walk(move.device.test) if isinstance(node, ast.Name)]
+        known = all(creation.module.resolve(n.id, creation) == move.module.variable(n) for n in names)
+        if not decided and choice == Choice() and wish is not None and known:
+            choice = Choice(cpu=wish)
+        if choice.device is not None or choice.cpu != wish:
+            raise NotMigrated(
+                f"`{move.module.source.code(move.device)}` chooses a device by a condition of its own, and the "
+                "Accelerator has one device",
+                move.call.lineno,
+                move.module,
+            )
+    return choice
+
+
+def _wish_of_choice(module: Module, chosen: ast.IfExp) -> str | None:
+    """When `"cuda" if test else "cpu"` is the CPU on a machine with a GPU; None if never."""
+    test = simplified(module, chosen.test)
+    return text_of(test) if is_cpu(chosen.body) else text_of(negated(test))
+
+
+def _unless_told_later(wish: str | None, distribution: Distribution) -> str | None:
+    """Whether a worker is one of several the Accelerator tells it: that cannot be asked before there is one."""
+    worker = distribution.worker
+    return None if worker is not None and wish is not None and worker.flag in wish else wish
+
+
+def _text_choice(module: Module, distribution: Distribution) -> str | None:
+    """A device that is kept as text: `device = "cuda"`, later `f"cuda:{rank}"`."""
+    for replacement in distribution.replacements:
+        statement = replacement.statement
+        kept_as_text = replacement.text is not None and replacement.text.startswith("str(")
+        if kept_as_text and isinstance(statement, ast.Assign) and statement.value is replacement.node:
+            return module.source.code(statement.targets[0])
+    return None
+
+
+def below_definition(device: DeviceDefinition) -> ast.stmt:
+    """The statement that follows all that decides on the device."""
+    module = device.module
+    block = module.block(device.statement)
+    last = max(
+        i for i, item in enumerate(block) if any(s in module.walk(item) for s in (device.statement, *device.later))
+    )
+    if last + 1 == len(block):
+        raise NotMigrated("nothing follows the choice of the device in its block", device.statement.lineno, module)
+    return block[last + 1]
+
+
+def _inline_choice(
+    roles: Roles, creation: Scope, moves: list[Move], ranks: frozenset[Variable], decided: bool
+) -> str | None:
+    """The one GPU by its number that moves name in their place; NotMigrated where there are several, or one beside another."""
+    found: dict[str | None, Move] = {}
+    for move in moves:
+        if move.device is None:
+            found.setdefault(None, move)
+            continue
+        if is_number(move) and not names_rank(move.module, move.device, ranks):
+            if is_card_number(roles, move.module, move.device):
+                found.setdefault(f'f"cuda:{{{unparse(move.device)}}}"', move)
+            continue
+        meant = where(roles, move.module, move.device)
+        is_text = not isinstance(move.device, ast.Name | ast.Attribute)
+        if not is_text or meant & Where.UNKNOWN or names_rank(move.module, move.device, ranks):
+            continue
+        found.setdefault(device_text(move.module, move.device) if meant & Where.NUMBERED else None, move)
+    numbered = [text for text in found if text is not None]
+    if not numbered:
+        return None
+    second = found[numbered[-1]]
+    if len(found) > 1 or decided:
+        raise NotMigrated(
+            f"`{numbered[-1]}` is a second device, and the Accelerator has one", second.call.lineno, second.module
+        )
+    names = [node for node in walk(second.device or second.call) if isinstance(node, ast.Name)]
+    if any(creation.module.resolve(n.id, creation) != second.module.variable(n) for n in names):
+        raise NotMigrated(
+            f"`{numbered[0]}` is not known where the Accelerator is created", second.call.lineno, second.module
+        )
+    return numbered[0]
+
+
+def is_card_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
+    """Whether an expression is the number of a GPU that the user chooses: an option that always is an integer."""
+    variable = module.variable(node)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth:
+        return is_card_number(roles, module, bindings[0].value, depth - 1)
+    if not isinstance(node, ast.Attribute) or bindings:
+        return False
+    options = [call for m in roles.project.modules for call in m.calls if _adds_option(call, node.attr)]
+    return bool(options) and all(_is_integer(call) for call in options)
+
+
+def _adds_option(call: ast.Call, name: str) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+        return False
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    said = [k.value.value for k in call.keywords if k.arg == "dest" and isinstance(k.value, ast.Constant)]
+    return name in (said or [flag.lstrip("-").replace("-", "_") for flag in flags])
+
+
+def _is_integer(call: ast.Call) -> bool:
+    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    default, kind = said.get("default"), said.get("type")
+    if "nargs" in said or not isinstance(default, ast.Constant) or type(default.value) is not int:
+        return False
+    return isinstance(kind, ast.Name) and kind.id == "int"
+
+
+def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Variable]) -> Choice:
+    """The choice that the definition of the device makes."""
+    module = definition.module
+    values = definition.values
+    meant = Where.NOTHING
+    for value in values:
+        meant |= where(roles, module, value)
+    if definition.does_more:
+        return Choice(device=definition.variable.name, stays=True)
+    picked = [value for value in values if where(roles, module, value) & (Where.NUMBERED | Where.UNKNOWN)]
+    if not picked or any(names_rank(module, value, ranks) for value in picked):
+        return Choice(cpu=cpu_wish(module, definition))
+    if len(values) > 1 or definition.value is None:
+        return Choice(device=definition.variable.name, stays=True)
+    return Choice(device=device_text(module, definition.value))
+
+
+def device_text(module: Module, value: ast.expr) -> str:
+    """`args.device` of `torch.device(args.device)`: the Accelerator takes a device or its name."""
+    if isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device":
+        if len(value.args) == 1 and not value.keywords:
+            value = value.args[0]
+    code = module.source.code(value)
+    return unparse(value) if "\n" in code else code
+
+
+def names_rank(module: Module, value: ast.expr, ranks: frozenset[Variable]) -> bool:
+    """Whether a device is the one of this process, by its number: that one the Accelerator takes by itself."""
+    for node in module.walk(value):
+        if isinstance(node, ast.Constant) and node.value in ("LOCAL_RANK", "RANK"):
+            return True
+        if isinstance(node, ast.Call) and (module.qualified(node.func) or "").startswith("torch.distributed."):
+            return True
+        if isinstance(node, ast.Name | ast.Attribute):
+            variable = module.variable(node)
+            if variable is not None and (variable in ranks or variable.name.endswith("local_rank")):
+                return True
+    return False
+
+
+def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
+    """The condition under which the script asked for the CPU although a GPU is there; None if it never did."""
+    refined = [s for s in definition.later if isinstance(module.parents[s], ast.If)]
+    if refined and definition.value is not None:
+        return _refined_wish(module, definition.value, refined[0])
+    statement = definition.statement
+    if isinstance(statement, ast.If):
+        return _branched_wish(module, statement)
+    chosen = definition.value
+    if isinstance(chosen, ast.Call) and module.qualified(chosen.func) == "torch.device" and chosen.args:
+        chosen = chosen.args[0]
+    if isinstance(chosen, ast.IfExp):
+        if is_cpu(chosen.body) == is_cpu(chosen.orelse):
+            return "True" if is_cpu(chosen.body) else None
+        return _wish_of_choice(module, chosen)
+    return "True" if chosen is not None and is_cpu(chosen) else None
+
+
+def _branched_wish(module: Module, statement: ast.If) -> str | None:
+    """`if test: device = ... else: device = ...`, one inside another too."""
+    wishes = [_wish_of_branch(module, block) for block in (statement.body, statement.orelse)]
+    test = simplified(module, statement.test)
+    return text_of(_chosen(test, wishes[0], wishes[1]))
+
+
+def _wish_of_branch(module: Module, block: list[ast.stmt]) -> bool | ast.expr:
+    last = block[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        return _chosen(
+            simplified(module, last.test), _wish_of_branch(module, last.body), _wish_of_branch(module, last.orelse)
+        )
+    return isinstance(last, ast.Assign) and is_cpu(last.value)
+
+
+def _chosen(test: bool | ast.expr, body: bool | ast.expr, orelse: bool | ast.expr) -> bool | ast.expr:
+    """`body if test else orelse`, as short as it can be said."""
+    if isinstance(test, bool):
+        return body if test else orelse
+    return _either(_both(test, body), _both(negated(test), orelse))
+
+
+def _refined_wish(module: Module, first: ast.expr, later: ast.stmt) -> str | None:
+    """`device = "cpu"`, then `if args.cuda: device = "cuda"`; or the other way round."""
+    guard = module.parents[later]
+    assert isinstance(guard, ast.If)
+    test = simplified(module, guard.test)
+    if later not in guard.body:
+        test = negated(test)
+    return text_of(negated(test)) if is_cpu(first) else text_of(test)
+
+
+def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Distribution) -> str | None:
+    """The same wish where no device is named: `if args.cuda: model.cuda()`, read in the scope that can ask it.
+
+    NotMigrated where the moves depend on different conditions, unless the script chooses among processes by them.
+    """
+    found: dict[str | None, ast.Call] = {}
+    wrapped = {part for w in distribution.wrappings for part in w.module.walk(w.call)}
+    moves = [move for move in moves if move.call not in wrapped]
+    models = [move for move in moves if roles.role(move.module, move.receiver) & Role.MODEL]
+    for move in models or moves:
+        module = move.module
+        names_none = move.device is None or (
+            isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"
+        )
+        if names_none and module is scope.module and module.scope(move.call) is scope:
+            found.setdefault(text_of(negated(_guard(module, move.call))), move.call)
+    if len(found) > 1 and None not in found and not distribution:
+        told = " and ".join(f"`{text}`" for text in found)
+        raise NotMigrated(
+            f"what is moved to the GPU depends on several conditions ({told})", list(found.values())[1].lineno
+        )
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _guard(module: Module, call: ast.expr) -> bool | ast.expr:
+    """The condition under which a move is made on a machine with a GPU: `args.cuda`, and true if there is none."""
+    inner: ast.AST = call
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
+            break
+        if isinstance(parent, ast.If | ast.IfExp):
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            test = simplified(module, parent.test)
+            if inner is not parent.test and not isinstance(test, bool):
+                return test if any(inner is part for part in body) else negated(test)
+        inner = parent
+    return True
+
+
+def simplified(module: Module, test: ast.expr, depth: int = 0) -> bool | ast.expr:
+    """A condition on a machine with a GPU: whether one is there is known, and what else is asked stays."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    if isinstance(test, ast.Call) and unparse(test.func).endswith(_AVAILABLE):
+        return True
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
+        return simplified(module, test.args[0], depth)
+    if isinstance(test, ast.Attribute) and test.attr == "is_available":
+        return True  # the call is forgotten, and the script always takes the GPU
+    if isinstance(test, ast.Compare) and any(word in unparse(test) for word in ("device_count", "__name__")):
+        return True
+    if isinstance(test, ast.BoolOp):
+        joined = _both if isinstance(test.op, ast.And) else _either
+        result: bool | ast.expr = isinstance(test.op, ast.And)
+        for value in test.values:
+            result = joined(result, simplified(module, value, depth))
+        return result
+    if isinstance(test, ast.IfExp):
+        return _chosen(*(simplified(module, part, depth) for part in (test.test, test.body, test.orelse)))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return negated(simplified(module, test.operand, depth))
+    if isinstance(test, ast.Name) and depth < 3:
+        variable = module.variable(test)
+        bindings = module.bindings(variable) if variable is not None else []
+        if len(bindings) == 1 and bindings[0].value is not None and "is_available" in unparse(bindings[0].value):
+            return simplified(module, bindings[0].value, depth + 1)
+    return test
+
+
+def _both(left: bool | ast.expr, right: bool | ast.expr) -> bool | ast.expr:
+    if isinstance(left, bool):
+        return right if left else False
+    if isinstance(right, bool):
+        return left if right else False
+    return ast.BoolOp(ast.And(), [left, right])
+
+
+def _either(left: bool | ast.expr, right: bool | ast.expr) -> bool | ast.expr:
+    if isinstance(left, bool):
+        return True if left else right
+    if isinstance(right, bool):
+        return True if right else left
+    return ast.BoolOp(ast.Or(), [left, right])
+
+
+_OPPOSITE = {
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+
+def negated(test: bool | ast.expr) -> bool | ast.expr:
+    if isinstance(test, bool):
+        return not test
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
+def text_of(test: bool | ast.expr) -> str | None:
+    """`cpu=...` as it is written; None where it is never wished."""
+    if isinstance(test, bool):
+        return "True" if test else None
+    return unparse(test)

@@ -1,0 +1,272 @@
+"""What a model is used for between its move to the device and `prepare`: if it runs, or is copied, the move must stay.
+
+So it must where weights are drawn after the move: a GPU draws from a generator of its own.
+
+Uses are followed into the functions of the project, under the names that these have for the model. What cannot be
+followed is taken to need the model where it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import Place, chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import children
+
+# Methods that work on a model wherever it is, and keep nothing of it.
+_ANYWHERE = {
+    "train", "eval", "to", "cuda", "cpu", "float", "half", "double", "bfloat16", "type", "requires_grad_", "zero_grad",
+    "load_state_dict", "share_memory", "compile", "freeze", "unfreeze",
+    "parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers",
+    "add_module", "register_buffer", "register_module", "register_parameter", "register_forward_hook",
+    "gradient_checkpointing_enable", "resize_token_embeddings", "set_", "items", "keys", "numel", "size", "dim",
+}  # fmt: skip
+_SAME_MODEL = {
+    "train",
+    "eval",
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "half",
+    "double",
+    "bfloat16",
+    "requires_grad_",
+    "share_memory",
+}
+# Functions that only look at what they are handed, or change it in its place.
+_LOOKS = {
+    "print",
+    "len",
+    "isinstance",
+    "type",
+    "str",
+    "repr",
+    "id",
+    "hasattr",
+    "sum",
+    "list",
+    "enumerate",
+    "filter",
+    "callable",
+}
+_LOOKS_DOTTED = (
+    "torch.nn.init.zeros_",
+    "torch.nn.init.ones_",
+    "torch.nn.init.constant_",
+    "torch.nn.utils.",
+    "wandb.watch",
+    "logging.",
+)
+_DRAWS = re.compile(
+    r"(xavier|kaiming|glorot|he|trunc|orthogonal|normal|uniform|random|bernoulli|sparse|exponential)\w*_$"
+)
+_COPIES = {"clone", "deepcopy", "copy", "copy_", "detach", "device", "is_cuda", "numpy", "cpu", "state_dict"}
+
+
+class EarlyUses:
+    """Of one training: `place` is where its objects are prepared, `aliases` are all names of these."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, aliases: frozenset[Variable], place: Place) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.aliases = aliases
+        self.place = place
+        self.function = place.module.scope(place.after).function
+        self._flows: dict[ast.AST, Graph] = {}
+        self._known: dict[ast.stmt, set[Function]] = {}
+        self._ways: dict[ast.AST, list[ast.stmt]] = {}
+
+    def comes_before(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node may run while the objects are not prepared yet."""
+        statement = module.statement(node)
+        function = module.scope(node).function
+        if module is self.place.module and function is self.function:
+            return not self._flow(module, function).dominates(self.place.after, statement)
+        ways = self._ways_to_prepare(module, function)
+        if ways:
+            return not any(self._flow(module, function).dominates(way, statement) for way in ways)
+        return function is not None and any(self._calls_before(function))
+
+    def leads_to(self, module: Module, first: ast.stmt, second: ast.stmt) -> bool:
+        """Whether a run of one function comes from one statement to another."""
+        function = module.scope(first).function
+        if function is not module.scope(second).function:
+            return False
+        return first is second or self._flow(module, function).reachable(first, second)
+
+    def need(self, module: Module, node: ast.AST, model: Iterable[Variable]) -> bool:
+        """Whether anything needs a model that a node has moved before it is prepared."""
+        names = set(model)
+        same = {link for variable in names for link in chain(self.roles, self.graph, variable)}
+        function = module.scope(node).function
+        places = [(module, s) for s in self._between(module, function, module.statement(node))]
+        if not (module is self.place.module and function is self.function) and function is not None:
+            for call in self._calls_before(function):
+                places += [(self.place.module, s) for s in self._between(self.place.module, self.function, call)]
+                same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
+        handed = isinstance(node, ast.expr) and isinstance(module.parents[node], ast.Call | ast.keyword)
+        if handed and self._is_needed(module, node):  # type: ignore[arg-type]
+            return True
+        return any(self._needs(owner, statement, same) for owner, statement in places)
+
+    def run_before(self) -> set[Function]:
+        """Functions that are called, also or only, while the objects are not prepared yet."""
+        module = self.place.module
+        flow = self._flow(module, self.function)
+        found: set[Function] = set()
+        for statement in _own_statements(self.function or module.tree):
+            if flow.holds(statement) and not flow.dominates(self.place.after, statement):
+                found |= self._reached(module, statement)
+        return found
+
+    # ---- where
+
+    def _flow(self, module: Module, function: Function | None) -> Graph:
+        scope = function or module.tree
+        if scope not in self._flows:
+            self._flows[scope] = Graph(scope)
+        return self._flows[scope]
+
+    def _between(self, module: Module, function: Function | None, start: ast.stmt) -> Iterator[ast.stmt]:
+        """Statements that a run can come to after `start` without having prepared."""
+        flow = self._flow(module, function)
+        here = module is self.place.module and function is self.function
+        ways = [self.place.after] if here else self._ways_to_prepare(module, function)
+        for statement in _own_statements(function or module.tree):
+            if flow.holds(statement) and statement is not start and flow.reachable(start, statement):
+                if statement is self.place.after or not any(flow.dominates(way, statement) for way in ways):
+                    yield statement
+
+    def _ways_to_prepare(self, module: Module, function: Function | None) -> list[ast.stmt]:
+        """Statements of another function that call the one which prepares."""
+        if self.function is None:
+            return []
+        scope = function or module.tree
+        if scope not in self._ways:
+            self._ways[scope] = [s for s in _own_statements(scope) if self.function in self._reached(module, s)]
+        return self._ways[scope]
+
+    def _calls_before(self, function: Function) -> Iterator[ast.stmt]:
+        """Statements beside `prepare`, not after it, that call a function."""
+        module = self.place.module
+        flow = self._flow(module, self.function)
+        for statement in _own_statements(self.function or module.tree):
+            if flow.holds(statement) and function in self._reached(module, statement):
+                if not flow.dominates(self.place.after, statement):
+                    yield statement
+
+    def _reached(self, module: Module, statement: ast.stmt) -> set[Function]:
+        """Functions and constructors that a statement, without those that stand in it, may run."""
+        if statement not in self._known:
+            self._known[statement] = self._find_reached(module, statement)
+        return self._known[statement]
+
+    def _find_reached(self, module: Module, statement: ast.stmt) -> set[Function]:
+        found: set[Function] = set()
+        for node in _own_nodes(statement):
+            target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
+            if target is not None and isinstance(target.node, ast.ClassDef):
+                target = self.roles.project.method(target, "__init__")
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                found |= {target.node} | self.graph.reached_from(target.node, self.roles, target.module)
+        return found
+
+    # ---- what
+
+    def _needs(self, module: Module, statement: ast.stmt, model: set[Variable]) -> bool:
+        if any(self._is_needed(module, node) for node in self._mentions(module, _own_nodes(statement), model)):
+            return True
+        for function in self._reached(module, statement):
+            owner = next(m for m in self.roles.project.modules if function in m.functions)
+            if any(
+                self._is_needed(owner, node)
+                for node in self._mentions(owner, owner.walk(function, ast.Name, ast.Attribute), model)
+            ):
+                return True
+        return False
+
+    def _mentions(self, module: Module, nodes: Iterable[ast.AST], model: set[Variable]) -> Iterator[ast.expr]:
+        """Where the model is read, under its own name or one that it was handed over to."""
+        for node in nodes:
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                variable = module.variable(node)
+                if variable is not None and not model.isdisjoint(chain(self.roles, self.graph, variable)):
+                    yield node
+
+    def _is_needed(self, module: Module, node: ast.expr) -> bool:
+        """Whether a read of the model does more with it than look, or change it in its place."""
+        whole: ast.expr = node
+        parent = module.parents[node]
+        while isinstance(parent, ast.Attribute | ast.Subscript) and parent.value is whole:
+            whole, parent = parent, module.parents[parent]  # `model.encoder`, `model[0]`
+        if isinstance(whole, ast.Attribute | ast.Subscript) and isinstance(whole.ctx, ast.Store | ast.Del):
+            return False
+        if isinstance(parent, ast.Call) and parent.func is whole:
+            if whole is node or not isinstance(whole, ast.Attribute):
+                return True
+            if whole.attr in _SAME_MODEL and isinstance(module.parents[parent], ast.Call | ast.keyword | ast.Attribute):
+                return self._is_needed(module, parent)  # `summary(model.cuda())`
+            in_place = whole.attr in _ANYWHERE or (whole.attr.endswith("_") and not _DRAWS.match(whole.attr))
+            return not in_place or _is_copied(module, parent)
+        if isinstance(parent, ast.Call | ast.keyword):
+            call = parent if isinstance(parent, ast.Call) else module.parents[parent]
+            assert isinstance(call, ast.Call | ast.ClassDef)
+            return isinstance(call, ast.Call) and not self._only_looks(module, call, whole)
+        if isinstance(parent, ast.Assign | ast.AnnAssign):
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            return not all(module.variable(target) in self.aliases for target in targets)
+        return not isinstance(parent, ast.Return | ast.Compare | ast.FormattedValue | ast.Expr | ast.If | ast.BoolOp)
+
+    def _only_looks(self, module: Module, call: ast.Call, handed: ast.expr) -> bool:
+        dotted = module.qualified(call.func) or ""
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if self.roles.target(module, call) is not None:
+            return True  # what it does is looked up in it
+        if name in _LOOKS or dotted.startswith(_LOOKS_DOTTED) or _is_logged(name):
+            return True
+        if self.roles.role(module, call) & (Role.OPTIMIZER | Role.SCHEDULER):
+            return True
+        made = module.parents[call]
+        stored = made.targets if isinstance(made, ast.Assign) else []
+        return bool(stored) and all(module.variable(target) in self.aliases for target in stored)
+
+
+def _is_logged(name: str) -> bool:
+    return name in ("info", "debug", "warning", "log")
+
+
+def _is_copied(module: Module, call: ast.Call) -> bool:
+    """`[p.clone() for p in model.parameters()]`, also in the body of a loop over them; and `p.normal_()` there."""
+    around: ast.AST = module.statement(call)
+    names = [n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in module.walk(around)]
+    return any(name in _COPIES or _DRAWS.match(name) for name in names)
+
+
+def _own_statements(scope: ast.AST) -> Iterator[ast.stmt]:
+    """The statements that run with a scope, without those of functions and classes in it."""
+    pending: list[ast.AST] = list(scope.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.stmt):
+            yield node
+        pending += [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
+
+
+def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The expressions of a statement, without those of the statements in its body."""
+    pending = [c for c in children(statement) if not isinstance(c, ast.stmt)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
+        yield node
+        pending += children(node)

@@ -1,0 +1,111 @@
+"""One device for all: whatever names a device beside the Accelerator names that of its process, or the loop is left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.moves.devices import DeviceDefinition, moves_in
+from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_told
+from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.origins import Where, where
+from accel_migrate.analysis.values.provenance import NotMigrated, chain
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
+
+
+@dataclass(frozen=True, eq=False)
+class Tied:
+    """What of the script's own devices is set from the Accelerator."""
+
+    roles: Roles
+    graph: CallGraph
+    device: DeviceDefinition | None
+    given: OutsideDevice | None
+    reach: Reach
+    distribution: Distribution
+
+    def check(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> None:
+        """NotMigrated for a device that stays, in these files and what they import, and may be another than the Accelerator's."""
+        for module in files_of(self.roles, modules):
+            for node in _devices(self.roles, module):
+                if module not in modules and _runs_as_script(module, node):
+                    continue
+                if node in gone or where(self.roles, module, node) & ~_RIGHT == Where.NOTHING:
+                    continue
+                if not self._holds(module, node) and not self._is_never_called(module, node):
+                    name = module.source.code(node)
+                    raise NotMigrated(
+                        f"`{name}` may name another device than the Accelerator's; set it from what the training's moves name",
+                        node.lineno,
+                        module,
+                    )
+
+    def _holds(self, module: Module, node: ast.expr) -> bool:
+        """Whether an expression is set from the Accelerator, or asks for the number of the process."""
+        if self.device is not None and any(part is node for part in walk(self.device.statement)):
+            return True
+        mentioned = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
+        return any(self._is_set(module, variable) for variable in mentioned)
+
+    def _is_set(self, module: Module, variable: Variable) -> bool:
+        if is_told(self.distribution, variable):
+            return True
+        links = chain(self.roles, self.graph, variable)
+        if self.device is not None and self.device.variable in links:
+            return True
+        if self.given is not None and self.given.variable in links:
+            return True
+        rewritten = self.distribution.rewritten()
+        if any(binding.statement in rewritten for link in links for binding in link.scope.module.bindings(link)):
+            return True
+        for link in links:
+            parameter = self.reach.parameters.get(link.scope.node)  # type: ignore[call-overload]
+            if parameter is not None and parameter.device == link.name:
+                return True
+        return False
+
+    def _is_never_called(self, module: Module, node: ast.expr) -> bool:
+        """Whether it is handed in by a caller that is not among the files."""
+        variables = [v for n in walk(node) if isinstance(n, ast.Name | ast.Attribute) and (v := module.variable(n))]
+        for variable in variables:
+            for link in chain(self.roles, self.graph, variable):
+                function = link.scope.node
+                bindings = link.scope.module.bindings(Variable(link.scope, link.name.partition(".")[0]))
+                if any(b.kind == "parameter" for b in bindings) and not self.graph.all_sites.get(function):  # type: ignore[call-overload]
+                    return True
+        return False
+
+
+def _devices(roles: Roles, module: Module) -> Iterator[ast.expr]:
+    """Every expression that says on which device something is made, or to which it is moved."""
+    for move in moves_in(roles, module):
+        if move.device is not None:
+            yield move.device
+    for call in module.calls:
+        for keyword in call.keywords:
+            if keyword.arg == "device" and not (isinstance(call.func, ast.Attribute) and call.func.attr == "to"):
+                yield keyword.value
+
+
+def _runs_as_script(module: Module, node: ast.expr) -> bool:
+    """Whether a node is under `if __name__ == "__main__":`, which an import does not run."""
+    return any(isinstance(parent, ast.If) and "__name__" in unparse(parent.test) for parent in module.ancestors(node))
+
+
+def files_of(roles: Roles, modules: tuple[Module, ...]) -> list[Module]:
+    """The files of a training, and all that they import."""
+    found = list(modules)
+    for module in found:
+        for dotted in dict.fromkeys(module.imports.values()):
+            for name in (dotted, dotted.rpartition(".")[0]):
+                other = roles.project.imported_module(module, name) if name else None
+                if other is not None and other not in found:
+                    found.append(other)
+    return found

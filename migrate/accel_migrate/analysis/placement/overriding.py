@@ -1,0 +1,90 @@
+"""Statements that may give any name another value: what is known of a name above them does not hold below."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Roles
+
+
+def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+    """`exec(open("configurator.py").read())`, `globals()[key] = value`: any name may have another value after it."""
+    return any(_sets_any_name(owner, node) for owner, node in _run_by(roles, graph, module, statement))
+
+
+def names_gpus(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`: CUDA reads it once, when the Accelerator takes its device."""
+    return any(named_gpus(owner, node) is not None for owner, node in _run_by(roles, graph, module, statement))
+
+
+def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> Iterator[tuple[Module, ast.AST]]:
+    """The calls and assignments of a statement, and of the functions that it calls."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
+    yield from ((owner, node) for owner, part in parts for node in owner.walk(part, ast.Call, ast.Assign))
+
+
+def named_gpus(module: Module, node: ast.AST) -> ast.expr | None:
+    """What CUDA_VISIBLE_DEVICES is set to."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        holder, key, value = node.targets[0].value, node.targets[0].slice, node.value
+        if module.qualified(holder) != "os.environ":
+            return None
+    elif isinstance(node, ast.Call) and len(node.args) == 2:
+        key, value = node.args
+        if module.qualified(node.func) not in ("os.environ.setdefault", "os.putenv"):
+            return None
+    else:
+        return None
+    return value if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES" else None
+
+
+def _sets_any_name(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "setattr") and node.args:
+            known = module.resolve(node.func.id, module.scope(node)) is not None
+            return not known and not (node.func.id == "setattr" and _is_instance(module, node.args[0]))
+        changes = isinstance(node.func, ast.Attribute) and node.func.attr == "update"
+        return changes and isinstance(node.func, ast.Attribute) and _is_namespace(module, node.func.value)
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Subscript) and _is_namespace(module, target.value) for target in targets)
+
+
+def _is_namespace(module: Module, node: ast.expr) -> bool:
+    """`globals()`, `vars(args)`, `args.__dict__`; not those of an instance, whose attributes are its own."""
+    variable = module.variable(node) if isinstance(node, ast.Name) else None
+    bindings = variable.scope.module.bindings(variable) if variable is not None else []
+    if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call | ast.Attribute) and not bindings[0].path:
+        return _is_namespace(module, bindings[0].value)
+    if isinstance(node, ast.Attribute):
+        return node.attr == "__dict__" and not _is_instance(module, node.value)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    own = bool(node.args) and _is_instance(module, node.args[0])
+    return node.func.id in ("globals", "vars", "locals") and not own
+
+
+def _is_instance(module: Module, node: ast.expr) -> bool:
+    """Whether a node is a method's own instance, or a part of it."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == module.scope(node).self_name
+
+
+def _module_of(roles: Roles, function: Function) -> Module:
+    return next(module for module in roles.project.modules if function in module.functions)
+
+
+def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:
+    """Whether a statement that may set any name follows one that binds the variable, in the same scope."""
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    if variable.scope.is_class or not bindings:
+        return False
+    first = min(binding.statement.lineno for binding in bindings)
+    body: list[ast.stmt] = getattr(variable.scope.node, "body", [])
+    return any(statement.lineno > first and overrides(roles, graph, module, statement) for statement in body)

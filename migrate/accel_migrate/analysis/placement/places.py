@@ -1,0 +1,308 @@
+"""The place for `prepare`: after all that builds or changes the objects of a training, before the first use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.analysis.values.containers import is_looped
+from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place
+from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.nodes import unparse
+
+_AFFECTS = {
+    "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",
+    "reset_parameters", "register_buffer", "gradient_checkpointing_enable", "resize_token_embeddings",
+    "add_param_group", "share_memory", "compile", "add_module", "load_pretrained", "freeze",
+    "append", "extend", "insert",
+}  # fmt: skip
+_READS = {
+    "len",
+    "print",
+    "tqdm",
+    "isinstance",
+    "type",
+    "str",
+    "id",
+    "enumerate",
+    "iter",
+    "next",
+    "watch",
+    "summary",
+    "sum",
+}
+
+_TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
+
+
+def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of: set[Variable]) -> Place:
+    """The place for `prepare`: after everything that builds or changes the objects, before the first use.
+
+    `made_of` are variables whose objects must be made of the prepared ones.
+    """
+    module = home.module
+    bindings = [
+        (thing, binding)
+        for thing in objects
+        for binding in module.bindings(thing.variable)
+        if binding.kind in ("assign", "with") and not _only_loads(binding)
+    ]
+    variables = {thing.variable for thing in objects}
+    statements = [binding.statement for _, binding in bindings]
+    if home.is_class:
+        return _place_in_class(home, module, statements, variables, made_of)
+    body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
+    if not statements:
+        raise NotMigrated("nothing of the training loop is built in sight", body[0].lineno if body else 1, module)
+    block = _common_block(module, body, [*statements, *uses[:1]])
+    while (inner := _begun_inside(module, block, bindings, uses)) is not None:
+        block = inner
+    built = _positions(module, block, statements)
+    first = min(_positions(module, block, uses), default=None)
+    last = max(built, default=-1)
+    if first is not None and last >= first:
+        _check_built_again(module, block, objects, bindings, uses, first)
+        last = max((index for index in built if index < first), default=-1)
+    limit = min(first if first is not None else len(block), _first_made(module, block, made_of))
+    if last >= limit:
+        raise NotMigrated(_TAKEN_UP, block[limit].lineno, module)
+    for index in range(last + 1, limit):
+        if _affects(module, block[index], variables):
+            last = index
+    if last < 0:
+        # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
+        raise NotMigrated("nothing of the training loop is built in sight", block[0].lineno, module)
+    _check_looped(module, objects, block[last])
+    last = _end_of_paragraph(module, block, last, limit, variables)
+    apart = tuple(_conditional(module, block, bindings))
+    return Place(module, block, block[last], block[first] if first is not None else None, apart)
+
+
+def _positions(module: Module, block: list[ast.stmt], statements: Iterable[ast.stmt]) -> list[int]:
+    """Where in a block statements stand, by themselves or inside others; those elsewhere are left out."""
+    order = {id(statement): index for index, statement in enumerate(block)}
+    return [order[id(top)] for s in statements if (top := _top(module, s, block)) is not None]
+
+
+def _begun_inside(
+    module: Module, block: list[ast.stmt], bindings: list[tuple[Built, Binding]], uses: list[ast.stmt]
+) -> list[ast.stmt] | None:
+    """The body of `if args.train:`, or of a loop over seeds, that builds the last objects and trains with them.
+
+    All that trains or evaluates must be inside. A loop may not take up a model that another round has trained.
+    """
+    first = min(_positions(module, block, uses), default=None)
+    if first is None:
+        return None
+    around = block[first]
+    inside = [(thing, b) for thing, b in bindings if _top(module, b.statement, block) is around]
+    if not inside or not isinstance(around, ast.If | ast.With | ast.Try | ast.For | ast.While):
+        return None
+    if isinstance(around, ast.If | ast.Try) and any(top > first for top in _positions(module, block, uses)):
+        return None
+    fresh = {thing.variable for thing, _ in inside}
+    if isinstance(around, ast.For | ast.While) and any(
+        thing.role is not Role.LOADER and thing.variable not in fresh for thing, _ in bindings
+    ):
+        return None
+    within = [*[b.statement for _, b in inside], *[s for s in uses if _top(module, s, block) is around]]
+    for name in ("body", "orelse"):
+        inner: list[ast.stmt] = getattr(around, name, [])
+        if inner and all(_top(module, statement, inner) is not None for statement in within):
+            return inner
+    return None
+
+
+def _check_built_again(
+    module: Module,
+    block: list[ast.stmt],
+    objects: list[Built],
+    bindings: list[tuple[Built, Binding]],
+    uses: list[ast.stmt],
+    first: int,
+) -> None:
+    """What is built anew after the first use (a model loaded back for testing) is not ours to prepare."""
+    tops = [(thing, _top(module, b.statement, block)) for thing, b in bindings]
+    order = {id(statement): index for index, statement in enumerate(block)}
+    late = [(order[id(top)], thing) for thing, top in tops if top is not None and order[id(top)] >= first]
+    trained_until = max(_positions(module, block, uses))
+    trained_anew = any(thing.role is Role.OPTIMIZER and index <= trained_until for index, thing in late)
+    done = {thing.variable for thing, top in tops if top is None or order[id(top)] < first}
+    bound = {thing.variable for thing, _ in bindings}
+    if trained_anew or not all(thing.variable in done for thing in objects if thing.variable in bound):
+        index, again = min(late, key=lambda found: found[0])
+        how = "set again" if again.variable in done else "built"
+        raise NotMigrated(f"`{again.text}` is {how} after the training has begun", block[index].lineno, module)
+
+
+def _conditional(
+    module: Module, block: list[ast.stmt], bindings: list[tuple[Built, Binding]]
+) -> Iterator[tuple[Built, ast.stmt]]:
+    """Objects that one branch of an `if` builds and no other: `if args.adam: optimizer = Adam(...)`."""
+    for thing in dict.fromkeys(thing for thing, _ in bindings):
+        own = [binding.statement for other, binding in bindings if other == thing]
+        top = _top(module, own[0], block)
+        if len(own) > 1 or top is own[0] or not isinstance(top, ast.If):
+            continue
+        if thing.role is not Role.OPTIMIZER:
+            raise NotMigrated(f"`{thing.text}` is built only under a condition", own[0].lineno)
+        yield thing, own[0]
+
+
+def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: int, variables: set[Variable]) -> int:
+    """Lines that belong together stay together: go on to the next blank line or use of the objects."""
+    while last + 1 < limit:
+        here, following = block[last], block[last + 1]
+        simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.Expr)
+        if not simple or following.lineno != (here.end_lineno or here.lineno) + 1:
+            break
+        if any(
+            module.variable(n) in variables for n in module.walk(following) if isinstance(n, ast.Name | ast.Attribute)
+        ):
+            break
+        last += 1
+    return last
+
+
+def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None:
+    """What a loop binds exists in its body only."""
+    for thing in objects:
+        for binding in module.bindings(thing.variable):
+            if is_looped(binding) and binding.statement not in module.ancestors(after):
+                raise NotMigrated(
+                    f"`{thing.variable.name}` is bound by the loop in line {binding.statement.lineno}, so it cannot be "
+                    "prepared before",
+                    binding.statement.lineno,
+                    module,
+                )
+
+
+def _only_loads(binding: Binding) -> bool:
+    """`model = torch.load(path)`: read back, not built."""
+    function = binding.value.func if isinstance(binding.value, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr == "load" and unparse(function).endswith("torch.load")
+
+
+def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -> int:
+    """The first statement of a block that binds one of the variables; the length of the block if none does."""
+    statements = {id(binding.statement) for variable in made_of for binding in module.bindings(variable)}
+    return next((index for index, statement in enumerate(block) if id(statement) in statements), len(block))
+
+
+def _place_in_class(
+    home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable], made_of: set[Variable]
+) -> Place:
+    methods = {function for s in statements if (function := module.scope(s).function) is not None}
+    if len(methods) > 1:
+        method = next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
+        statements = [_set_up_in(module, method, statement) for statement in statements]
+    elif methods:
+        (method,) = methods
+    else:
+        raise NotMigrated("the trainer's objects are not set by its methods", home.node.lineno)  # type: ignore[attr-defined]
+    assert method is not None
+    block = _common_block(module, method.body, statements)
+    order = {id(statement): index for index, statement in enumerate(block)}
+    last = max(order[id(_top(module, s, block))] for s in statements)
+    limit = _first_made(module, block, made_of)
+    if last >= limit:
+        raise NotMigrated(_TAKEN_UP, block[limit].lineno, module)
+    for index in range(last + 1, limit):
+        statement = block[index]
+        if _affects(module, statement, variables) or _reads_loader(module, statement, variables):
+            last = index
+    last = _end_of_paragraph(module, block, last, limit, variables)
+    return Place(module, block, block[last], None)
+
+
+def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt:
+    """The statement of `__init__` that runs a binding: itself, or the call of the method that holds it."""
+    method = module.scope(statement).function
+    if constructor is not None and method is constructor:
+        return statement
+    for node in module.walk(constructor) if constructor is not None else ():
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and method is not None
+            and node.func.attr == method.name
+            and isinstance(node.func.value, ast.Name)
+        ):
+            return module.statement(node)
+    raise NotMigrated("the trainer's objects are set in methods that __init__ does not call", statement.lineno)
+
+
+def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
+    """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "dataset" for node in module.walk(statement))
+
+
+def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The innermost list of statements that holds all of them, directly or nested."""
+    block = body
+    while True:
+        tops = {id(top): top for s in statements if (top := _top(module, s, block)) is not None}
+        if len(tops) != 1:
+            return block
+        (top,) = tops.values()
+        inner = [
+            value
+            for name in ("body", "orelse", "finalbody")
+            if isinstance(value := getattr(top, name, None), list)
+            and not isinstance(top, ast.FunctionDef | ast.ClassDef)
+            and all(_top(module, s, value) is not None for s in statements)
+        ]
+        if not inner:
+            return block
+        block = inner[0]
+
+
+def _top(module: Module, statement: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of `block` that is, or holds, the given one."""
+    members = {id(item): item for item in block}
+    node: ast.AST | None = statement
+    while node is not None:
+        if id(node) in members:
+            return members[id(node)]
+        node = module.parents.get(node)
+    return None
+
+
+def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
+    """Whether a statement changes the objects, or makes something of them that must be made of the bare ones."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    for node in module.walk(statement):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Attribute):
+            owner = module.variable(node.func.value)
+            if owner in variables:
+                if node.func.attr in _AFFECTS:
+                    return True
+                continue
+            root = node.func.value
+            while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
+                root = root.func if isinstance(root, ast.Call) else root.value
+            changes = node.func.attr in _AFFECTS or node.func.attr.endswith("_")  # `model.bias.data.zero_()`
+            if isinstance(root, ast.Name) and module.variable(root) in variables and changes:
+                return True
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _READS:
+            continue
+        for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+            if module.variable(argument) in variables:
+                return True
+    if isinstance(statement, ast.For):
+        looped = statement.iter
+        for node in module.walk(looped):
+            if isinstance(node, ast.Attribute) and node.attr in (
+                "parameters",
+                "named_parameters",
+                "modules",
+                "children",
+            ):
+                if module.variable(node.value) in variables:
+                    return True
+    return False

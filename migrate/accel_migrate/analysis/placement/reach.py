@@ -1,0 +1,230 @@
+"""How the Accelerator gets to every function that needs it: in sight, as an attribute, or handed over."""
+
+from __future__ import annotations
+
+import ast
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from accel_migrate.analysis.moves.devices import is_device
+from accel_migrate.analysis.placement.respelling import default_of
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+
+NAME = "accelerator"
+
+
+@dataclass(frozen=True, eq=False)
+class NewParameter:
+    """A function that is handed the Accelerator: in place of its device or scaler, or behind its last parameter."""
+
+    module: Module
+    function: Function
+    device: str | None
+    scaler: str | None = None  # looked at only where there is no device
+
+    @property
+    def replaced(self) -> str | None:
+        """The parameter whose place it takes."""
+        return self.device or self.scaler
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """How each function spells the Accelerator; None stands for module level."""
+
+    creation: Scope
+    by_class: Scope | None
+    parameters: dict[Function, NewParameter] = field(default_factory=dict)
+    everywhere: Module | None = None  # the module whose functions see it as a global
+    guarded: bool = False  # made under `if __name__ == "__main__":`, so functions are handed it
+
+    def spelled(self, module: Module, node: ast.AST) -> str | None:
+        """The expression for the Accelerator at a node; None where it cannot be had."""
+        scope: Scope | None = module.scope(node)
+        while scope is not None:
+            if self.by_class is not None and scope.owner_class is self.by_class and scope.self_name:
+                return f"{scope.self_name}.{NAME}"
+            if scope.is_function and scope.node in self.parameters:
+                return NAME
+            if scope is self.creation and (not self.guarded or _sees_guarded(module, node)):
+                return NAME
+            scope = scope.parent
+        return NAME if self.everywhere is module else None
+
+
+def _sees_guarded(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands under the main guard, or in a function that already reads what is built there."""
+    if under_main(module, node):
+        return True
+    function = module.scope(node).function
+    names = {n.id for n in module.walk(function or node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    own = module.functions[function].bindings if function is not None else {}
+    built = [module.root.bindings[name] for name in names if name in module.root.bindings and name not in own]
+    return any(all(b.kind == "assign" and under_main(module, b.statement) for b in bindings) for bindings in built)
+
+
+def under_main(module: Module, node: ast.AST) -> bool:
+    """Whether a node stands under `if __name__ == "__main__":`, itself or with the function it is in."""
+    return any(isinstance(p, ast.If) and _asks_for_name(module, p.test) for p in module.ancestors(node))
+
+
+def _asks_for_name(module: Module, test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in module.walk(test))
+
+
+def find_reach(
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    by_class: Scope | None,
+    needs: list[tuple[Module, ast.AST]],
+    wishes: list[tuple[Module, ast.AST]],
+    guarded: bool,
+    keep_device: bool = False,
+    scalers: dict[Function, tuple[Module, str]] | None = None,
+) -> Reach:
+    """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
+    everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
+    reach = Reach(creation, by_class, {}, everywhere, guarded)
+    for module, node in needs:
+        reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
+    for module, node in wishes:
+        with suppress(NotMigrated):
+            reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
+    return reach
+
+
+def creation_scope(roles: Roles, graph: CallGraph, home: Scope, needs: list[tuple[Module, ast.AST]]) -> Scope:
+    """Where the Accelerator is made: at home, or in the nearest caller of it that also calls all else that needs it."""
+    functions = {function for module, node in needs if (function := module.scope(node).function) is not None}
+    for function in functions - {home.function}:
+        functions = functions | {f for m, c in graph.sites.get(function, ()) if (f := m.scope(c).function) is not None}
+    scope = home
+    for _ in range(5):
+        function = scope.function
+        if function is None or scope.is_class:
+            return home
+        if functions <= graph.reached_from(function, roles, scope.module) | {function}:
+            return scope
+        callers = {caller.scope(call).function: caller for caller, call in graph.sites.get(function, ())}
+        if len(callers) != 1:
+            return home
+        ((caller, module),) = callers.items()
+        if caller is None:
+            return home
+        scope = module.functions[caller]
+    return home
+
+
+def is_idle(roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bool:
+    """Whether a node stands in a plain function that no file given calls or names: it may stay as it is."""
+    function = module.scope(node).function
+    if function is None or graph.all_sites.get(function) or module.functions[function].parent is not module.root:
+        return False
+    return not any(
+        _names(roles, other, node, function)
+        for other in roles.project.modules
+        for node in other.walk(other.tree, ast.Name, ast.Attribute)
+    )
+
+
+def _names(roles: Roles, module: Module, node: ast.AST, function: Function) -> bool:
+    """Whether a name that is read may mean a function."""
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    if function.name != (node.id if isinstance(node, ast.Name) else node.attr):
+        return False
+    target = roles.project.definition(module, node)
+    return target is None or target.node is function
+
+
+def _extended(
+    roles: Roles,
+    graph: CallGraph,
+    reach: Reach,
+    module: Module,
+    node: ast.AST,
+    keep_device: bool,
+    scalers: dict[Function, tuple[Module, str]],
+) -> Reach:
+    """The reach with one more place, and with all callers on the way to it."""
+    parameters = dict(reach.parameters)
+    extended = replace(reach, parameters=parameters)
+    pending: list[tuple[Module, ast.AST, Function | None]] = [(module, node, None)]
+    while pending:
+        module, node, called = pending.pop()
+        function = module.scope(node).function
+        device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
+        in_sight = extended.spelled(module, node) is not None
+        if in_sight and (device is None or function in parameters or extended.by_class is not None):
+            continue
+        if function is extended.creation.node:
+            continue
+        if function is None:
+            raise _too_far_out(extended, module, node, called)
+        sites = graph.sites.get(function, [])
+        if not sites:
+            raise NotMigrated(
+                f"{function.name}() needs the Accelerator, and nothing in the files given calls it",
+                function.lineno,
+                module,
+            )
+        _check_references(roles, function, graph.all_sites[function])
+        _, scaler = scalers.get(function, (module, None))
+        if scaler is not None and default_of(function, scaler) is not None:
+            scaler = None  # with a default it may be left out of a call, and the Accelerator may not
+        parameters[function] = NewParameter(module, function, device, scaler)
+        pending += [(caller, call, function) for caller, call in sites]
+    return extended
+
+
+def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function | None) -> NotMigrated:
+    """Why code outside of all functions, that of another script perhaps, cannot have the Accelerator."""
+    line = getattr(node, "lineno", 1)
+    what = f"{called.name}() needs the Accelerator and is called" if called is not None else "the Accelerator is needed"
+    made = getattr(reach.creation.node, "name", None) or reach.creation.module.source.path.name
+    where = f"in {made}()" if reach.creation.function is not None else f"in {made}"
+    here = "outside of all functions" if module is reach.creation.module else f"by {module.source.path.name} as well"
+    return NotMigrated(f"{what} {here} (line {line}), and it is made {where}", line, module)
+
+
+def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:
+    """The parameter that holds the device, if every caller hands over the training's device for it."""
+    scope = module.functions[function]
+    positional = [*function.args.posonlyargs, *function.args.args]
+    plain = len(positional) - len(function.args.defaults)
+    # Behind a parameter with a default, one without cannot stand.
+    for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
+        variable = Variable(scope, argument.arg)
+        if roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
+            passed = [
+                (caller, dict(arguments_of(call, Definition(module, function))).get(argument.arg))
+                for caller, call in graph.sites.get(function, ())
+            ]
+            if all(value is None or is_device(roles, caller, value) for caller, value in passed):
+                return argument.arg
+    return None
+
+
+def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:
+    called = {call.func for _, call in sites}
+    for other in roles.project.modules:
+        for node in other.walk(other.tree, ast.Name):
+            if (
+                isinstance(node, ast.Name)
+                and node.id == function.name
+                and isinstance(node.ctx, ast.Load)
+                and node not in called
+            ):
+                target = roles.project.definition(other, node)
+                if target is not None and target.node is function:
+                    raise NotMigrated(
+                        f"{function.name}() is handed on as a value, so its parameters must stay", node.lineno, other
+                    )
+    for caller, call in sites:
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            raise NotMigrated(f"{function.name}() is called with unpacked arguments", call.lineno, caller)

@@ -1,0 +1,131 @@
+"""An expression of one place, written as another place must write it: where the Accelerator is made, above all."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Module, Scope, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import arguments_of
+from accel_migrate.flow.nodes import unparse
+
+_DEPTH = 8  # of names that stand for others
+
+
+class Respelling:
+    """Carries expressions to `anchor`: what is bound before it keeps its name, parameters become what callers pass."""
+
+    def __init__(
+        self,
+        graph: CallGraph,
+        module: Module,
+        anchor: ast.stmt,
+        ignored: set[ast.stmt],
+        replaced: ast.stmt | None = None,
+    ) -> None:
+        self.replaced = replaced  # a statement that is not there any more: what it binds gives way to its value
+        self.inlined = False  # whether a name of the anchor's own scope gave way to its value
+        self.ignored = ignored  # bindings that only say the same again, for each process
+        self.graph = graph
+        self.module = module
+        self.anchor = anchor
+        self.visible: list[Scope] = []
+        scope: Scope | None = module.scope(anchor)
+        self.owner = scope.owner_class if scope is not None else None
+        while scope is not None:
+            self.visible.append(scope)
+            scope = scope.parent
+
+    def carried(self, module: Module, node: ast.expr, depth: int = 0) -> ast.expr | None:
+        """The expression as the anchor would write it; None if its value cannot be had there."""
+        if depth > _DEPTH:
+            return None
+        if isinstance(node, ast.Name | ast.Attribute):
+            variable = module.variable(node)
+            if variable is not None and (isinstance(node, ast.Name) or self._is_bound(module, variable)):
+                return self._variable(module, node, variable, depth)
+        if isinstance(node, ast.Name):
+            return node if self._is_same_import(module, node.id) else None
+        if isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp | ast.NamedExpr):
+            return None
+        new = copy.copy(node)
+        for name, value in ast.iter_fields(node):
+            parts = value if isinstance(value, list) else [value]
+            carried = []
+            for part in parts:
+                if isinstance(part, ast.keyword):
+                    inner = self.carried(module, part.value, depth)
+                    part = ast.keyword(part.arg, inner) if inner is not None else None
+                elif isinstance(part, ast.expr):
+                    part = self.carried(module, part, depth)
+                if part is None and name in ("keywords", "args", "elts", "values", "keys", "comparators"):
+                    return None
+                carried.append(part)
+            if isinstance(value, list):
+                setattr(new, name, carried)
+            elif isinstance(value, ast.expr):
+                if carried[0] is None:
+                    return None
+                setattr(new, name, carried[0])
+        return new
+
+    def _is_bound(self, module: Module, variable: Variable) -> bool:
+        return bool(variable.scope.module.bindings(variable)) and variable.name.startswith("self.")
+
+    def _is_same_import(self, module: Module, name: str) -> bool:
+        """A builtin, or a name that both files import from the same place."""
+        return module is self.module or module.imports.get(name) == self.module.imports.get(name)
+
+    def _variable(self, module: Module, node: ast.expr, variable: Variable, depth: int) -> ast.expr | None:
+        owner = variable.scope.module
+        bindings = [b for b in owner.bindings(variable) if b.statement not in self.ignored]
+        kinds = {binding.kind for binding in bindings}
+        if kinds == {"import"}:
+            return node if self._is_same_import(module, variable.name) else None
+        seen = variable.scope in self.visible or (variable.scope.is_class and variable.scope is self.owner)
+        if seen:
+            if any(b.statement is self.replaced for b in bindings):
+                pass
+            elif all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings) or (
+                variable.scope is not self.visible[0] and self.visible[0].is_function and not variable.scope.is_class
+            ):
+                return node
+        elif kinds == {"parameter"}:
+            return self._passed(variable, depth)
+        if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and kinds == {"assign"}:
+            self.inlined = self.inlined or seen
+            return self.carried(owner, bindings[0].value, depth + 1) or self._observed(variable)
+        return self._observed(variable)
+
+    def _observed(self, variable: Variable) -> ast.expr | None:
+        """A name at the anchor that held the same object in a run."""
+        for same in self.graph.roles.same(variable):
+            bindings = same.scope.module.bindings(same)
+            before = all(b.kind == "parameter" or b.statement.lineno < self.anchor.lineno for b in bindings)
+            if same.scope is self.visible[0] and before and "." not in same.name:
+                return ast.Name(same.name, ast.Load())
+        return None
+
+    def _passed(self, variable: Variable, depth: int) -> ast.expr | None:
+        """What every caller hands over for a parameter, if that is one and the same."""
+        module, function = variable.scope.module, variable.scope.node
+        found: dict[str, ast.expr] = {}
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            passed = dict(arguments_of(call, Definition(module, function)))  # type: ignore[arg-type]
+            argument = passed.get(variable.name) or default_of(function, variable.name)
+            carried = self.carried(caller, argument, depth + 1) if argument is not None else None
+            if carried is None:
+                return None
+            found[unparse(carried)] = carried
+        return next(iter(found.values())) if len(found) == 1 else None
+
+
+def default_of(function: ast.AST, name: str) -> ast.expr | None:
+    """The default of a parameter, where it has one."""
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip([a.arg for a in reversed(positional)], reversed(arguments.defaults)))
+    defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None}
+    return defaults.get(name)

@@ -1,0 +1,415 @@
+"""Where the Accelerator is made: before the first statement that uses it, and after what its arguments need."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.moves.cuda_bound import is_bound_to_cuda, or_without_cuda
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.placement.choices import Choice, below_definition, find_choice
+from accel_migrate.analysis.placement.outside_device import OutsideDevice
+from accel_migrate.analysis.placement.overriding import names_gpus, overrides
+from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated, Place
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import children, walk
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """`accelerator = Accelerator(...)` goes before `statement`, or takes its place when that defines the device."""
+
+    module: Module
+    statement: ast.stmt
+    block: list[ast.stmt]
+    cpu: str | None  # the script's own wish for the CPU, as an expression
+    at_prepare: bool  # right before prepare, after `statement`
+    tied: str | None = None  # what ties a script without a device to the CPU
+    moves: bool = False  # the script names no device and nothing ties it to the CPU: it goes to a GPU now
+    joins: bool = False  # `statement` is where the script joined the processes: its comments speak of that
+    device: str | None = None  # the script's own choice of a device, as an expression
+    stays: bool = False  # what decides on the device stays where it is, above
+
+    def covers(self, node: ast.AST) -> bool:
+        """Whether a node of the same scope runs only once the Accelerator is made."""
+        made = self.block.index(self.statement) + self.at_prepare
+        return made < len(self.block) and self.module.spans(self.block[made], self.block[-1], node)
+
+
+def find_start(
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    place: Place,
+    device: DeviceDefinition | None,
+    given: OutsideDevice | None,
+    dropped: list[Move],
+    kept: list[Move],
+    reach: Reach,
+    distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
+    modules: tuple[Module, ...],
+    aliases: frozenset[Variable],
+    prints_once: bool = False,
+) -> Start:
+    """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
+    choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
+    if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
+        if is_bound_to_cuda(graph, creation, modules, kept, aliases):
+            choice = Choice(cpu=or_without_cuda(choice.cpu))
+    start = _placed(
+        roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
+        choice.stays, prints_once,
+    )  # fmt: skip
+    return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+
+def _placed(
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    place: Place,
+    device: DeviceDefinition | None,
+    given: OutsideDevice | None,
+    kept: list[Move],
+    reach: Reach,
+    distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
+    cpu: str | None,
+    stays: bool,
+    prints_once: bool,
+) -> Start:
+    module = creation.module
+    early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
+    if device is not None:
+        anchor: ast.stmt = below_definition(device) if stays else device.statement
+    elif creation is place.module.scope(place.after) or creation.is_class:
+        anchor = place.after
+    else:
+        anchor = _way_home(roles, graph, creation, place)
+    wished = names_in(cpu)
+    block = place.block if anchor is place.after else module.block(anchor)
+    if not creation.is_class:
+        anchor, block = _above_all(module, creation, anchor, block, early, wished)
+    index = block.index(anchor)
+    first = _first_piece(roles, graph, module, block, distribution)
+    earliest = top = known = 0
+    for position, statement in enumerate(block[: min(index, first) + 1]):
+        if _binds(module, statement, wished):
+            known = position + 1
+        elif _parses_arguments(statement) and position < first:
+            earliest = position + 1
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            top = position + 1
+    late = [
+        position
+        for position in range(index)
+        if overrides(roles, graph, module, block[position]) or names_gpus(roles, graph, module, block[position])
+    ]
+    known = max([known, *[position + 1 for position in late]])
+    earliest = max(earliest, known)
+    users = _users(reach, module, early)
+    for position, statement in enumerate(block[: index + 1]):
+        if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
+            if position < known:
+                raise NotMigrated(
+                    "the Accelerator is needed here, before the options that it is made from are known, or the GPUs named",
+                    statement.lineno,
+                    module,
+                )
+            return Start(module, statement, block, cpu, False, joins=position == first)
+        if position < max(earliest, top):
+            continue
+        if position == first < index:
+            return Start(module, statement, block, cpu, False, joins=True)
+        # A script of many processes may print who it is.
+        prints = (prints_once or distribution.replacements) and any(
+            _is_print(module, call) for call in _own_calls(statement)
+        )
+        if prints and (first < index or not creation.is_class):
+            return Start(module, statement, block, cpu, False)
+    if device is not None or anchor is not place.after:
+        return Start(module, block[max(index, known)], block, cpu, False)
+    if creation.is_class:
+        needed = [m for m in kept if m.module is module and _holds_any(module, block, m.call)]
+        for move in needed:
+            for statement in block:
+                if module.holds(statement, move.call):
+                    return Start(module, statement, block, cpu, False)
+    return Start(module, anchor, block, cpu, True)
+
+
+def _early(
+    graph: CallGraph,
+    module: Module,
+    place: Place,
+    given: OutsideDevice | None,
+    kept: list[Move],
+    reach: Reach,
+    distribution: Distribution,
+    needs: list[tuple[Module, ast.AST]],
+    gone: frozenset[ast.AST],
+) -> list[ast.AST]:
+    """Everything in the file that will read the Accelerator, or what it tells a spawned function."""
+    found: list[ast.AST] = [c for f in reach.parameters for caller, c in graph.sites[f] if caller is module]
+    found += [m.call for m in kept if m.module is module and _names_no_variable(m)]
+    found += [statement for _, statement in place.apart]
+    found += given.reads if given is not None else ()
+    found += [node for owner, node in needs if owner is module and node is not place.after]
+    asked = [p for p in distribution.replacements if p.optional and p.module is module]
+    found += [p.node for p in asked if reach.spelled(module, p.node) is not None]
+    spawned = distribution.spawned
+    if spawned is not None and spawned.module is module:
+        told = {name for name, _ in spawned.lost}
+        for node in module.walk(spawned.function):
+            if isinstance(node, ast.Name) and node.id in told and isinstance(node.ctx, ast.Load) and node not in gone:
+                found.append(node)
+    return found
+
+
+def _above_all(
+    module: Module,
+    creation: Scope,
+    anchor: ast.stmt,
+    block: list[ast.stmt],
+    early: list[ast.AST],
+    wished: set[str],
+) -> tuple[ast.stmt, list[ast.stmt]]:
+    """The anchor as a statement of a block that no loop repeats and that every use in the scope is under."""
+    own = [n for n in early if n in module.parents and module.scope(n).function is creation.function]
+    while True:
+        parent = module.parents.get(anchor)
+        if not isinstance(parent, ast.stmt) or isinstance(
+            parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
+            return anchor, block
+        repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
+        chooses = isinstance(parent, ast.If) and not _is_main_guard(parent)
+        outside = any(not _holds_any(module, block, node) for node in own)
+        if not (repeats or chooses or outside):
+            return anchor, block
+        if any(_binds(module, statement, wished) for statement in block):
+            if repeats or outside:
+                raise NotMigrated(
+                    "the options that the Accelerator is made from are known only further in than it is needed",
+                    anchor.lineno,
+                    module,
+                )
+            return anchor, block
+        anchor = parent
+        block = module.block(parent)
+
+
+def _is_main_guard(statement: ast.If) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in walk(statement.test))
+
+
+def _first_piece(
+    roles: Roles, graph: CallGraph, module: Module, block: list[ast.stmt], distribution: Distribution
+) -> int:
+    """The first statement of a block that joins the processes or asks who this one is, by itself or in a call."""
+    asked = [p for p in distribution.replacements if p.code in ("AM701", "AM704", "AM705") and not p.optional]
+    inside = {p.module.scope(p.node).function for p in asked} - {None}
+    for position, statement in enumerate(block):
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if any(p.module is module and module.holds(statement, p.node) for p in asked):
+            return position
+        if graph.reached_from(statement, roles, module) & inside:
+            return position
+    return len(block)
+
+
+def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> ast.stmt:
+    """The statement of the creating scope from which the place of `prepare` is reached."""
+    module = creation.module
+    home = place.module.scope(place.after).function
+    for node in module.walk(creation.node):
+        if isinstance(node, ast.Expr | ast.Assign | ast.Return) and module.scope(node) is creation:
+            if home in graph.reached_from(node, roles, module):
+                return node
+    raise NotMigrated(
+        "how the training is reached from where processes are joined is not visible to the analysis", place.after.lineno
+    )
+
+
+def names_in(expression: str | None) -> set[str]:
+    tree = ast.parse(expression) if expression is not None else ast.Module([], [])
+    return {node.id for node in walk(tree) if isinstance(node, ast.Name)}
+
+
+def put_off(start: Start, device: DeviceDefinition | None) -> Start | None:
+    """The start behind plain settings that follow the device's definition, so that its arguments may name them."""
+    if device is None or start.statement is not device.statement:
+        return None
+    index = first = start.block.index(start.statement) + 1
+    while index < len(start.block) and _is_setting(start.module, start.block[index], device.variable):
+        index += 1
+    return replace(start, statement=start.block[index]) if first < index < len(start.block) else None
+
+
+def _is_setting(module: Module, statement: ast.stmt, device: Variable) -> bool:
+    if not isinstance(statement, ast.Assign) or not all(isinstance(t, ast.Name) for t in statement.targets):
+        return False
+    return only_reads(statement.value) and not any(
+        isinstance(node, ast.Name) and module.variable(node) == device for node in module.walk(statement.value)
+    )
+
+
+def after_names(start: Start, expression: str | None) -> Start:
+    """The start, moved down behind what its arguments are made of; never past its own anchor."""
+    names = names_in(expression)
+    index = start.block.index(start.statement)
+    bound = [i for i, s in enumerate(start.block) if _binds(start.module, s, names)]
+    if not bound or any(i < index for i in bound) or start.at_prepare:
+        return start
+    raise NotMigrated(
+        "the precision is chosen only after the Accelerator is needed", start.statement.lineno, start.module
+    )
+
+
+def _users(reach: Reach, module: Module, early: list[ast.AST]) -> set[Function]:
+    """Functions that see the Accelerator as a global and use it wherever they are called."""
+    if reach.everywhere is not module:
+        return set()
+    nodes = [node for node in early if node in module.parents]
+    functions = {module.scope(node).function for node in nodes}
+    return {function for function in functions if function is not None and function not in reach.parameters}
+
+
+def _names_no_variable(move: Move) -> bool:
+    """`.cuda()`, `.to("cuda:0")`, `.to(config.DEVICE)`: the Accelerator's device is written out in its place."""
+    return move.device is None or move.module.variable(move.device) is None
+
+
+def _needs(
+    roles: Roles,
+    graph: CallGraph,
+    module: Module,
+    creation: Scope,
+    statement: ast.stmt,
+    early: list[ast.AST],
+    users: set[Function],
+) -> bool:
+    """Whether a statement uses the Accelerator, by itself or through a function."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    if users and graph.reached_from(statement, roles, module) & users:
+        return True
+    return any(
+        node in module.parents and module.scope(node) is creation and module.holds(statement, node) for node in early
+    )
+
+
+def printing(
+    roles: Roles, graph: CallGraph, reach: Reach, start: Start, modules: tuple[Module, ...], uses: list[ast.stmt]
+) -> Iterator[tuple[Module, ast.Call]]:
+    """Every `print` that runs after the Accelerator is made and has it in reach."""
+    early: set[Function] = set()
+    late: set[Function] = set()
+    for statement in _simple_statements(reach.creation):
+        side = late if start.covers(statement) else early
+        side |= graph.reached_from(statement, roles, start.module)
+    for statement in uses:
+        late |= graph.reached_from(statement, roles, start.module)
+    for module in modules:
+        for call in module.calls:
+            if not _is_print(module, call) or reach.spelled(module, call) is None:
+                continue
+            function = module.scope(call).function
+            if reach.by_class is not None and function is not None and function.name == "__init__":
+                continue
+            handed = module.scope(call).owner_class is reach.by_class is not None
+            if function is not None and function is not reach.creation.node and function not in reach.parameters:
+                below = module is start.module and function.lineno > start.statement.lineno
+                closure = below and module.functions[function].parent is module.scope(start.statement)
+                if not closure and (function in early or not (handed or function in late)):
+                    continue
+            if function is reach.creation.node or (function is None and reach.creation.parent is None):
+                if not start.covers(call):
+                    continue
+            yield module, call
+
+
+def _simple_statements(scope: Scope) -> Iterator[ast.stmt]:
+    """The statements that run with a scope and hold no others, and the heads of those that do, without definitions."""
+    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        inner = [c for c in children(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case)]
+        if isinstance(node, ast.stmt) and not inner:
+            yield node
+        pending += inner
+
+
+def device_is_needed(device: DeviceDefinition, gone: frozenset[ast.AST], reach: Reach, graph: CallGraph) -> bool:
+    """Whether anything still reads the device's variable once moves and replaced parameters are gone."""
+    module, variable = device.module, device.variable
+    if "." in variable.name:
+        return True
+    passed: set[ast.AST] = set(module.walk(device.statement))
+    for function, parameter in reach.parameters.items():
+        if parameter.device is None:
+            continue
+        for caller, call in graph.sites.get(function, ()):
+            for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+                if caller is module and module.variable(argument) == variable:
+                    passed.add(argument)
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == variable.name
+        and isinstance(node.ctx, ast.Load)
+        and node not in gone
+        and node not in passed
+        and module.variable(node) == variable
+        for node in module.walk(module.tree, ast.Name)
+    )
+
+
+def _own_calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    """Calls that run with the statement, not those of functions it defines."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Call):
+            yield node
+        pending += children(node)
+
+
+def _is_print(module: Module, call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Name) or call.func.id != "print":
+        return False
+    if any(keyword.arg == "file" for keyword in call.keywords):
+        return False
+    return module.resolve("print", module.scope(call)) is None and isinstance(module.parents[call], ast.Expr)
+
+
+def _binds(module: Module, statement: ast.stmt, names: set[str]) -> bool:
+    return bool(names) and any(
+        isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Store)
+        for node in module.walk(statement)
+    )
+
+
+def _parses_arguments(statement: ast.stmt) -> bool:
+    """Before the arguments are parsed a wrong flag must end the script, not start processes."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("parse_args", "add_argument", "parse_known_args")
+        for node in walk(statement)
+    ) and not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+
+
+def _holds_any(module: Module, block: list[ast.stmt], node: ast.AST) -> bool:
+    return any(module.holds(statement, node) for statement in block)

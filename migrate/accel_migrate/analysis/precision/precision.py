@@ -1,0 +1,175 @@
+"""Mixed precision that a script does by hand, and the `mixed_precision=` that takes its place.
+
+`torch.cuda.amp` does nothing on a CPU, while the Accelerator's fp16 computes in fp16 on any device. So that a run without
+a GPU stays what it was, the argument asks for the precision only where there is one: `"fp16" if use_amp and
+torch.cuda.is_available() else "no"`. Regions that ask for something else than the first one are left as torch's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, replace
+
+from accel_migrate.analysis.moves.devices import DeviceDefinition
+from accel_migrate.analysis.placement.respelling import Respelling
+from accel_migrate.analysis.precision.autocasting import Region, folded, narrow, opposite, regions_in
+from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.loops import Backward, LoaderLoop
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse
+
+
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """The regions and scalers of one training; `argument` is None where the script computes in full precision."""
+
+    regions: tuple[Region, ...]
+    scaling: Scaling
+    argument: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()  # of the scaler
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.regions or self.scaling.definitions)
+
+    def modules(self) -> list[Module]:
+        return [*self.scaling.modules(), *[region.module for region in self.regions]]
+
+
+def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLoop]) -> Precision:
+    """What the functions that train and evaluate do about precision."""
+    functions = {backward.function for backward in backwards} | {loop.function for loop in loops}
+    modules = dict.fromkeys([*[b.module for b in backwards], *[loop.module for loop in loops]])
+    for backward in backwards:
+        if isinstance(backward.loss, ast.Call) and unparse(backward.loss.func).endswith(".scale"):
+            scaler = unparse(backward.loss.func)
+            raise NotMigrated(
+                f"`{scaler}` scales the loss, and what it is built from is not visible to the analysis",
+                backward.call.lineno,
+            )
+    scaled = any(backward.scaler is not None for backward in backwards)
+    scaling = find_scaling(roles, backwards) if scaled else Scaling()
+    found = [
+        region
+        for module in modules
+        for region in regions_in(module)
+        if (region.function in functions or region.function is None or _is_variable(region))
+        and not region.is_off
+        and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant
+    ]
+    if not found:
+        return Precision((), scaling)
+    leader = found[0]
+    if leader.dtype is not None and narrow(leader.module, leader.dtype) is None:
+        return Precision((), scaling)  # the dtype cannot be told: torch's own regions stay
+    return Precision(tuple(region for region in found if region.asks_like(leader)), scaling)
+
+
+def _is_variable(region: Region) -> bool:
+    return isinstance(region.module.parents[region.whole], ast.Assign)
+
+
+def with_argument(
+    precision: Precision, carrier: Respelling, device: DeviceDefinition | None, cpu: str | None
+) -> Precision:
+    """The precision with its argument, as the place that makes the Accelerator writes it."""
+    if not precision.is_used:
+        return precision
+    argument = _argument(precision, carrier, device, cpu)
+    settings = []
+    for name, value in precision.scaling.settings().items():
+        carried = carrier.carried(precision.scaling.definitions[0][0], value)
+        if carried is None:
+            raise NotMigrated("the GradScaler's settings cannot be had where the Accelerator is made", value.lineno)
+        settings.append((name, unparse(carried)))
+    return replace(precision, argument=argument, settings=tuple(settings))
+
+
+def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinition | None, cpu: str | None) -> str:
+    on_cuda = _on_cuda(carrier.module, device, cpu)
+    if not precision.regions:
+        wanted = _conditions(carrier, [precision.scaling.enabled()])
+        return _chosen(ast.Constant("fp16"), [*wanted, on_cuda])
+    region = precision.regions[0]
+    disabled = (region.module, opposite(region.disabled)) if region.disabled is not None else None
+    enabled = region.enabled
+    if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", unparse(enabled), re.I):
+        # There is a scaler under a condition of its own: that is what is asked.
+        wanted = _conditions(carrier, [precision.scaling.condition, disabled])
+    else:
+        wanted = _conditions(carrier, [(region.module, enabled) if enabled is not None else None, disabled])
+    name: ast.expr
+    if region.dtype is not None:
+        told = narrow(region.module, region.dtype)
+        carried = carrier.carried(region.module, told) if told is not None else None
+        if carried is None:
+            raise NotMigrated("the dtype of autocast cannot be had where the Accelerator is made", region.call.lineno)
+        name = carried
+    elif region.device is not None:
+        # torch's default: half of the GPU's kind there, bfloat16 on a CPU
+        name = ast.IfExp(ast.parse(on_cuda, mode="eval").body, ast.Constant("fp16"), ast.Constant("bf16"))
+    else:
+        name = ast.Constant("fp16")
+    return _chosen(name, wanted if region.device is not None else [*wanted, on_cuda])
+
+
+def _conditions(carrier: Respelling, tests: list[Test | None]) -> list[str]:
+    texts = []
+    for asked in tests:
+        if asked is None:
+            continue
+        module, test = asked
+        carried = carrier.carried(module, test)
+        if carried is None:
+            raise NotMigrated(
+                f"`{unparse(test)}`, which turns mixed precision on, is not known where the Accelerator is made",
+                getattr(test, "lineno", 1),
+            )
+        texts.append(_bracketed(folded(carried)))
+    return texts
+
+
+def _bracketed(test: ast.expr) -> str:
+    text = unparse(test)
+    return f"({text})" if isinstance(test, ast.IfExp | ast.Lambda) or _is_or(test) else text
+
+
+def _is_or(test: ast.expr) -> bool:
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+
+
+def _chosen(name: ast.expr, conditions: list[str]) -> str:
+    conditions = list(dict.fromkeys(conditions))
+    text = unparse(name)
+    if not conditions:
+        return text
+    return f"{f'({text})' if isinstance(name, ast.IfExp) else text} if {' and '.join(conditions)} else 'no'"
+
+
+def _on_cuda(module: Module, device: DeviceDefinition | None, cpu: str | None) -> str:
+    """The script's own test for a GPU where it has one, else torch's."""
+    test = _device_test(module, device) if device is not None else None
+    if test is not None:
+        return test
+    torch = next((name for name, dotted in module.imports.items() if dotted == "torch"), None)
+    if torch is None:
+        raise NotMigrated("`torch` itself is not imported where the Accelerator is made", 1)
+    available = f"{torch}.cuda.is_available()"
+    return available if cpu is None else f"{_bracketed(opposite(ast.parse(cpu, mode='eval').body))} and {available}"
+
+
+def _device_test(module: Module, device: DeviceDefinition) -> str | None:
+    """`use_cuda` of `torch.device("cuda" if use_cuda else "cpu")`."""
+    value = device.value
+    if isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device" and len(value.args) == 1:
+        value = value.args[0]
+    if (
+        isinstance(value, ast.IfExp)
+        and isinstance(value.body, ast.Constant)
+        and str(value.body.value).startswith("cuda")
+    ):
+        return _bracketed(value.test)
+    return None

@@ -1,0 +1,239 @@
+"""A GradScaler that the script keeps by itself: every use of it, with what becomes of that use."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accel_migrate.analysis.precision.autocasting import regions_in
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.values.loops import Backward
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import unparse
+
+Test = tuple[Module, ast.expr]  # a condition, with the file it is written in
+_SETTINGS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
+
+
+@dataclass(eq=False)
+class Scaling:
+    """What a script does with its GradScalers, sorted by what becomes of it."""
+
+    definitions: list[tuple[Module, ast.Call]] = field(default_factory=list)  # GradScaler(...)
+    gone: list[tuple[Module, ast.stmt]] = field(default_factory=list)  # definitions, update(), hand-overs
+    steps: list[tuple[Module, ast.Call]] = field(default_factory=list)  # scaler.step(optimizer)
+    unscaled: list[tuple[Module, ast.Call]] = field(default_factory=list)  # scaler.unscale_(optimizer)
+    stored: list[tuple[Module, ast.expr]] = field(default_factory=list)  # scaler.state_dict() in a dictionary
+    restored: list[tuple[Module, ast.stmt]] = field(default_factory=list)  # scaler.load_state_dict(...)
+    parameters: dict[Function, tuple[Module, str]] = field(default_factory=dict)
+    arguments: list[tuple[Module, ast.Call, ast.expr]] = field(default_factory=list)
+    choices: list[tuple[Module, ast.If]] = field(default_factory=list)  # with the scaler in one branch only
+    condition: Test | None = None  # under which there is a scaler at all
+
+    def settings(self) -> dict[str, ast.expr]:
+        """What the first scaler was told beside `enabled`."""
+        if not self.definitions:
+            return {}
+        module, call = self.definitions[0]
+        positional = call.args[1:] if (module.qualified(call.func) or "").startswith("torch.amp") else call.args
+        said = dict(zip(_SETTINGS, positional))
+        said |= {k.arg: k.value for k in call.keywords if k.arg in _SETTINGS}
+        return said
+
+    def enabled(self) -> Test | None:
+        """The condition under which gradients are scaled; None: always."""
+        for module, call in self.definitions:
+            for keyword in call.keywords:
+                if keyword.arg == "enabled" and not isinstance(keyword.value, ast.Constant):
+                    return module, keyword.value
+        return self.condition
+
+    def nodes(self) -> list[ast.AST]:
+        """Everything that speaks of a scaler and goes."""
+        found: list[ast.AST] = [node for _, node in (*self.gone, *self.unscaled, *self.stored, *self.restored)]
+        return [*found, *[call.func for _, call in self.steps], *[node for _, _, node in self.arguments]]
+
+    def modules(self) -> list[Module]:
+        return [module for module, _ in (*self.gone, *self.steps, *self.unscaled)]
+
+
+def find_scaling(roles: Roles, backwards: list[Backward]) -> Scaling:
+    """Every use of a GradScaler in the project; raises NotMigrated for one that cannot be carried over."""
+    found = Scaling()
+    reader = _Uses(roles, backwards, found)
+    for module in roles.project.modules:
+        if any(roles.of(variable) & Role.SCALER and variable.scope.module is module for variable in roles.known):
+            reader.read(module)
+    for module, choice in found.choices:
+        _check_choice(module, choice, found)
+    return found
+
+
+class _Uses:
+    def __init__(self, roles: Roles, backwards: list[Backward], found: Scaling) -> None:
+        self.roles = roles
+        self.found = found
+        self.backwards = {backward.scaler for backward in backwards if backward.scaler is not None}
+        self.regions = {region.call for module in roles.project.modules for region in regions_in(module)}
+
+    def read(self, module: Module) -> None:
+        for function, scope in module.functions.items():
+            for argument in _parameters(function):
+                if self.roles.of(Variable(scope, argument.arg)) & Role.SCALER:
+                    if function in self.found.parameters:
+                        raise NotMigrated(
+                            f"{argument.arg} is one of two scalers that one function is handed; hand it one",
+                            function.lineno,
+                            module,
+                        )
+                    self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
+        for node in module.walk(module.tree, ast.Name, ast.Attribute):
+            if isinstance(node, ast.Name | ast.Attribute) and self.roles.of(module.variable(node)) & Role.SCALER:
+                if isinstance(node.ctx, ast.Store):
+                    self._definition(module, node)
+                elif node not in self.backwards:
+                    self._use(module, node)
+
+    def _definition(self, module: Module, node: ast.expr) -> None:
+        statement = module.statement(node)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement.targets[0] is not node:
+            raise NotMigrated("the GradScaler is made together with other things", statement.lineno, module)
+        value = statement.value
+        if isinstance(value, ast.IfExp) and _is_none(value.orelse):
+            self.found.condition, value = (module, value.test), value.body
+        elif isinstance(value, ast.IfExp) and _is_none(value.body):
+            self.found.condition, value = (module, ast.UnaryOp(ast.Not(), value.test)), value.orelse
+        if isinstance(value, ast.Call):
+            if not self.roles.role(module, value) & Role.SCALER or self.roles.target(module, value) is not None:
+                raise NotMigrated("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
+            self.found.definitions.append((module, value))
+            guard = module.parents[statement]
+            if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
+                starts = "__name__" in unparse(guard.test)  # the script's own start is no condition
+                if not starts and all(self._sets_none(module, other) for other in guard.orelse):
+                    self.found.condition = (module, guard.test)
+        elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:
+            raise NotMigrated("how the GradScaler is made is not visible to the analysis", statement.lineno, module)
+        self.found.gone.append((module, statement))
+
+    def _sets_none(self, module: Module, statement: ast.stmt) -> bool:
+        return isinstance(statement, ast.Assign) and _is_none(statement.value)
+
+    def _use(self, module: Module, node: ast.expr) -> None:
+        parent = module.parents[node]
+        if isinstance(parent, ast.Attribute):
+            outer = module.parents[parent]
+            if isinstance(outer, ast.Call) and outer.func is parent:
+                return self._method(module, outer, parent.attr)
+        elif isinstance(parent, ast.Call | ast.keyword):
+            call = parent if isinstance(parent, ast.Call) else module.parents[parent]
+            assert isinstance(call, ast.Call)
+            return self._argument(module, call, node)
+        elif isinstance(parent, ast.Assign) and parent.value is node:
+            return None  # `self.scaler = scaler`, told at its target
+        if any(isinstance(p, ast.Call) and p in self.regions for p in module.ancestors(node)):
+            return None  # `autocast(enabled=scaler is not None)`
+        choice = _test_of(module, node)
+        if choice is not None:
+            self.found.choices.append((module, choice))
+            return None
+        raise NotMigrated(f"`{unparse(node)}` is used in a way that has no counterpart", node.lineno, module)
+
+    def _method(self, module: Module, call: ast.Call, method: str) -> None:
+        statement = module.statement(call)
+        alone = isinstance(statement, ast.Expr) and statement.value is call
+        if method == "step" and alone and len(call.args) == 1 and not call.keywords:
+            self.found.steps.append((module, call))
+        elif method == "update" and alone and not call.args and not call.keywords:
+            self.found.gone.append((module, statement))
+        elif method == "unscale_" and alone and len(call.args) == 1:
+            self.found.unscaled.append((module, call))
+        elif method == "load_state_dict" and alone:
+            self.found.restored.append((module, statement))
+        elif method == "state_dict" and isinstance(module.parents[call], ast.Dict):
+            self.found.stored.append((module, call))
+        elif method == "state_dict" and isinstance(statement, ast.Assign) and statement.value is call:
+            if not isinstance(statement.targets[0], ast.Subscript):
+                raise NotMigrated("the scaler's state is kept under a name of its own", call.lineno, module)
+            self.found.stored.append((module, call))
+        else:
+            raise NotMigrated(
+                f"scaler.{method}() has no counterpart that is the same in every case; "
+                "take it out, or migrate this loop by hand",
+                call.lineno,
+                module,
+            )
+
+    def _argument(self, module: Module, call: ast.Call, node: ast.expr) -> None:
+        target = self.roles.target(module, call)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            target = self.roles.project.method(target, "__init__")
+        if target is None:
+            name = unparse(call.func)
+            raise NotMigrated(
+                f"the GradScaler is handed to {name}(), which is not in the files given", call.lineno, module
+            )
+        if not any(argument is node for _, argument in arguments_of(call, Definition(target.module, target.node))):
+            raise NotMigrated("the GradScaler is handed over with unpacked arguments", call.lineno, module)
+        self.found.arguments.append((module, call, node))
+
+
+def _parameters(function: ast.AST) -> list[ast.arg]:
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _test_of(module: Module, node: ast.expr) -> ast.If | None:
+    """`if scaler:`, `if scaler is not None:` around the node."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.IsNot) and _is_none(parent.comparators[0]):
+        node, parent = parent, module.parents[parent]
+    return parent if isinstance(parent, ast.If) and parent.test is node else None
+
+
+def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
+    """Both branches must do the same but for the scaler: then one of them is enough."""
+    if not choice.orelse:
+        gone = {statement for _, statement in (*found.gone, *found.restored)}
+        gone |= {owner.statement(call) for owner, call in (*found.stored, *found.unscaled)}
+        if gone.issuperset(choice.body):
+            return
+        raise NotMigrated(
+            "what is done only with a GradScaler cannot be told apart from the rest", choice.lineno, module
+        )
+    with_scaler = [text for statement in choice.body for text in _plain(statement)]
+    without = [text for statement in choice.orelse for text in _plain(statement)]
+    if with_scaler != without:
+        raise NotMigrated(
+            "the branches with and without a GradScaler differ in more than the scaler; write them as one "
+            "(GradScaler(enabled=...)) first",
+            choice.lineno,
+            module,
+        )
+
+
+def _plain(statement: ast.stmt) -> list[str]:
+    """The statement as full precision would write it, autocast regions opened; nothing for `scaler.update()`."""
+    if isinstance(statement, ast.With) and all("autocast" in unparse(item) for item in statement.items):
+        return [text for inner in statement.body for text in _plain(inner)]
+    if isinstance(statement, ast.If):
+        inner = [text for child in statement.body for text in _plain(child)]
+        other = [text for child in statement.orelse for text in _plain(child)]
+        return [f"if {unparse(statement.test)}", *inner, "else", *other]
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = statement.value
+        if isinstance(call.func, ast.Attribute) and "scaler" in unparse(call.func.value).lower():
+            receiver = call.func.value
+            if call.func.attr in ("update", "unscale_"):
+                return []
+            if call.func.attr == "step" and call.args:
+                return [f"{unparse(call.args[0])}.step()"]
+            if call.func.attr == "backward" and isinstance(receiver, ast.Call) and receiver.args:
+                return [f"{unparse(receiver.args[0])}.backward()"]
+    return [unparse(statement)]

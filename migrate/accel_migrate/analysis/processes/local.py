@@ -1,0 +1,307 @@
+"""What is this process's own: values that are computed from its share of the batches, and differ between processes.
+
+A loss, a count, a running sum and all that is made of them. Weights are not: every step averages their gradients.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import children
+
+# Objects that are alike on all processes, whatever they were given.
+_ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER
+_COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "reduce")
+_ALIKE_METHODS = {"size", "numel", "dim", "ndimension"}  # every process gets batches of the same size
+_SHOWS = {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
+_DEEPEST = 24
+
+
+class Locality:
+    """Follows a value back to the batches of a shared loader, or to a loss that is trained on."""
+
+    def __init__(
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        loops: Iterable[LoaderLoop],
+        backwards: Iterable[Backward],
+        whole: Iterable[ast.Call] = (),
+    ) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.loops = {loop.statement: loop for loop in loops}
+        self.whole = frozenset(whole)  # calls that evaluate all of the data in a loop that trains elsewhere
+        self._given: list[Function] = []  # whose parameters were looked at where they are called
+        self.agreed: set[ast.AST] = set()  # bindings, and reads, of what is averaged over processes
+        self._known: dict[ast.expr, bool] = {}
+        self._bindings: dict[ast.expr, list[Binding]] = {}
+        self._reduced: dict[Module, set[Variable | None]] = {}
+        self._busy: set[object] = set()
+        self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
+        self._collective: dict[Function, bool] = {}
+        self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
+        self._uses: dict[Variable, list[ast.expr] | None] = {}
+        self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
+
+    def is_local(self, module: Module, node: ast.expr) -> bool:
+        """Whether the value of an expression may differ between processes."""
+        known = self._known.get(node)
+        if known is not None and not (known and module.scope(node).function in self._given):
+            return known  # where parameters stand for one call, what other calls hand over is no answer
+        if node in self._busy or len(self._busy) > _DEEPEST:
+            return False
+        outermost = not self._busy
+        self._busy.add(node)
+        try:
+            found = self._is_local(module, node)
+        finally:
+            self._busy.discard(node)
+        if outermost or (found and not self._given):  # within a circle, no is not yet an answer
+            self._known[node] = found
+        return found
+
+    def agree(self, nodes: Iterable[ast.AST]) -> None:
+        """These bindings or reads are averaged over processes from now on."""
+        self.agreed.update(nodes)
+        self._known.clear()
+
+    def _is_local(self, module: Module, node: ast.expr) -> bool:
+        if node in self.agreed:
+            return False
+        if isinstance(node, ast.Name):
+            return self._name(module, node)
+        if isinstance(node, ast.Attribute):
+            if node.attr == "shape":
+                return False
+            variable = module.variable(node)
+            if variable is not None and module.bindings(variable):
+                return self._variable(module, node, variable)
+            return self.is_local(module, node.value)
+        if isinstance(node, ast.Call):
+            return self._call(module, node)
+        if isinstance(node, ast.Lambda | ast.Constant):
+            return False
+        if isinstance(node, ast.Subscript) and self.is_local(module, node.value):
+            return True
+        return any(self.is_local(module, child) for child in _parts(node))
+
+    def _call(self, module: Module, node: ast.Call) -> bool:
+        if isinstance(node.func, ast.Name) and node.func.id in ("len", "isinstance", "range", "print", "type"):
+            return False
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
+            return False
+        if self.agrees(module, node):
+            return False
+        if self.roles.role(module, node.func) & Role.LOADER:
+            return False
+        if node in self.whole:
+            return False
+        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        target = self.roles.target(module, node)
+        if target is not None and not isinstance(target.node, ast.ClassDef):
+            uses = self._all_uses(module, node.func.value) if isinstance(node.func, ast.Attribute) else None
+            if self._returns(target.module, target.node, of_one=uses is not None):
+                return True
+            given += uses or ()
+        if isinstance(node.func, ast.Attribute):
+            given.append(node.func.value)
+        elif isinstance(node.func, ast.Call):
+            given.append(node.func)
+        return any(self.is_local(module, part) for part in given)
+
+    def agrees(self, module: Module, call: ast.Call) -> bool:
+        """Whether a call brings the processes together by itself, so that what it returns is the same on all."""
+        if _is_collective(module, call):
+            return True
+        target = self.roles.target(module, call)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return False
+        if target.node not in self._collective:
+            functions = {target.node, *self.graph.reached_from(target.node, self.roles, target.module)}
+            self._collective[target.node] = any(
+                _is_collective(owner, node)
+                for owner in self.roles.project.modules
+                for function in functions & owner.functions.keys()
+                for node in owner.walk(function)
+            )
+        return self._collective[target.node]
+
+    def _all_uses(self, module: Module, receiver: ast.expr) -> list[ast.expr] | None:
+        """All that an object is given, if it is built here and nothing but its methods and attributes is asked for."""
+        variable = module.variable(receiver) if isinstance(receiver, ast.Name) else None
+        if variable is None:
+            return None
+        if variable not in self._uses:
+            self._uses[variable] = self._found_uses(module, variable)
+        return self._uses[variable]
+
+    def _found_uses(self, module: Module, variable: Variable) -> list[ast.expr] | None:
+        for binding in module.bindings(variable):
+            built = self.roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
+            if built is None or not isinstance(built.node, ast.ClassDef) or binding.kind != "assign" or binding.path:
+                return None
+        given: list[ast.expr] = []
+        for name in module.walk(module.tree, ast.Name):
+            if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:  # type: ignore[attr-defined]
+                continue
+            asked = module.parents[name]
+            if not isinstance(asked, ast.Attribute) or not isinstance(asked.ctx, ast.Load):
+                return None
+            call = module.parents[asked]
+            if isinstance(call, ast.Call) and call.func is asked:
+                given += [*call.args, *[keyword.value for keyword in call.keywords]]
+            elif isinstance(call, ast.Attribute | ast.Subscript):
+                return None  # a part of it is changed, or handed on
+        return given
+
+    def _returns(self, module: Module, function: Function, of_one: bool = False) -> bool:
+        if function in self._busy:
+            return False
+        self._busy.add(function)
+        self._given.append(function)
+        owner = module.functions[function].owner_class if of_one else None
+        if owner is not None:
+            self._objects.append(owner)
+        try:
+            return any(
+                isinstance(node, ast.Return) and node.value is not None and self.is_local(module, node.value)
+                for node in module.walk(function, ast.Return)
+            )
+        finally:
+            if owner is not None:
+                self._objects.pop()
+            self._given.pop()
+            self._busy.discard(function)
+
+    def _name(self, module: Module, node: ast.Name) -> bool:
+        variable = module.variable(node)
+        if variable is None or node.id in module.imports:
+            return False
+        return self._variable(module, node, variable)
+
+    def _variable(self, module: Module, node: ast.expr, variable: Variable) -> bool:
+        if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable) or variable.scope in self._objects:
+            return False
+        bindings = self.bound(module, node)
+        if any(self._binding(module, variable, binding) for binding in bindings):
+            return True
+        held = {binding.statement for binding in bindings}
+        for receiver, given in self.feeds(module).get(variable, ()):
+            same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
+            if same and self.is_local(module, given):
+                return True
+        return False
+
+    def _is_agreed(self, module: Module, variable: Variable) -> bool:
+        """`dist.all_reduce(total)`: from there on it is the same on all."""
+        if module not in self._reduced:
+            calls = [call for call in module.calls if _is_collective(module, call)]
+            self._reduced[module] = {module.variable(part) for call in calls for part in call.args}
+        return variable in self._reduced[module]
+
+    def _binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
+        if binding.target in self.agreed:
+            return False
+        if binding.statement in self.losses and binding.kind == "assign":
+            return True
+        if binding.kind == "for":
+            loop = self.loops.get(binding.statement)  # type: ignore[call-overload]
+            if loop is None:
+                return binding.value is not None and self.is_local(module, binding.value)
+            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(loop.statement.iter))
+            return not (counted and binding.path[:1] == (0,))
+        if binding.kind == "augment":
+            assert isinstance(binding.statement, ast.AugAssign)
+            return self.is_local(module, binding.statement.value)
+        if binding.kind == "parameter":
+            return self._handed(variable)
+        return binding.value is not None and self.is_local(module, binding.value)
+
+    def _handed(self, variable: Variable) -> bool:
+        function = variable.scope.node
+        if function in self._given:
+            return False
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            target = self.roles.target(caller, call)
+            if target is not None and target.node is function:
+                given = dict(arguments_of(call, target)).get(variable.name)
+                if given is not None and self.is_local(caller, given):
+                    return True
+        return False
+
+    def feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
+        """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""
+        if module not in self._fed:
+            found: dict[Variable, list[tuple[ast.expr, ast.expr]]] = {}
+            for node in module.walk(module.tree, ast.Expr, ast.Assign, ast.AugAssign):
+                owner, given = _fed_by(module, node)
+                variable = module.variable(owner) if owner is not None else None
+                if variable is not None and owner is not None:
+                    found.setdefault(variable, []).extend((owner, part) for part in given)
+            self._fed[module] = found
+        return self._fed[module]
+
+    def given_to(self, module: Module, owner: ast.AST) -> list[ast.expr]:
+        """What an object was given of this process's own: `losses.append(loss.item())`."""
+        variable = module.variable(owner)
+        given = self.feeds(module).get(variable, []) if variable is not None else []
+        return [part for _, part in given if self.is_local(module, part)]
+
+    def bound(self, module: Module, node: ast.expr) -> list[Binding]:
+        """The bindings whose value a name or an attribute may hold."""
+        if node not in self._bindings:
+            variable = module.variable(node)
+            if variable is None:
+                self._bindings[node] = []
+            else:
+                named = isinstance(node, ast.Name)
+                self._bindings[node] = reaching(module, node, variable) if named else module.bindings(variable)  # type: ignore[arg-type]
+        return self._bindings[node]
+
+
+def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
+    """The object that a statement changes without binding it, with what it is given."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _SHOWS:
+            return None, []  # a bar shows a figure, and what it counts is as it was
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        if module.qualified(call.func) is None:
+            return _root(owner), [*call.args, *[keyword.value for keyword in call.keywords]]
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+        return _root(node.target), [node.value]
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return _root(node.targets[0]), [node.value]
+    return None, []
+
+
+def _root(node: ast.expr) -> ast.expr | None:
+    """The name or attribute that entries and calls are asked of: `history` of `history["loss"].append`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name | ast.Attribute) else None
+
+
+def _is_collective(module: Module, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+    return owner == "torch.distributed" and name in _COLLECTIVES
+
+
+def _parts(node: ast.AST) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for child in children(node):
+        if isinstance(child, ast.expr):
+            found.append(child)
+        elif isinstance(child, ast.comprehension):
+            found.append(child.iter)
+        elif isinstance(child, ast.keyword):
+            found.append(child.value)
+    return found

@@ -1,0 +1,50 @@
+"""Names that each process makes for itself, by its clock or by chance, so that they are not the same on all."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.contents import handed_for
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Roles
+
+_OWN = {
+    "time.time", "time.time_ns", "time.strftime", "time.ctime", "time.asctime", "uuid.uuid1", "uuid.uuid4", "os.getpid",
+    "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "datetime.date.today", "secrets.token_hex",
+}  # fmt: skip
+_TELLING = {"strftime", "isoformat"}
+_FAR_ENOUGH = 200  # expressions
+
+
+def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> tuple[Module, ast.Call] | None:
+    """The call that gives a name a part of this process's own, through variables, parameters and functions."""
+    seen: set[ast.AST] = set()
+    pending: list[tuple[Module, ast.AST]] = [(module, name)]
+    for owner, node in pending:
+        if node in seen or len(pending) > _FAR_ENOUGH:
+            continue
+        seen.add(node)
+        for part in owner.walk(node):
+            if isinstance(part, ast.Call):
+                if _is_own(owner, part):
+                    return owner, part
+                target = roles.target(owner, part)
+                if target is not None and isinstance(target.node, ast.FunctionDef):
+                    returns = [
+                        n for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value is not None
+                    ]
+                    pending += [(target.module, n) for n in returns]
+            variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+            for binding in owner.bindings(variable) if variable is not None else ():
+                if binding.kind == "parameter":
+                    assert variable is not None
+                    pending += handed_for(graph, variable)
+                elif binding.kind == "assign" and binding.value is not None:
+                    pending.append((owner, binding.value))
+    return None
+
+
+def _is_own(module: Module, call: ast.Call) -> bool:
+    told = isinstance(call.func, ast.Attribute) and call.func.attr in _TELLING
+    return told or module.qualified(call.func) in _OWN

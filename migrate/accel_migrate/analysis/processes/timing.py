@@ -1,0 +1,88 @@
+"""What runs after `prepare`, and so meets prepared objects, and what runs before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Scope
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import Place
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import children
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """The order of things around `prepare`. Functions run late when code after it calls them."""
+
+    home: Scope
+    place: Place
+    late: frozenset[Function]
+
+    def after_prepare(self, module: Module, node: ast.AST) -> bool:
+        scope = module.scope(node)
+        function = scope.function
+        if function is self._method or (function is None and self.home.parent is None):
+            return module is self.home.module and self._below(node)
+        if self.home.is_class and scope.owner_class is self.home:
+            return True
+        if function is not None and module.functions[function].parent is self.home:  # a closure of the home
+            return function in self.late or self._below(function)
+        return function in self.late
+
+    @cached_property
+    def _method(self) -> Function | None:
+        """The function that holds `prepare`."""
+        return self.place.module.scope(self.place.after).function
+
+    def _below(self, node: ast.AST) -> bool:
+        return bool(getattr(node, "lineno", 0) > (self.place.after.end_lineno or 0))
+
+
+def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Timing:
+    module = place.module
+    around = module.scope(place.after)
+    late: set[Function] = set()
+    for statement in _statements_of(around):
+        if statement.lineno > (place.after.end_lineno or 0):
+            late |= graph.reached_from(statement, roles, module)
+    if home.is_class:
+        for method in home.node.body:  # type: ignore[attr-defined]
+            if isinstance(method, ast.FunctionDef) and method is not around.function:
+                late |= graph.reached_from(method, roles, module)
+    below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
+    for built in _built_late(roles, module, below, late):
+        late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return Timing(home, place, frozenset(late))
+
+
+def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[Function]) -> Iterator[Definition]:
+    """Classes that are built after `prepare` and nowhere else: their methods run later still."""
+    inside = {call for statement in below for call in module.walk(statement, ast.Call)}
+    sites: dict[ast.AST, list[bool]] = {}
+    found: dict[ast.AST, Definition] = {}
+    for owner in roles.project.modules:
+        for call in owner.calls:
+            target = roles.target(owner, call)
+            if target is not None and isinstance(target.node, ast.ClassDef):
+                found[target.node] = target
+                sites.setdefault(target.node, []).append(call in inside or owner.scope(call).function in late)
+    yield from (target for node, target in found.items() if all(sites[node]))
+
+
+def _statements_of(scope: Scope) -> list[ast.stmt]:
+    """The statements that run with a scope, those of its own blocks included, without definitions."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = list(scope.node.body)  # type: ignore[attr-defined]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        pending += [child for child in children(node) if isinstance(child, ast.stmt | ast.excepthandler)]
+    return found

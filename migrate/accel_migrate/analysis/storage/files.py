@@ -1,0 +1,292 @@
+"""Files that a training writes or reads back: weights, whole models, and all else that only one process may write."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_WRITERS = {
+    "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "torchvision.utils.save_image",
+    "matplotlib.pyplot.savefig", "imageio.imwrite", "imageio.imsave", "imageio.mimsave", "imageio.mimwrite",
+    "cv2.imwrite", "scipy.io.savemat", "soundfile.write", "torchaudio.save", "torchvision.utils.write_png",
+    "shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "shutil.rmtree",
+    "os.remove", "os.rename", "os.replace", "os.symlink", "os.unlink", "joblib.dump", "safetensors.torch.save_file",
+    "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
+    "skimage.io.imsave", "scipy.misc.imsave", "matplotlib.pyplot.imsave", "matplotlib.image.imsave", "plotly.io.write_image",
+    "imageio.v2.imwrite", "imageio.v2.imsave", "imageio.v2.mimsave", "imageio.v2.mimwrite", "imageio.v3.imwrite",
+    "scipy.io.wavfile.write", "cv2.VideoWriter",
+}  # fmt: skip
+_WRITING_METHODS = {
+    "savefig", "export_scalars_to_json",
+    "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "save_vocabulary", "write_text", "write_bytes",
+}  # fmt: skip
+_COMMANDS = {
+    "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
+    "subprocess.check_output",
+}  # fmt: skip
+_ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
+_FETCHES = {
+    "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
+    "shutil.unpack_archive", "torch.hub.download_url_to_file",
+}  # fmt: skip
+_FETCHING = {
+    "download_url", "download_and_extract_archive", "extract_archive", "snapshot_download", "hf_hub_download", "maybe_download",
+    "download_file_from_google_drive", "cached_download",
+}  # fmt: skip
+_LOG_FILES = {
+    "logging.FileHandler", "logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler",
+    "logging.handlers.WatchedFileHandler",
+}  # fmt: skip
+# Classes and functions of libraries that fetch their data when they are called, with no word about it.
+_FETCHED_BY = re.compile(
+    r"(torch_geometric\.datasets|torchtext\.(legacy\.)?datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|torchtext\.(legacy\.)?vocab\.(GloVe|FastText|CharNGram)"
+    r"|ogb\.(\w+\.)+\w*Dataset\w*|gensim\.downloader\.load|sklearn\.datasets\.fetch_\w+"
+)
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
+_STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
+_OPENERS = {
+    "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
+    "smart_open.open",
+}  # fmt: skip
+_WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
+_KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.")
+
+
+@dataclass(frozen=True, eq=False)
+class Save:
+    """A `torch.save` that runs after prepare; `opened` is the `with open(...)` whose file it writes to."""
+
+    module: Module
+    call: ast.Call
+    value: ast.expr | None
+    opened: ast.With | None
+    plain: bool  # two arguments, the second a path
+
+    @property
+    def statement(self) -> ast.stmt:
+        """What comes under a guard, where the call cannot be the Accelerator's own."""
+        return self.opened or self.module.statement(self.call)
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A statement that writes files, and that the main process alone may run."""
+
+    module: Module
+    statement: ast.stmt
+    kept: bool = False  # what the call gives back is used later, so that others cannot go without it
+
+
+def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
+    for call in module.calls:
+        if module.qualified(call.func) != "torch.save" or not timing.after_prepare(module, call):
+            continue
+        value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
+        opened = _opened_by(module, target)
+        if target is None or (opened is None and is_stream(graph, module, target)):
+            continue
+        is_path = opened is None and not _is_file(graph, module, target)
+        yield Save(module, call, value, opened, is_path and len(call.args) + len(call.keywords) == 2)
+
+
+def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
+    """Statements that do nothing but write files; memory of this process is none."""
+    seen: set[ast.stmt] = set()
+    for call in module.calls:
+        if not (writes(module, call) or saves(graph, module, call)) or writes_memory(graph, module, call):
+            continue
+        written = _whole(module, call)
+        if written is not None and written.statement not in seen:
+            seen.add(written.statement)
+            yield written
+
+
+def runs_command(module: Module, call: ast.Call) -> bool:
+    """Whether a call starts another program, other than one that only answers a question."""
+    words = [str(n.value) for part in call.args[:1] for n in walk(part) if isinstance(n, ast.Constant)]
+    asks = _ASKS.match(" ".join(words)) is not None
+    return module.qualified(call.func) in _COMMANDS and not asks
+
+
+def opens_log(module: Module, call: ast.Call) -> bool:
+    """Whether a call opens a file that log lines go to."""
+    dotted = module.qualified(call.func)
+    if dotted == "logging.basicConfig":
+        return any(keyword.arg == "filename" for keyword in call.keywords)
+    if dotted == "loguru.logger.add":
+        return bool(call.args) and not (module.qualified(call.args[0]) or "").startswith("sys.")
+    return dotted in _LOG_FILES
+
+
+def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a SummaryWriter, of whatever package, or of a class that is derived from it."""
+    names = [module.qualified(call.func) or ""]
+    made = roles.target(module, call) if not names[0].endswith("SummaryWriter") else None
+    if made is not None and isinstance(made.node, ast.ClassDef):
+        names = [made.module.qualified(base) or "" for base in made.node.bases]
+    return any(name.rpartition(".")[2] == "SummaryWriter" for name in names)
+
+
+def makes_folder(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a folder, and fails where another process has made it."""
+    dotted = module.qualified(call.func)
+    is_path = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
+    tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
+    spared = tried or any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
+    return (is_path or dotted in ("os.makedirs", "os.mkdir")) and not spared
+
+
+def downloads(module: Module, call: ast.Call) -> bool:
+    """Whether a call fetches files, or unpacks what was fetched."""
+    if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
+        return True
+    dotted = module.qualified(call.func) or ""
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
+        return True  # an archive that was opened
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
+        return any(keyword.arg == "vectors" for keyword in call.keywords)  # of torchtext
+    return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
+
+
+def _may_be_true(module: Module, node: ast.expr) -> bool:
+    """Whether it is True, or a name that is given True somewhere."""
+    variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+    values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return any(isinstance(value, ast.Constant) and value.value is True for value in values)
+
+
+def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a model, which on several processes all must do together."""
+    return bool(roles.role(module, call.func) & Role.MODEL)
+
+
+def runs_model(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call runs a model, or a method of the author's own of it."""
+    if is_forward(roles, module, call):
+        return True
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    target = roles.target(module, call) if owner is not None and roles.role(module, owner) & Role.MODEL else None
+    return target is not None
+
+
+def writes(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes, changes or takes away a file."""
+    dotted = module.qualified(call.func)
+    if dotted is not None:
+        return dotted in _WRITERS or (dotted in _OPENERS and _is_written(_argument(call, 1, "mode")))
+    if isinstance(call.func, ast.Attribute):
+        if call.func.attr.startswith("to_") and not _has_path(call):
+            return False  # `frame.to_json()` gives the text back
+        if call.func.attr == "open":
+            return _is_written(_argument(call, 0, "mode"))  # `path.open("w")`
+        return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call))
+    if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
+        return False
+    return _is_written(_argument(call, 1, "mode"))
+
+
+def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
+    """`torch.save(...)`, or what an object of a library writes of itself: `tokenizer.save(path)`."""
+    if module.qualified(call.func) == "torch.save":
+        return True
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("save", "save_model")
+        and any(
+            isinstance(part, ast.Call) and (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE)
+            for owner, part in contents(graph, module, call.func.value)
+        )
+    )
+
+
+def _is_written(mode: ast.expr | None) -> bool:
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
+
+
+def _has_path(call: ast.Call) -> bool:
+    return bool(call.args) or any(keyword.arg is None or keyword.arg.startswith("path") for keyword in call.keywords)
+
+
+def _is_picture(module: Module, call: ast.Call) -> bool:
+    """`picture.save(path)`: the object is made as a picture, or the path has the ending of one."""
+    assert isinstance(call.func, ast.Attribute)
+    if call.args and any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.lower().endswith(_PICTURES)
+        for part in walk(call.args[0])
+    ):
+        return True
+    variable = module.variable(call.func.value)
+    values = [call.func.value] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return any(
+        isinstance(value, ast.Call)
+        and (
+            (dotted := module.qualified(value.func) or "").startswith("PIL.Image.") or dotted.endswith(".to_pil_image")
+        )
+        for value in values
+    )
+
+
+def _whole(module: Module, call: ast.Call) -> Written | None:
+    """What a writing call makes up: its statement, or the `with open(...)` around what it writes."""
+    parent = module.parents[call]
+    statement = module.statement(call)
+    if isinstance(parent, ast.withitem):
+        return Written(module, statement) if isinstance(statement, ast.With) else None
+    for around in module.ancestors(statement):
+        if isinstance(around, ast.With) and any(_writes_item(module, item) for item in around.items):
+            return None  # the block around it is the whole
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
+            break
+    # `json.dump(log, open(path, "w"))` and `open(path, "w").write(text)` leave nothing behind
+    return Written(module, statement, kept=not isinstance(statement, ast.Expr))
+
+
+def _writes_item(module: Module, item: ast.withitem) -> bool:
+    return isinstance(item.context_expr, ast.Call) and writes(module, item.context_expr)
+
+
+def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    if position < len(call.args):
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
+    """The `with open(...) as f:` that made a file object."""
+    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    for binding in module.bindings(variable) if variable is not None else ():
+        if binding.kind == "with" and isinstance(binding.statement, ast.With):
+            if any(parent is binding.statement for parent in module.ancestors(target)):  # type: ignore[arg-type]
+                return binding.statement
+    return None
+
+
+def _is_file(graph: CallGraph, module: Module, target: ast.expr) -> bool:
+    """`open(path, "wb")`, `path.open("wb")`, or a name for it."""
+    return any(
+        isinstance(part, ast.Call)
+        and (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")) == "open"
+        for _, part in contents(graph, module, target)
+    )
+
+
+def writes_memory(graph: CallGraph, module: Module, call: ast.Call) -> bool:
+    """Whether what a call writes to is no file, but memory of this process."""
+    return any(is_stream(graph, module, each) for each in (*call.args, *[keyword.value for keyword in call.keywords]))
+
+
+def is_stream(graph: CallGraph, module: Module, target: ast.expr) -> bool:
+    """`io.BytesIO()`: memory of this process, which every process may write."""
+    return any(
+        isinstance(part, ast.Call) and (owner.qualified(part.func) or unparse(part.func)) in _STREAMS
+        for owner, part in contents(graph, module, target)
+    )

@@ -1,0 +1,89 @@
+"""Weights that a script reads back: where they may land, and whether the run itself wrote them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """A `torch.load`. `location` is its map_location, if it has one that must change or go."""
+
+    module: Module
+    call: ast.Call
+    location: ast.expr | None
+    feeds_state: bool  # what is read goes into load_state_dict, which copies it to the right device
+    late: bool  # runs after prepare
+
+    @property
+    def lands_on_cpu(self) -> bool:
+        return self.feeds_state and not (self.location is not None and _names_cpu(self.location))
+
+
+@dataclass(frozen=True, eq=False)
+class StateLoaded:
+    """`model.load_state_dict(...)` on a prepared model."""
+
+    module: Module
+    call: ast.Call
+    owner: ast.expr
+
+
+def loads_in(timing: Timing, module: Module) -> Iterator[Load]:
+    for call in module.calls:
+        if module.qualified(call.func) == "torch.load":
+            location = next((k.value for k in call.keywords if k.arg == "map_location"), None)
+            if location is None and len(call.args) > 1:
+                location = call.args[1]
+            yield Load(module, call, location, _feeds_state(module, call), timing.after_prepare(module, call))
+
+
+def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]) -> Iterator[StateLoaded]:
+    for call in module.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "load_state_dict":
+            variable = module.variable(function.value)
+            if variable in held and roles.of(variable) & Role.MODEL and timing.after_prepare(module, call):
+                yield StateLoaded(module, call, function.value)
+
+
+def _feeds_state(module: Module, call: ast.Call) -> bool:
+    """Whether all that becomes of what is read is `load_state_dict(read)` or `read["part"]`."""
+    parent = module.parents[call]
+    if isinstance(parent, ast.Subscript):
+        parent = module.parents[parent]
+    if isinstance(parent, ast.Call):
+        return isinstance(parent.func, ast.Attribute) and parent.func.attr == "load_state_dict"
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
+        return False
+    name = parent.targets[0]
+    read, scope = module.variable(name), module.scope(name)
+    loaded = False
+    for node in module.walk(scope.node):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == read:
+            around = module.parents[node]
+            if isinstance(around, ast.Call) and node in around.args:
+                if not isinstance(around.func, ast.Attribute) or around.func.attr != "load_state_dict":
+                    return False
+                loaded = True
+            elif isinstance(around, ast.Subscript) and around.value is node:
+                outer = module.parents[around]
+                if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Attribute):
+                    loaded |= outer.func.attr == "load_state_dict"
+            elif not isinstance(around, ast.Compare | ast.Attribute):
+                return False
+    return loaded
+
+
+def _names_cpu(location: ast.expr) -> bool:
+    text = unparse(location)
+    return text in ("'cpu'", "torch.device('cpu')") or (
+        isinstance(location, ast.Lambda) and isinstance(location.body, ast.Name)
+    )

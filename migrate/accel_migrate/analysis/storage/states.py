@@ -1,0 +1,221 @@
+"""`model.state_dict()` of prepared models and of parts of them: all processes collect it, so all must come by."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
+from accel_migrate.analysis.storage.lifting import Lifted, lifted_guards
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.effects import only_reads
+from accel_migrate.flow.nodes import unparse
+
+_NO_PART = {"weight", "bias", "data", "grad", "config", "training", "device", "dtype", "shape"}
+_CHANGES_WEIGHTS = {"load_state_dict", "backward", "step", "copy_"}
+
+
+@dataclass(frozen=True, eq=False)
+class StateTaken:
+    """`owner.state_dict()`. Where only some processes come by, all of them collect it before the statement `ahead`.
+
+    `asked` are the conditions around the call that all processes answer alike, and can ask there already. With `lifted`
+    guards every process calls the function, collects, and all but the main one return.
+    """
+
+    module: Module
+    call: ast.Call
+    owner: ast.expr
+    ahead: ast.stmt | None = None
+    asked: tuple[str, ...] = ()
+    lifted: tuple[Lifted, ...] = ()
+
+
+def states_taken(
+    graph: CallGraph, flow: RankFlow, timing: Timing, module: Module, models: frozenset[Variable]
+) -> Iterator[StateTaken]:
+    for call in module.calls:
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "state_dict" or call.args:
+            continue
+        owner = function.value
+        if isinstance(owner, ast.Attribute) and owner.attr == "module":
+            owner = owner.value
+        if not timing.after_prepare(module, call) or not is_same(module, owner, models):
+            continue
+        yield _collected(flow, graph, module, call, owner)
+
+
+def _collected(flow: RankFlow, graph: CallGraph, module: Module, call: ast.Call, owner: ast.expr) -> StateTaken:
+    ahead, function = flow.guard(module, call), module.scope(call).function
+    if function is not None and flow.some_call(function):
+        lifted = lifted_guards(flow, graph, function)
+        first = next((s for s in function.body if not _is_text(s)), None)
+        if lifted is None or first is None or _returns(module, function):
+            raise NotMigrated(
+                f"a condition on the rank decides which processes call {function.name}(), and under FSDP all of them must "
+                f"come by `{unparse(call)}`; call it on every process, and write on the main one",
+                call.lineno,
+                module,
+            )
+        _check_unchanged(module, call, owner, function)
+        ahead = None if all(_may_run_everywhere(module, s) for s in function.body) else first
+        return StateTaken(module, call, owner, ahead, (), tuple(lifted))
+    if ahead is None:
+        return StateTaken(module, call, owner)
+    _check_unchanged(module, call, owner, ahead)
+    return StateTaken(module, call, owner, ahead, tuple(_asked(flow, module, call, ahead)))
+
+
+def _may_run_everywhere(module: Module, statement: ast.stmt) -> bool:
+    """Whether a statement only names things, or saves or prints, which the Accelerator does once."""
+    if isinstance(statement, ast.Assign):
+        return all(
+            module.qualified(node.func) in ("os.path.join", "pathlib.Path")
+            or (isinstance(node.func, ast.Attribute) and node.func.attr in ("state_dict", "format"))
+            or (isinstance(node.func, ast.Name) and node.func.id in ("str", "int", "dict", "float"))
+            for node in module.walk(statement.value)
+            if isinstance(node, ast.Call)
+        ) and all(isinstance(target, ast.Name) for target in statement.targets)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return _is_text(statement)
+    call = statement.value
+    saves = module.qualified(call.func) == "torch.save" and len(call.args) + len(call.keywords) == 2
+    return saves or (isinstance(call.func, ast.Name) and call.func.id == "print")
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _returns(module: Module, function: Function) -> bool:
+    """Whether a function returns something, so that a process cannot simply leave it."""
+    own = [node for node in module.walk(function) if module.scope(node).function is function]
+    return any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own)
+
+
+def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> frozenset[Variable]:
+    """Variables that hold a prepared model, or a part of one, under whatever name: its weights are theirs."""
+    found = {variable for variable in held if roles.of(variable) & Role.MODEL}
+    found |= {part for model in found for part in _built_in(roles, model)}
+    owners = {function: module for module in roles.project.modules for function in module.functions}
+    calls = [(m, c, Definition(owners[f], f)) for f, sites in graph.sites.items() for m, c in sites]
+    while True:
+        more = {
+            variable
+            for module in roles.project.modules
+            for variable, value in _assigned(module)
+            if variable not in found and is_same(module, value, found)
+        }
+        for module, call, target in calls:
+            for name, argument in arguments_of(call, target):
+                if is_same(module, argument, found):
+                    more.add(Variable(target.scope, name))
+        if more <= found:
+            return frozenset(found)
+        found |= more
+
+
+def is_same(module: Module, node: ast.expr, models: Set[Variable]) -> bool:
+    """`model`, `model.module`, `model.encoder`, `model.module if ddp else model`, `getattr(model, "module", model)`."""
+    if isinstance(node, ast.IfExp):
+        return is_same(module, node.body, models) or is_same(module, node.orelse, models)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+        return is_same(module, node.args[0], models)
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
+    if module.variable(node) in models:
+        return True
+    is_part = isinstance(node, ast.Attribute) and not (node.attr in _NO_PART or node.attr.startswith("_"))
+    return is_part and isinstance(node, ast.Attribute) and is_same(module, node.value, models)
+
+
+def _assigned(module: Module) -> Iterator[tuple[Variable, ast.expr]]:
+    for scope in (module.root, *module.functions.values()):
+        for name, bindings in scope.bindings.items():
+            yield from (
+                (Variable(scope, name), b.value) for b in bindings if b.kind == "assign" and b.value and not b.path
+            )
+    for variable, bindings in module.attribute_bindings.items():
+        yield from ((variable, b.value) for b in bindings if b.kind == "assign" and b.value and not b.path)
+
+
+def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:
+    """`encoder` in `model = Network(encoder)`."""
+    module = model.scope.module
+    for binding in module.bindings(model):
+        call = binding.value
+        for part in [*call.args, *[k.value for k in call.keywords]] if isinstance(call, ast.Call) else ():
+            variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+            if variable is not None and roles.of(variable) & Role.MODEL:
+                yield variable
+
+
+def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast.stmt) -> None:
+    """The weights before the guard must be those at the call."""
+    inside = _from(module, call, ahead)
+    variable = module.variable(owner)
+    bindings: list[Binding] = module.bindings(variable) if variable is not None else []
+    rebound = any(binding.statement in inside and binding.statement is not ahead for binding in bindings)
+    changed = any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_WEIGHTS
+        for node in inside
+    )
+    if rebound or changed:
+        raise NotMigrated(
+            f"only some processes come by `{unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
+            "and the weights are set under that condition; under FSDP all processes must collect them",
+            call.lineno,
+            module,
+        )
+
+
+def _asked(flow: RankFlow, module: Module, call: ast.Call, ahead: ast.stmt) -> Iterator[str]:
+    """What is asked on the way from the guard to the call, as far as all processes can ask it before the guard."""
+    path = [call, *module.ancestors(call)]
+    path = path[: path.index(ahead if ahead in path else module.parents[ahead]) + 1]
+    found = []
+    for inner, parent in pairwise(path):
+        if not isinstance(parent, ast.If) or inner is parent.test:
+            continue
+        test = parent.test
+        if inner in parent.body:
+            parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+            inside = _from(module, call, ahead)
+            found.append([part for part in parts if _known_to_all(flow, module, part, inside)])
+    for parts in reversed(found):
+        for part in parts:
+            text = module.source.code(part)
+            yield f"({text})" if isinstance(part, ast.BoolOp | ast.IfExp | ast.NamedExpr) else text
+
+
+def _from(module: Module, call: ast.Call, ahead: ast.AST) -> set[ast.AST]:
+    """What may run between a guard and the call: the guard itself, and all below it where it is `if ...: return`."""
+    if ahead in module.ancestors(call):
+        return set(module.walk(ahead))
+    block = next(block for block in _blocks(module.parents[ahead]) if ahead in block)
+    return {node for statement in block[block.index(ahead) :] for node in module.walk(statement)}
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    return (value for _, value in ast.iter_fields(node) if isinstance(value, list))
+
+
+def _known_to_all(flow: RankFlow, module: Module, part: ast.expr, inside: set[ast.AST]) -> bool:
+    if flow.depends(module, part) or not only_reads(part):
+        return False
+    for node in module.walk(part):
+        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        bindings = module.bindings(variable) if variable is not None else []
+        if any(binding.statement in inside for binding in bindings):
+            return False
+        if isinstance(node, ast.Call) and flow.depends(module, node):
+            return False
+    return True

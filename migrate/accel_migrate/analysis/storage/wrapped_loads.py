@@ -1,0 +1,102 @@
+"""Files of weights that a wrapper's keys are counted on for: read into a wrapper that is not the training's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.storage.prefixes import writes_prefix
+from accel_migrate.analysis.storage.states import is_same, same_models
+from accel_migrate.analysis.storage.storage import Storage
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Roles
+
+_WRAPPERS = ("DataParallel", "DistributedDataParallel")
+
+
+def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage) -> None:
+    """Weights that a wrapper beside the training reads must go on fitting it."""
+    going = {wrapping.call for wrapping in distribution.wrappings}
+    writes = writes_prefix(distribution, storage)
+    folders = {Path(one.module.source.path).parent for one in storage.taken}
+    for module, wrapper, call in _loads(roles, graph, storage) if going else ():
+        where = f"line {call.lineno} of {module.source.path.name} reads weights into a wrapper"
+        if wrapper in going:
+            raise NotMigrated(
+                f"{where} that the training does not use: without it the files that fit so far, with `module.` in front of their "
+                "keys, fit no more; load into the model itself there, before it is wrapped",
+                call.lineno,
+                module,
+            )
+        if writes and Path(module.source.path).parent in folders:
+            raise NotMigrated(
+                f"{where}, so their keys must begin with `module.`, and those that are saved without the training's wrapper do "
+                "not; save and load the model itself (`model.module`) first",
+                distribution.wrappings[0].call.lineno,
+                distribution.wrappings[0].module,
+            )
+
+
+def loads_elsewhere(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call]]:
+    """Loads into wrappers of other files."""
+    for module, _, call in _loads(roles, graph, storage):
+        yield module, call
+
+
+def _loads(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call, ast.Call]]:
+    """Each `wrapped.load_state_dict(...)` with the wrapper, unless the wrapped model is the training's own."""
+    for module in roles.project.modules:
+        if b"DataParallel" not in module.source.data:
+            continue
+        for wrapper in module.calls:
+            variable = _bound(module, wrapper)
+            if variable is None or variable in storage.models:
+                continue
+            wrapped = same_models(roles, graph, frozenset({variable})) | {variable}
+            if _trains(roles, wrapped):
+                continue
+            for other in roles.project.modules:
+                for call in other.calls:
+                    if _loads_into(other, call, wrapped) and not _comes_before(module, wrapper, other, call):
+                        yield other, wrapper, call
+
+
+def _bound(module: Module, call: ast.Call) -> Variable | None:
+    """The variable that holds a wrapper, also behind `.cuda()`."""
+    dotted = module.qualified(call.func) or ""
+    if not dotted.startswith("torch.nn.") or dotted.rpartition(".")[2] not in _WRAPPERS:
+        return None
+    statement = module.statement(call)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    return module.variable(statement.targets[0])
+
+
+def _trains(roles: Roles, wrapped: frozenset[Variable]) -> bool:
+    """Whether a backward pass runs where a wrapped model is held: another training, which is looked at by itself."""
+    scopes = {variable.scope for variable in wrapped}
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "backward"
+        and (module.scope(call) in scopes or module.scope(call).owner_class in scopes)
+        for module in roles.project.modules
+        for call in module.calls
+    )
+
+
+def _loads_into(module: Module, call: ast.Call, wrapped: frozenset[Variable]) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "load_state_dict":
+        return False
+    owner = call.func.value
+    if isinstance(owner, ast.Attribute) and owner.attr == "module":
+        return False
+    return is_same(module, owner, wrapped)
+
+
+def _comes_before(module: Module, wrapper: ast.Call, other: Module, call: ast.Call) -> bool:
+    """Whether the bare model is loaded first and wrapped then."""
+    return module.scope(wrapper) is other.scope(call) and call.lineno < wrapper.lineno

@@ -1,0 +1,170 @@
+"""What is left of the script's own bookkeeping once the Accelerator does the work."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution
+from accel_migrate.analysis.distribution.unwrapping import unwrapped
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.placement.respelling import Respelling
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated, Place
+from accel_migrate.analysis.values.roles import Roles, arguments_of
+from accel_migrate.flow.nodes import unparse, walk
+
+
+def with_unwrapping(
+    distribution: Distribution, modules: Iterable[Module], home: Scope, place: Place, aliases: frozenset[Variable]
+) -> Distribution:
+    """The distribution with every `.module` of a prepared model that was wrapped by hand."""
+    if not distribution.wrappings:
+        return distribution
+    gone = {part for node in distribution.gone() for part in walk(node)}
+    found = [p for module in modules for p in unwrapped(module, home, place, aliases) if p.node not in gone]
+    return replace(distribution, replacements=(*distribution.replacements, *found))
+
+
+def through_trainer(roles: Roles, distribution: Distribution, home: Scope) -> Distribution:
+    """Pieces outside of a trainer's class ask the trainer for its Accelerator, once they have one."""
+    replacements = []
+    for replacement in distribution.replacements:
+        scope = replacement.module.scope(replacement.node)
+        if replacement.needs_accelerator and replacement.text is not None and scope.owner_class is not home:
+            trainer = _trainer(roles, replacement.module, scope, replacement.statement, home)
+            if trainer is not None:
+                replacement = replace(replacement, text=replacement.text.replace(ACCELERATOR, f"{trainer}.accelerator"))
+        replacements.append(replacement)
+    return replace(distribution, replacements=tuple(replacements))
+
+
+def _trainer(roles: Roles, module: Module, scope: Scope, before: ast.stmt, home: Scope) -> str | None:
+    for name, bindings in scope.bindings.items():
+        for binding in bindings:
+            if isinstance(binding.value, ast.Call) and binding.statement.lineno < before.lineno:
+                target = roles.target(module, binding.value)
+                if target is not None and target.node is home.node and len(bindings) == 1:
+                    return name
+    return None
+
+
+def carried_settings(distribution: Distribution, carrier: Respelling) -> tuple[tuple[str, str], ...]:
+    """What DistributedDataParallel was told, as the place that makes the Accelerator writes it."""
+    module = distribution.settings_module
+    found = []
+    for name, value in distribution.settings:
+        carried = carrier.carried(module, value) if module is not None else None
+        if carried is None:
+            raise NotMigrated(f"`{name}` is not known where the Accelerator is made", value.lineno, module)
+        found.append((name, unparse(carried)))
+    return tuple(found)
+
+
+def carried_timeout(distribution: Distribution, carrier: Respelling) -> tuple[tuple[str, str], ...]:
+    """How long collectives may wait, as the place that makes the Accelerator writes it."""
+    if distribution.timeout is None:
+        return ()
+    module, value = distribution.timeout
+    carried = carrier.carried(module, value)
+    if carried is None:
+        raise NotMigrated(
+            "the timeout of the process group is not known where the Accelerator is made", value.lineno, module
+        )
+    return (("timeout", unparse(carried)),)
+
+
+def names_device(move: Move, distribution: Distribution) -> bool:
+    """Whether a move goes on naming its device by a variable: one that holds a device, not the number of a process."""
+    if move.device is None or (isinstance(move.call.func, ast.Attribute) and move.call.func.attr == "cuda"):
+        return False
+    variable = move.module.variable(move.device)
+    return variable is not None and variable not in distribution.ranks and not variable.name.endswith("local_rank")
+
+
+def rank_parameters(
+    distribution: Distribution, dropped: list[Move], kept: list[Move], graph: CallGraph
+) -> dict[Function, tuple[Module, str]]:
+    """Parameters that told a function which process it is, and that nothing reads once the Accelerator is there."""
+    covered = {part for replacement in distribution.replacements for part in walk(replacement.node)}
+    covered |= {part for node in distribution.gone() for part in walk(node)}
+    for move in (*dropped, *kept):
+        covered |= {part for argument in move.call.args for part in walk(argument)}
+    candidates: dict[Function, tuple[Module, str]] = {}
+    for variable in distribution.ranks:
+        module, function = variable.scope.module, variable.scope.node
+        if {b.kind for b in module.bindings(variable)} == {"parameter"} and function in graph.sites:
+            candidates[function] = (module, variable.name)
+    while True:
+        handed = covered | _handed(candidates, graph)
+        lost = [f for f, (m, name) in candidates.items() if _is_read(Variable(m.functions[f], name), frozenset(handed))]
+        if not lost:
+            return candidates
+        for function in lost:
+            del candidates[function]
+
+
+def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) -> set[ast.AST]:
+    """The arguments that callers pass for these parameters."""
+    found: set[ast.AST] = set()
+    for function, (module, name) in parameters.items():
+        for _, call in graph.sites.get(function, ()):
+            passed = dict(arguments_of(call, Definition(module, function))).get(name)
+            found.update(walk(passed) if passed is not None else ())
+    return found
+
+
+def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:
+    """Arguments whose place the Accelerator takes."""
+    taken = {f: (p.module, p.scaler) for f, p in reach.parameters.items() if p.device is None and p.scaler is not None}
+    return _handed(taken, graph)
+
+
+def tidied(
+    distribution: Distribution,
+    gone: frozenset[ast.AST],
+    device: DeviceDefinition | None,
+    passed: set[ast.AST],
+    start: ast.stmt,
+) -> tuple[Distribution, tuple[str, ...]]:
+    """Without definitions that nothing reads any more, and what a spawned function must now ask by itself."""
+    replacements = []
+    replaced = set(device.module.walk(device.statement)) if device is not None else set()
+    for replacement in distribution.replacements:
+        if replacement.node in replaced or replacement.node in passed:
+            continue
+        statement = replacement.module.parents[replacement.node]
+        if replacement.code == "AM704" and isinstance(statement, ast.Assign) and statement.value is replacement.node:
+            variables = [replacement.module.variable(t) for t in statement.targets if isinstance(t, ast.Name)]
+            if len(variables) == len(statement.targets) and not any(_is_read(v, gone) for v in variables):
+                replacement = replace(replacement, node=statement, text=None, message="nothing asks for it any more")
+        replacements.append(replacement)
+    rebound = []
+    spawned = distribution.spawned
+    for name, attribute in spawned.lost if spawned is not None else ():
+        assert spawned is not None
+        if _is_read(Variable(spawned.module.functions[spawned.function], name), gone):
+            rebound.append(f"{name} = accelerator.{attribute}")
+    if spawned is not None and spawned.counted is not None:
+        rebound.append(f"{unparse(spawned.counted.targets[0])} = accelerator.num_processes")
+    if distribution.worker is not None:
+        rebound += distribution.worker.told(start, gone)
+    return replace(distribution, replacements=tuple(replacements)), tuple(rebound)
+
+
+def _is_read(variable: Variable | None, gone: frozenset[ast.AST]) -> bool:
+    if variable is None:
+        return True
+    module = variable.scope.module
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == variable.name
+        and isinstance(node.ctx, ast.Load)
+        and node not in gone
+        and module.variable(node) == variable
+        for node in module.walk(module.tree, ast.Name)
+    )

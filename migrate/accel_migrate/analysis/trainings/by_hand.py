@@ -1,0 +1,83 @@
+"""Evaluations that a script shares out and adds up over processes by itself: they are right as they are, and stay.
+
+The data comes through a DistributedSampler, and the sums go through torch.distributed in a function around the loop or
+in a helper. The Accelerator joins the processes in torch's own default group, so all of it goes on working.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.evaluation.evaluation import ByHand, Evaluation, Whole
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.trainings.groups import module_of
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Roles
+
+_ADDS_UP = ("all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object")
+
+
+def with_shared_by_hand(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], evaluations: list[Evaluation]
+) -> list[Evaluation]:
+    return [_by_hand(roles, graph, backwards, evaluation) or evaluation for evaluation in evaluations]
+
+
+def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluation: Evaluation) -> Whole | None:
+    loop = evaluation.loop
+    if loop.function is None or any(_collectives(roles, {loop.function})):
+        return None  # sums in the function of the loop itself are understood one by one
+    samplers = frozenset(_samplers(roles, graph, loop))
+    collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
+    if not samplers or not collectives:
+        return None
+    line = min(call.lineno for call in collectives)
+    return Whole(loop, "the script shares it out by itself", line, by_hand=ByHand(samplers, collectives))
+
+
+def _around(roles: Roles, graph: CallGraph, backwards: list[Backward], loop: LoaderLoop) -> set[Function]:
+    """The functions that an evaluation calls, those it is written in, and what these call."""
+    trains = {backward.function for backward in backwards}
+    assert loop.function is not None
+    found = set(graph.reached_from(loop.function, roles, loop.module))
+    for parent in loop.module.ancestors(loop.function):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            reached = graph.reached_from(parent, roles, loop.module)
+            if parent in trains or reached & trains:
+                break
+            found |= {parent, *reached}
+    return found - {loop.function}
+
+
+def _collectives(roles: Roles, functions: set[Function]) -> Iterator[ast.Call]:
+    for function in functions:
+        module = module_of(roles, function)
+        for node in module.walk(function):
+            if isinstance(node, ast.Call):
+                owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+                if owner == "torch.distributed" and name in _ADDS_UP:
+                    yield node
+
+
+def _samplers(roles: Roles, graph: CallGraph, loop: LoaderLoop) -> Iterator[ast.Call]:
+    """The DistributedSamplers of the loaders that a loop may read."""
+    variable = loop.module.variable(loop.loader)
+    for link in chain(roles, graph, variable) if variable is not None else ():
+        module = link.scope.module
+        for binding in module.bindings(link):
+            if isinstance(binding.value, ast.Call):
+                for keyword in binding.value.keywords:
+                    if keyword.arg == "sampler":
+                        yield from _made(module, keyword.value)
+
+
+def _made(module: Module, sampler: ast.expr) -> Iterator[ast.Call]:
+    variable = module.variable(sampler)
+    values = [sampler, *[b.value for b in module.bindings(variable)]] if variable is not None else [sampler]
+    for value in values:
+        for node in module.walk(value) if value is not None else ():
+            if isinstance(node, ast.Call):
+                if (module.qualified(node.func) or "").rpartition(".")[2] == "DistributedSampler":
+                    yield node

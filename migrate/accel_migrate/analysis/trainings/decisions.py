@@ -1,0 +1,366 @@
+"""Decisions that all processes must take alike: on what they are taken, and where that can be made equal.
+
+A scheduler that waits for a plateau, an end that comes early, the best weights so far. Each is decided on a figure; where
+that figure is this process's own, it is averaged over the processes first.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.processes.local import Locality
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Module
+from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import walk
+
+_NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
+_PYTHONS = {"item", "float", "fsum"}
+_LEAVES_TORCH = {"item", "tolist", "numpy"}
+_SHOWS = {"print", "write", "info", "debug", "warning", "log", "set_description", "set_postfix", "add_scalar", "flush"}
+_MEETS = {"backward", "step", "save", "next", "all_reduce", "all_gather", "broadcast", "barrier"}
+_SHARED = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS
+_ASKS = {"isnan", "isfinite", "isinf", "abs", "float", "round", "bool", "any", "all"}
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """`figure` is decided on at `node`. It is averaged right after `after`, under its own name, or else in its place."""
+
+    module: Module
+    node: ast.stmt
+    figure: ast.expr
+    after: ast.stmt | None = None
+    before: ast.stmt | None = None  # in the place of `after`: right above the decision
+    is_tensor: bool = False
+    of_tensor: bool = False  # `.item()` of what is known to be a tensor
+    is_plain: bool = True  # a number of Python's, for certain
+    is_number: bool = True  # else it cannot be averaged, and is only told
+
+    @property
+    def place(self) -> ast.AST:
+        return self.after or self.before or self.figure
+
+
+def find_decisions(
+    roles: Roles,
+    local: Locality,
+    loops: list[LoaderLoop],
+    timing: Timing,
+    flow: RankFlow,
+    modules: tuple[Module, ...],
+) -> tuple[Decision, ...]:
+    """Every figure of this process alone that processes decide on."""
+    return tuple(_Finder(roles, local, loops, timing, flow).find(modules))
+
+
+class _Finder:
+    def __init__(self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, flow: RankFlow) -> None:
+        self.roles = roles
+        self.local = local
+        self.loops = {loop.statement for loop in loops}
+        self.timing = timing
+        self.flow = flow
+
+    def find(self, modules: tuple[Module, ...]) -> Iterator[Decision]:
+        for module in modules:
+            for node in module.walk(module.tree, ast.If, ast.While, ast.Call):
+                if isinstance(node, ast.If | ast.While) and self._decides(module, node):
+                    yield from self._at(module, node, node.test)
+                elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):
+                    for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+                        yield from self._at(module, module.statement(node), argument)
+
+    def _steps_scheduler(self, module: Module, call: ast.Call) -> bool:
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "step" or not (call.args or call.keywords):
+            return False
+        return bool(self.roles.role(module, function.value) & Role.SCHEDULER)
+
+    def _decides(self, module: Module, node: ast.If | ast.While) -> bool:
+        """Whether what depends on a condition is more than what is shown; within a share, whether a round is cut short."""
+        if isinstance(node, ast.While):
+            return self._meets(module, node)
+        inner = (*node.body, *node.orelse)
+        if self._inside_share(module, node):
+            return any(_leaves(part) for statement in inner for part in module.walk(statement)) or any(
+                self._collects(owner, part)
+                for statement in inner
+                for owner, around in self._run_by(module, statement)
+                for part in owner.walk(around, ast.Call)
+            )
+        return any(not _shows(statement) for statement in inner)
+
+    def _collects(self, module: Module, call: ast.AST) -> bool:
+        """Whether all processes must take part in a call: a model is run, or its weights are collected."""
+        if not isinstance(call, ast.Call):
+            return False
+        of = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "state_dict" else call.func
+        return bool(self.roles.role(module, of) & Role.MODEL)
+
+    def _meets(self, module: Module, loop: ast.While) -> bool:
+        """Whether processes meet in a loop: it trains, runs or saves a model, or reads a loader, itself or in what it calls."""
+        return any(
+            part in self.loops
+            or (isinstance(part, ast.Call) and _name_of(part) in _MEETS)
+            or (isinstance(part, ast.Name | ast.Attribute) and self.roles.role(owner, part) & _SHARED)
+            for owner, around in self._run_by(module, loop)
+            for part in owner.walk(around)
+        )
+
+    def _run_by(self, module: Module, statement: ast.stmt) -> list[tuple[Module, ast.AST]]:
+        """A statement, and every function that it calls."""
+        reached = self.local.graph.reached_from(statement, self.roles, module)
+        owners = self.roles.project.modules
+        return [(module, statement), *((owner, each) for owner in owners for each in reached & owner.functions.keys())]
+
+    def _at(self, module: Module, node: ast.stmt, tested: ast.expr) -> Iterator[Decision]:
+        if not self.timing.after_prepare(module, node) or not self.local.is_local(module, tested):
+            return
+        if self.flow.only_some(module, node):
+            return  # not every process comes by, so none may meet another here
+        # What a branch sets from a figure is as much alike as the figure: the sources come first.
+        inside = set(module.walk(node))
+        for figure in sorted(self._figures(module, tested), key=lambda f: self._is_set_inside(module, f, inside)):
+            if self.local.is_local(module, figure):
+                yield self._decision(module, node, figure)
+
+    def _is_set_inside(self, module: Module, figure: ast.expr, inside: set[ast.AST]) -> bool:
+        variable = module.variable(figure)
+        if variable is None or not isinstance(figure, ast.Name):
+            return False
+        return any(b.statement in inside for b in self.local.bound(module, figure))
+
+    def _figures(self, module: Module, node: ast.expr) -> list[ast.expr]:
+        """The numbers of this process alone that a condition is made of."""
+        if not self.local.is_local(module, node):
+            return []
+        if isinstance(node, ast.BoolOp):
+            return [figure for part in node.values for figure in self._figures(module, part)]
+        if isinstance(node, ast.UnaryOp):
+            return self._figures(module, node.operand)
+        if isinstance(node, ast.Compare):
+            if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                return []  # whether there is such a thing, not how large it is
+            return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part)]
+        if isinstance(node, ast.Call):
+            return self._asked(module, node)
+        if isinstance(node, ast.Name) and (told := self._told_before(module, node)) is not None:
+            return self._figures(module, told)
+        if isinstance(node, ast.Attribute):
+            fed = self.local.given_to(module, node.value)
+            return [figure for given in fed for figure in self._figures(module, given)] or [node]
+        return [node]
+
+    def _asked(self, module: Module, node: ast.Call) -> list[ast.expr]:
+        """`math.isfinite(loss)`, `loss.isnan()`, `stopper.step(loss)`: what is asked about."""
+        if _name_of(node) in _ASKS:
+            inner = node.args or ([node.func.value] if isinstance(node.func, ast.Attribute) else [])
+            return [figure for part in inner for figure in self._figures(module, part)]
+        target = self.roles.target(module, node)
+        if target is not None and node.args:
+            given = [part for part in node.args if self.local.is_local(module, part)]
+            return [figure for part in given for figure in self._figures(module, part)] or [node]
+        return [node]
+
+    def _told_before(self, module: Module, node: ast.Name) -> ast.expr | None:
+        """The condition that a name stands for: `improved = loss < best`."""
+        variable = module.variable(node)
+        values = [b.value for b in self.local.bound(module, node)] if variable is not None else []
+        if len(values) == 1 and isinstance(values[0], ast.Compare | ast.BoolOp):
+            return values[0]
+        return None
+
+    def _decision(self, module: Module, node: ast.stmt, figure: ast.expr) -> Decision:
+        statement = module.statement(figure)
+        if not self._is_number(module, figure):
+            return Decision(module, node, figure, is_number=False)
+        plain = self._is_plain(module, figure)
+        if isinstance(figure, ast.Name) and self._may_be_set(module, figure, statement):
+            made = self._made_outside(module, figure)
+            if made is not None:
+                self.local.agree([made.target])
+                if not made.path and made.value is not None and self._of_tensor(module, made.value):
+                    return Decision(module, node, made.value, of_tensor=True)  # averaged as it is made a number
+                return Decision(module, node, figure, after=made.statement, is_plain=plain)
+            if not _is_elif(module, statement):
+                variable = module.variable(figure)
+                self.local.agree(n for n in module.walk(statement) if module.variable(n) == variable)
+                return Decision(module, node, figure, before=statement, is_plain=plain)
+        is_tensor = self._is_tensor(module, figure)
+        self.local.agree([figure])
+        of_tensor = self._of_tensor(module, figure)
+        return Decision(module, node, figure, is_tensor=is_tensor, of_tensor=of_tensor, is_plain=plain)
+
+    def _may_be_set(self, module: Module, figure: ast.Name, statement: ast.stmt) -> bool:
+        """Whether a name can be set to its average above a condition: it is asked once, and always holds a number."""
+        if isinstance(statement, ast.While) or self._inside_share(module, statement):
+            return False
+        variable = module.variable(figure)
+        bound = self.local.bound(module, figure) if variable is not None else []
+        return not any(isinstance(b.value, ast.Constant) and b.value.value is None for b in bound)
+
+    def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:
+        """The binding outside of any share by which a figure is complete, if there is one that always holds."""
+        variable = module.variable(figure)
+        assert variable is not None
+        bindings = self.local.bound(module, figure)
+        outside = [b for b in bindings if not self._inside_share(module, b.statement)]
+        last = [b for b in outside if b.kind == "augment"]
+        if last:
+            return max(last, key=lambda b: b.statement.lineno)
+        return bindings[0] if len(bindings) == 1 and outside == bindings and bindings[0].kind == "assign" else None
+
+    def _inside_share(self, module: Module, statement: ast.stmt) -> bool:
+        return any(parent in self.loops for parent in (statement, *module.ancestors(statement)))
+
+    def _is_number(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is one number that was made of losses or outputs, such as can be averaged over processes."""
+        if depth > 8:
+            return False
+        if isinstance(node, ast.BinOp):
+            return all(
+                isinstance(part, ast.Constant)
+                or not self.local.is_local(module, part)
+                or self._is_number(module, part, depth + 1)
+                for part in (node.left, node.right)
+            )
+        if isinstance(node, ast.Call):
+            return self._gives_number(module, node, depth)
+        if isinstance(node, ast.Subscript | ast.Attribute):  # an entry of what is kept of each batch, or of a meter
+            root: ast.expr = node
+            while isinstance(root, ast.Subscript | ast.Attribute):
+                root = root.value
+            return bool(self.local.given_to(module, root))
+        if not isinstance(node, ast.Name):
+            return False
+        variable = module.variable(node)
+        found = False
+        for binding in self.local.bound(module, node) if variable is not None else ():
+            if binding.statement in self.local.losses or binding.kind in ("augment", "parameter"):
+                found = True
+            elif binding.kind != "assign" or binding.value is None:
+                return False
+            elif self.local.is_local(module, binding.value):
+                if not self._is_number(module, binding.value, depth + 1):
+                    return False
+                found = True
+        return found
+
+    def _is_plain(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a figure is known to be a number of Python's and not a tensor."""
+        if depth > 8 or not self.local.is_local(module, node):
+            return depth <= 8
+        if isinstance(node, ast.BinOp):
+            return all(self._is_plain(module, part, depth + 1) for part in (node.left, node.right))
+        if isinstance(node, ast.Call):
+            if _name_of(node) in _PYTHONS:
+                return True
+            target = self.roles.target(module, node)
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+                return all(self._is_plain(target.module, value, depth + 1) for value in returned)
+            return _name_of(node) in ("sum", "max", "min") and all(
+                self._is_plain(module, part, depth + 1) for part in node.args
+            )
+        if isinstance(node, ast.Tuple):
+            return all(self._is_plain(module, part, depth + 1) for part in node.elts)
+        if not isinstance(node, ast.Name):
+            return False
+        variable = module.variable(node)
+        for binding in self.local.bound(module, node) if variable is not None else ():
+            made = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
+            if made is None or not self._is_plain(module, made, depth + 1):
+                return False
+        return all(self._is_plain(module, given, depth + 1) for given in self.local.given_to(module, node))
+
+    def _gives_number(self, module: Module, node: ast.Call, depth: int) -> bool:
+        if _name_of(node) in _NUMBERS:
+            return True
+        target = self.roles.target(module, node)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return False
+        returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
+        parts = [part for r in returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
+        local = [part for part in parts if self.local.is_local(target.module, part)]
+        return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)
+
+    def _of_tensor(self, module: Module, figure: ast.expr) -> bool:
+        """`loss.item()`, and not that of an object of the author's own."""
+        if not isinstance(figure, ast.Call) or not isinstance(figure.func, ast.Attribute) or figure.func.attr != "item":
+            return False
+        return self._holds_tensor(module, figure.func.value)
+
+    def _holds_tensor(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is known to be a tensor: the loss, what a model, a criterion or torch gives, or made of these."""
+        if depth > 8:
+            return False
+        if isinstance(node, ast.BinOp | ast.Compare):
+            sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+            return any(self._holds_tensor(module, side, depth + 1) for side in sides)
+        if isinstance(node, ast.Call):
+            if (module.qualified(node.func) or "").startswith("torch."):
+                return True
+            if self.roles.role(module, node.func) & (Role.MODEL | Role.CRITERION):
+                return True
+            method = node.func if isinstance(node.func, ast.Attribute) else None
+            return (
+                method is not None
+                and method.attr not in _LEAVES_TORCH
+                and self._holds_tensor(module, method.value, depth + 1)
+            )
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        if variable is None:
+            return False
+        if self.roles.of(variable) & (Role.OUTPUT | Role.BATCH):
+            return True
+        made = [b for b in self.local.bound(module, node) if not isinstance(b.value, ast.Constant)]
+        return bool(made) and all(self._binds_tensor(module, binding, depth) for binding in made)
+
+    def _binds_tensor(self, module: Module, binding: Binding, depth: int) -> bool:
+        value = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
+        if value is None or binding.path:
+            return False
+        ended = isinstance(value, ast.Call) and _name_of(value) in _LEAVES_TORCH
+        return not ended and (binding.statement in self.local.losses or self._holds_tensor(module, value, depth + 1))
+
+    def _is_tensor(self, module: Module, figure: ast.expr) -> bool:
+        """Whether a figure is the tensor that is trained on, and not a number made of it."""
+        if not isinstance(figure, ast.Name):
+            return False
+        variable = module.variable(figure)
+        bound = list(reaching(module, figure, variable)) if variable is not None else []
+        made = any(isinstance(b.value, ast.Call) and _name_of(b.value) in _PYTHONS for b in bound)  # loss = loss.item()
+        return not made and any(b.statement in self.local.losses for b in bound)
+
+
+def _leaves(node: ast.AST) -> bool:
+    """Whether the round, the loop or the script ends here, or weights are stepped or stored."""
+    if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
+        return True
+    return isinstance(node, ast.Call) and _name_of(node) in ("exit", "quit", "_exit", "step", "save", "backward")
+
+
+def _shows(statement: ast.stmt) -> bool:
+    """Whether a statement only shows something."""
+    if isinstance(statement, ast.Pass):
+        return True
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Call) or _name_of(statement.value) in _SHOWS
+    if isinstance(statement, ast.If):
+        return all(_shows(inner) for inner in (*statement.body, *statement.orelse))
+    return False
+
+
+def _is_elif(module: Module, statement: ast.stmt) -> bool:
+    parent = module.parents[statement]
+    return isinstance(statement, ast.If) and isinstance(parent, ast.If) and parent.orelse == [statement]
+
+
+def _name_of(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -1,0 +1,125 @@
+"""Gradients that the script reads or changes by itself, between a backward pass and the step.
+
+Under fp16 they are larger than they are until they are unscaled: clipping, noise and penalties by hand need them at their
+true size. Where gradients are sharded, each process holds a part of them only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.groups import module_of
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.roles import Role, Roles
+
+
+@dataclass(frozen=True, eq=False)
+class GradientsRead:
+    """`statement` works on gradients before `optimizer` steps; None: none is known to be due."""
+
+    module: Module
+    statement: ast.stmt
+    optimizer: ast.expr | None
+    read: tuple[Module, ast.AST]
+    of_parameters: bool  # and not of an input, say
+
+
+class Gradients:
+    """Looks for work on gradients by hand; `clips` says of a call that it clips and stays as it is."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, clips: Callable[[Module, ast.Call], bool]) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.clips = clips
+
+    def read_after(self, backward: Backward) -> GradientsRead | None:
+        """The first statement after a backward pass that works on gradients, itself or in what it calls."""
+        module = backward.module
+        for statement in _after(module, module.statement(backward.call)):
+            read = self._reads(module, statement)
+            if read is None and self._steps(module, statement) is not None:
+                return None  # what reads them below sees them as the step left them
+            if read is not None:
+                inner = self._innermost(module, statement)
+                own = self._is_of_parameters(*read)
+                return GradientsRead(module, inner, self._due(module, inner) if own else None, read, own)
+        return None
+
+    def _reads(self, module: Module, statement: ast.stmt) -> tuple[Module, ast.AST] | None:
+        for node in module.walk(statement):
+            if self._works_on_gradients(module, node):
+                return module, node
+        for function in self.graph.reached_from(statement, self.roles, module):
+            owner = module_of(self.roles, function)
+            for node in owner.walk(function):
+                if self._works_on_gradients(owner, node):
+                    return owner, node
+        return None
+
+    def _works_on_gradients(self, module: Module, node: ast.AST) -> bool:
+        """`p.grad` that is read, unless only to ask whether there is one; or clipping that is left as it is."""
+        if isinstance(node, ast.Call):
+            return self.clips(module, node)
+        if not isinstance(node, ast.Attribute) or node.attr != "grad":
+            return False
+        parent = module.parents[node]
+        if not isinstance(node.ctx, ast.Load) and not isinstance(parent, ast.AugAssign):
+            return False
+        asked = isinstance(parent, ast.Compare) and any(isinstance(op, ast.Is | ast.IsNot) for op in parent.ops)
+        emptied = isinstance(parent, ast.Attribute) and parent.attr in ("zero_", "zero")
+        return not asked and not emptied and module.qualified(node) is None
+
+    def _is_of_parameters(self, module: Module, read: ast.AST) -> bool:
+        """Whether gradients are those of weights, taken one by one or by name; an input's are not the optimizer's."""
+        if not isinstance(read, ast.Attribute):
+            return True
+        if isinstance(read.value, ast.Name):
+            variable = module.variable(read.value)
+            kinds = {b.kind for b in module.bindings(variable)} if variable is not None else set()
+            return kinds <= {"for", "comprehension"} and not self.roles.of(variable) & Role.BATCH
+        owner: ast.expr = read.value
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+            if self.roles.role(module, owner) & Role.MODEL:
+                return True
+        return False
+
+    def _innermost(self, module: Module, statement: ast.stmt) -> ast.stmt:
+        """Of `if step % 4 == 0: clip(...); optimizer.step()`, the statement inside."""
+        while isinstance(statement, ast.If | ast.With):
+            inner = [s for s in statement.body if self._reads(module, s) is not None]
+            if not inner or not any(self._steps(module, s) is not None for s in statement.body):
+                break
+            statement = inner[0]
+        return statement
+
+    def _due(self, module: Module, statement: ast.stmt) -> ast.expr | None:
+        """The optimizer that steps further down in the same block, if it is one."""
+        block = module.block(statement)
+        index = next(i for i, item in enumerate(block) if item is statement)
+        found = [optimizer for s in block[index + 1 :] if (optimizer := self._steps(module, s)) is not None]
+        return found[0] if len(found) == 1 else None
+
+    def _steps(self, module: Module, statement: ast.stmt) -> ast.expr | None:
+        for node in module.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+                for owner in (node.func.value, *node.args):
+                    if self.roles.role(module, owner) & Role.OPTIMIZER:
+                        return owner
+        return None
+
+
+def _after(module: Module, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """What may run after a statement in the same round of its loop."""
+    current = statement
+    while True:
+        block = module.block(current)
+        index = next(i for i, item in enumerate(block) if item is current)
+        yield from block[index + 1 :]
+        parent = module.parents[current]
+        if not isinstance(parent, ast.If | ast.With | ast.Try):
+            return
+        current = parent

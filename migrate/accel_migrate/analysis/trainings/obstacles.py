@@ -1,0 +1,152 @@
+"""What no rewrite carries over: other engines, and ways to train that are not data parallel."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.analysis.program.libraries import is_library
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+_ENGINES = {
+    "apex.parallel": "apex.parallel has a wrapper and a batch norm of its own; use those of torch (torch.nn.SyncBatchNorm) first",
+    "apex.optimizers": "apex.optimizers are not torch's; use those of torch.optim first",
+    "apex": "apex does its own mixed precision; move to torch.amp (torch.autocast and GradScaler) first",
+    "torch.distributed.fsdp": "the model is sharded by FSDP in the script; leave that to `accel launch --use_fsdp`",
+    "torch.distributed.rpc": "torch.distributed.rpc splits the work in a way that is not data parallel",
+    "torch.distributed.pipelining": "a pipeline splits the model over devices, which is not data parallel",
+    "fairscale": "fairscale shards the model in the script; leave that to `accel launch --use_fsdp`",
+    "horovod": "horovod starts and joins the processes; take it out first",
+    "bagua": "bagua starts and joins the processes; take it out first",
+}
+_BY_HAND = {
+    "torch.multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
+    "multiprocessing.Process": "processes are started one by one; start them with `accel launch`",
+    "torch.distributed.new_group": "processes are split into groups, which have no counterpart",
+}
+HANDED_A_GRADIENT = "the backward pass is handed a gradient of its own, which accelerator.backward() does not take"
+HIDDEN = re.compile(r"(^|[._])(loss_|grad_|native_)?scaler$")
+_CARD = re.compile(r"cuda:(\d+)")
+
+
+def check(modules: list[Module]) -> None:
+    """Raises NotMigrated at the first thing that stands in the way."""
+    for module in modules:
+        for call in module.calls:
+            dotted = module.qualified(call.func)
+            if dotted is None:
+                continue
+            for engine, reason in _ENGINES.items():
+                if dotted == engine or dotted.startswith(engine + "."):
+                    raise NotMigrated(reason, call.lineno, module)
+            if dotted in _BY_HAND:
+                raise NotMigrated(_BY_HAND[dotted], call.lineno, module)
+        _check_cards(module)
+
+
+def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """What trains in a way that is not a plain backward pass: a helper that runs it, a gradient that is handed in."""
+    for call in module.calls:
+        if not isinstance(call.func, ast.Name | ast.Attribute):
+            continue
+        if len(call.args) >= 2 and HIDDEN.search(name := unparse(call.func)) and "optim" in unparse(call.args[1]):
+            yield (
+                call,
+                (
+                    f"{name}() runs the backward pass and steps out of sight; write out what it does (backward, clip, step) first"
+                ),
+            )
+        elif is_handed_a_gradient(roles, module, call):
+            yield call, HANDED_A_GRADIENT
+
+
+def is_handed_a_gradient(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`loss.backward(loss)`, beside an optimizer that steps."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward" or not (call.args or call.keywords):
+        return False
+    if not (call.args or any(keyword.arg == "gradient" for keyword in call.keywords)):
+        return False
+    around = module.scope(call).function or module.tree
+    steps = [c for c in module.walk(around) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
+    value = roles.value(module, function.value)
+    if value.owner is not None or value.role & (Role.MODEL | Role.OPTIMIZER) or module.qualified(function) is not None:
+        return False
+    return any(
+        c.func.attr == "step" and roles.of(module.variable(c.func.value)) & Role.OPTIMIZER  # type: ignore[attr-defined]
+        for c in steps
+    )
+
+
+def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Calls that hand model and optimizer to a function that cannot be followed."""
+    for call in module.calls:
+        dotted = module.qualified(call.func) or ""
+        if not dotted or dotted.startswith("torch.") or roles.target(module, call) is not None:
+            continue
+        handed = [*call.args, *[keyword.value for keyword in call.keywords]]
+        held = [roles.role(module, argument) for argument in handed]
+        if (
+            roles.role(module, call)
+            or not any(r & Role.MODEL for r in held)
+            or not any(r & Role.OPTIMIZER for r in held)
+        ):
+            continue
+        engine = next((why for name, why in _ENGINES.items() if dotted.startswith(f"{name}.")), None)
+        yield (
+            call,
+            engine
+            or f"{unparse(call.func)}() is handed the model and the optimizer, and {_unknown(roles, module, dotted)}",
+        )
+
+
+def _unknown(roles: Roles, module: Module, dotted: str) -> str:
+    """Why it is not known what a function of this name does."""
+    owner = dotted
+    while owner := owner.rpartition(".")[0]:
+        if roles.project.imported_module(module, owner) is not None:
+            return (
+                "it is called through its class, or set in several ways, so it is not followed; call it by its own name"
+            )
+    if is_library(dotted):
+        return f"what {dotted.partition('.')[0]} does with them is not known"
+    return "its file is not among those given; if it trains, name that file too"
+
+
+def _check_cards(module: Module) -> None:
+    """Two cards by number in one script: parts of the model, or of the data, live on different ones."""
+    seen: dict[str, ast.AST] = {}
+    for call in module.calls:
+        if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
+            continue
+        for argument in (*call.args, *[k.value for k in call.keywords]):
+            number = _card(module, argument)
+            if number is not None:
+                seen.setdefault(number, call)
+    if len(seen) > 1:
+        last = list(seen.values())[-1]
+        raise NotMigrated(
+            f"parts of the model live on different cards ({', '.join(f'cuda:{n}' for n in sorted(seen))}), which is not "
+            "data parallel",
+            getattr(last, "lineno", 1),
+            module,
+        )
+
+
+def _card(module: Module, node: ast.expr) -> str | None:
+    variable = module.variable(node)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) == 1 and bindings[0].value is not None:
+        node = bindings[0].value
+    if isinstance(node, ast.Call) and module.qualified(node.func) == "torch.device" and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and (found := _CARD.fullmatch(node.value)):
+            return found.group(1)
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return str(node.value)
+    return None

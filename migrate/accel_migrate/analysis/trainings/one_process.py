@@ -1,0 +1,99 @@
+"""What only some processes run: an evaluation there reads all of the data, and a model runs there without its wrapper."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import Backward
+from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+
+_LIBRARIES = {"torch", "copy", "pickle", "wandb", "numpy", "torchinfo", "torchsummary", "transformers", "logging"}
+
+
+def check_backwards(flow: RankFlow, backwards: list[Backward]) -> None:
+    """Gradients are averaged over all processes: one that trains by itself would wait for ever."""
+    for backward in backwards:
+        if flow.on_some(backward.module, backward.call):
+            raise NotMigrated(
+                "a condition on the rank decides which processes train here, and with an Accelerator all of them must",
+                backward.call.lineno,
+                backward.module,
+            )
+
+
+def judged_by_rank(flow: RankFlow, evaluation: Evaluation) -> Evaluation:
+    """What only some processes evaluate must not gather: the others would never come."""
+    loop = evaluation.loop
+    if not flow.on_some(loop.module, loop.statement):
+        return evaluation
+    return Whole(loop, "a condition on the rank decides who runs it", loop.statement.lineno, on_main=True)
+
+
+def bare_uses(
+    roles: Roles,
+    flow: RankFlow,
+    timing: Timing,
+    held: frozenset[Variable],
+    lifted: set[ast.If],
+    unwrapped: frozenset[ast.AST],
+) -> Iterator[tuple[Module, ast.expr]]:
+    """Each prepared model that only some processes run, as it is called or handed over there.
+
+    A wrapper may send buffers to all processes before each forward, and some of them would not come. Those in
+    `unwrapped` have none there.
+    """
+    for module in roles.project.modules:
+        for call in module.calls:
+            guard = flow.guard(module, call) if timing.after_prepare(module, call) else None
+            some = flow.some_call(module.scope(call).function) and timing.after_prepare(module, call)
+            if (guard is None and not some) or guard in lifted:
+                continue
+            for node in _run(roles, module, call) if guard is not None else [call.func]:
+                if node in unwrapped:
+                    yield module, node
+                    continue
+                variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+                if variable is None or variable not in held or not roles.of(variable) & Role.MODEL:
+                    continue
+                # A parameter is bare already: it was unwrapped where it was handed over.
+                if guard is not None or not _is_parameter(module, variable):
+                    yield module, node
+
+
+def _run(roles: Roles, module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """What a call may run as a model: what is called, and the arguments that the called function runs."""
+    yield call.func
+    target = roles.target(module, call)
+    if target is None:
+        root = (module.qualified(call.func) or "").partition(".")[0]
+        if root and root not in _LIBRARIES:
+            yield from (*call.args, *[keyword.value for keyword in call.keywords])
+    elif not isinstance(target.node, ast.ClassDef):
+        yield from (value for name, value in arguments_of(call, target) if _runs(roles, target, name, 0))
+
+
+def _runs(roles: Roles, target: Definition, parameter: str, depth: int) -> bool:
+    """Whether a function calls a parameter, or hands it to one that does."""
+    module, variable = target.module, Variable(target.scope, parameter)
+    for call in (node for node in module.walk(target.node) if isinstance(node, ast.Call)):
+        if module.variable(call.func) == variable:
+            return True
+        inner = roles.target(module, call)
+        if inner is None or isinstance(inner.node, ast.ClassDef) or depth > 5:
+            continue
+        if any(
+            module.variable(v) == variable and _runs(roles, inner, n, depth + 1) for n, v in arguments_of(call, inner)
+        ):
+            return True
+    return False
+
+
+def _is_parameter(module: Module, variable: Variable) -> bool:
+    return any(binding.kind == "parameter" for binding in module.bindings(variable))

@@ -1,0 +1,50 @@
+"""Trainings that are better left alone: what they do would not be the same, or not be right, on several processes."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated, chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+
+def check_optimizers(roles: Roles, graph: CallGraph, optimizers: list[Variable]) -> None:
+    """Raise NotMigrated for an optimizer that cannot be prepared."""
+    for optimizer in optimizers:
+        for link in chain(roles, graph, optimizer):
+            _check_optimizer(roles, link)
+
+
+def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
+    """Only torch's own kind of optimizer, over parameters of models, can be prepared."""
+    for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
+        target = roles.target(module, call)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            bases = roles.project.base_names(target)
+            if not any("ptim" in base for base in bases):
+                raise NotMigrated(
+                    f"{target.node.name} steps an optimizer from within and is not one itself, so it cannot be prepared; "
+                    "step the inner optimizer in the loop",
+                    call.lineno,
+                )
+        parameters = call.args[0] if call.args else None
+        if isinstance(parameters, ast.List | ast.Tuple):
+            for item in parameters.elts:
+                if isinstance(item, ast.Name) and not _holds_parameters(module, item):
+                    raise NotMigrated(
+                        f"the optimizer changes `{item.id}`, which belongs to no model, so nobody would average its "
+                        "gradients over processes; make it a parameter of the model",
+                        call.lineno,
+                    )
+
+
+def _holds_parameters(module: Module, name: ast.Name) -> bool:
+    """Whether what a name holds was taken from a module: `weight = layer.weight`, `params = list(net.parameters())`."""
+    variable = module.variable(name)
+    bindings = module.bindings(variable) if variable is not None else []
+    texts = [unparse(b.value) for b in bindings if b.value is not None]
+    return any(word in text for text in texts for word in ("param", ".weight", ".bias", "params"))

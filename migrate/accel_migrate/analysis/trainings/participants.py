@@ -1,0 +1,396 @@
+"""Who takes part in a training: models, optimizers, schedulers stepped per batch, loaders, and the loops over them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from accel_migrate.analysis.distribution.distribution import find_distribution
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole, judge, judge_by_batch
+from accel_migrate.analysis.evaluation.results import divided_by_length
+from accel_migrate.analysis.moves.batches import Batches
+from accel_migrate.analysis.moves.devices import Move, moves_in
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.trainings.by_hand import with_shared_by_hand
+from accel_migrate.analysis.trainings.entries import Entry, is_chosen, is_entry, trained_entries
+from accel_migrate.analysis.trainings.fed import feeds_training
+from accel_migrate.analysis.trainings.groups import Group, module_of
+from accel_migrate.analysis.trainings.obstacles import HANDED_A_GRADIENT, is_handed_a_gradient
+from accel_migrate.analysis.trainings.obstacles import check as check_obstacles
+from accel_migrate.analysis.trainings.one_process import check_backwards, judged_by_rank
+from accel_migrate.analysis.trainings.optimizers import check_optimizers
+from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
+from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
+from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
+from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, pads_batches
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
+from accel_migrate.analysis.values.loss_path import LossPath, same_models
+from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
+from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_root
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+
+@dataclass(frozen=True, eq=False)
+class Participants:
+    """`chains` leads from each object to where it was built; loaders that stay whole are left out of them."""
+
+    loops: tuple[LoaderLoop, ...]
+    evaluations: tuple[Evaluation, ...]
+    loaders: tuple[Variable, ...]  # those to share out
+    shared: frozenset[Variable]  # the same, with all that hands them on
+    chains: tuple[list[Variable], ...]
+    distribution: Distribution
+    methods: tuple[ForwardMethod, ...]
+    entries: tuple[Entry, ...]  # loaders to share out that are kept in dictionaries
+
+    @property
+    def aliases(self) -> frozenset[Variable]:
+        """Every variable, in any scope, that holds an object to prepare."""
+        return frozenset(link for links in self.chains for link in links)
+
+
+def find_participants(
+    roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+) -> Participants:
+    """NotMigrated where nothing in sight is trained, or something stands in the way."""
+    return _Finder(roles, graph, flow, group, loops, by_batch).participants()
+
+
+def only_prepared(
+    roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable]
+) -> Participants:
+    """The same, with every evaluation read whole whose loader `prepare` does not get."""
+    evaluations: list[Evaluation] = []
+    shared = set(participants.shared)
+    for evaluation in participants.evaluations:
+        variable = evaluation.loop.module.variable(evaluation.loop.loader)
+        links = chain(roles, graph, variable) if variable is not None else []
+        if not isinstance(evaluation, Whole) and not prepared.intersection(links):
+            shared -= set(links)
+            line = evaluation.loop.statement.lineno
+            evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
+        evaluations.append(evaluation)
+    return replace(participants, evaluations=tuple(evaluations), shared=frozenset(shared))
+
+
+def is_share(participants: Participants, loop: LoaderLoop) -> bool:
+    """Whether a loop goes through this process's part of its data, and gathers nothing of it."""
+    if any(not isinstance(evaluation, Whole) and evaluation.loop is loop for evaluation in participants.evaluations):
+        return False
+    if isinstance(loop.loader, ast.Subscript):
+        key = loop.module.source.code(loop.loader.slice)
+        return any(entry.key == key for entry in participants.entries)
+    variable = loop.module.variable(loop.loader)
+    return variable is not None and variable in participants.aliases
+
+
+class _Finder:
+    def __init__(
+        self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+    ) -> None:
+        self.by_batch = by_batch  # whether an evaluation may go through whole batches
+        self.roles = roles
+        self.graph = graph
+        self.flow = flow
+        self.group = group
+        self.all_loops = loops
+
+    def participants(self) -> Participants:
+        self._check_gradients()
+        models, optimizers = self._trained()
+        check_backwards(self.flow, self.group.backwards)
+        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
+        loops = self._own_loops(models)
+        evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
+        near = self._files(models + optimizers, loops)
+        check_obstacles(near)
+        distribution = find_distribution(self.roles, self.graph, near, loops, evaluations)
+        loaders = self._loaders(loops, evaluations)
+        evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
+        whole = kept_whole(self.roles, self.graph, evaluating)
+        evaluations += [Whole(e.loop, "one loop trains and evaluates", e.call.lineno, (e.call,)) for e in evaluating]
+        evaluations += [
+            Whole(loop, "one loop trains and evaluates", loop.statement.lineno)
+            for loop in loops
+            if is_chosen(self.roles, loop)
+        ]
+        entries = tuple(dict.fromkeys(trained_entries(self.roles, self.group.backwards, loops)))
+        kept_together = [entry.variable for entry in entries]
+        used = [*models, *optimizers, *self._per_batch_schedulers(loops), *loaders, *kept_together]
+        chains = [[link for link in self._chain(variable) if link not in whole] for variable in dict.fromkeys(used)]
+        shared = frozenset(link for loader in loaders for link in self._chain(loader)) - whole
+        return Participants(
+            tuple(loops), tuple(evaluations), tuple(loaders), shared, tuple(chains), distribution, methods, entries
+        )
+
+    def _chain(self, variable: Variable) -> list[Variable]:
+        return chain(self.roles, self.graph, variable)
+
+    def _check_gradients(self) -> None:
+        """A backward pass that is handed a gradient, beside others, would be the only one that is not the Accelerator's."""
+        for module, around in {(b.module, b.function or b.module.tree) for b in self.group.backwards}:
+            for call in module.walk(around):
+                if isinstance(call, ast.Call) and is_handed_a_gradient(self.roles, module, call):
+                    raise NotMigrated(HANDED_A_GRADIENT, call.lineno, module)
+
+    def _trained(self) -> tuple[list[Variable], list[Variable]]:
+        """The models, and the optimizers over them; weights may be updated by hand instead."""
+        backwards = self.group.backwards
+        optimizers = [v for v, role in self.group.variables.items() if role & Role.OPTIMIZER]
+        optimized = self._optimized_models(optimizers)
+        named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
+        if optimizers:
+            models = self._run_by(LossPath(self.roles, self.graph, backwards), named, optimized)
+        else:
+            models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
+        if not models:
+            stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
+            raise NotMigrated(why_no_update(self.roles, self.graph, stepped), stepped.call.lineno, stepped.module)
+        check_optimizers(self.roles, self.graph, optimizers)
+        self._check_each_optimizer(optimizers)
+        return models, optimizers
+
+    def _check_each_optimizer(self, optimizers: list[Variable]) -> None:
+        """Of several optimizers each must be known to update models: what one alone knows is not averaged otherwise."""
+        for optimizer in optimizers if len(optimizers) > 1 else ():
+            built = [
+                made for link in self._chain(optimizer) for made in constructions(self.roles, link, Role.OPTIMIZER)
+            ]
+            if built and not self._optimized_models([optimizer]):
+                reason = (
+                    f"whose parameters `{optimizer.name}` updates is not visible to the analysis, so nobody may average "
+                    "their gradients"
+                )
+                raise NotMigrated(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
+
+    def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
+        """Of the models that are named those that the loss is computed through and the optimizers update."""
+        run = [model for model in named if path.goes_through(model)]
+        same = {model: same_models(self.roles, self.graph, model) for model in named}
+        models = [model for model in run if not optimized or not same[model].isdisjoint(optimized)]
+        if not optimized and (path.unknown or len(models) > 1):
+            self._check_known(path, models)
+        covered = set().union(*(same[model] for model in models))
+        for model in named:
+            if model not in models and not same[model] & optimized <= covered:
+                raise self._not_run(path, model)
+        return models
+
+    def _check_known(self, path: LossPath, models: list[Variable]) -> None:
+        """Without knowing whose parameters the optimizer updates, there may be only one that it can be."""
+        first = self.group.backwards[0]
+        for variable, expression in path.unknown.items():
+            if variable.scope.is_class and not variable.scope.module.bindings(variable):
+                owner = variable.scope.node.name  # type: ignore[attr-defined]
+                reason = f"`{variable.name}`, which the loss is computed through, is not set by {owner} itself"
+                raise NotMigrated(f"{reason}, so it is built apart from its optimizer", expression.lineno, first.module)
+            function = first.function
+            if (
+                function is not None
+                and not self.graph.sites.get(function)
+                and first.module.scope(function).parent is None
+            ):
+                raise NotMigrated(caller_not_given(function), function.lineno, first.module)
+            text = unparse(expression)
+            raise NotMigrated(
+                f"what `{text}` is, which the loss is computed through, is not visible to the analysis",
+                expression.lineno,
+            )
+        texts = ", ".join(f"`{model.name}`" for model in models)
+        line = first.call.lineno
+        raise NotMigrated(f"whose parameters the optimizer updates is not visible to the analysis: {texts}", line)
+
+    def _not_run(self, path: LossPath, model: Variable) -> NotMigrated:
+        line = self.group.backwards[0].call.lineno
+        run = [unparse(expression) for expression in (*path.models.values(), *path.unknown.values())]
+        through = ", ".join(f"`{text}`" for text in dict.fromkeys(run))
+        found = (
+            f"the loss is computed through {through}"
+            if run
+            else "what the loss is computed through is not visible to the analysis"
+        )
+        return NotMigrated(f"the optimizer updates `{model.name}`, and {found}", line, self.group.backwards[0].module)
+
+    def _optimized_models(self, optimizers: list[Variable]) -> set[Variable]:
+        """Models whose parameters these optimizers were built over."""
+        found: set[Variable] = set()
+        for optimizer in optimizers:
+            for link in chain(self.roles, self.graph, optimizer):
+                found |= self.roles.observed[link].over if link in self.roles.observed else set()
+                module = link.scope.module
+                for binding in module.bindings(link):
+                    if binding.value is not None and not self._is_handed(module, binding.value, link):
+                        found |= self._models_in(module, binding.value)
+        return found
+
+    def _is_handed(self, module: Module, value: ast.expr, optimizer: Variable) -> bool:
+        """Whether a call is given the optimizer and gives it back: it was built before, over what is told there."""
+        return isinstance(value, ast.Call) and any(
+            module.variable(part) == optimizer for part in (*value.args, *[keyword.value for keyword in value.keywords])
+        )
+
+    def _models_in(self, module: Module, value: ast.expr, depth: int = 0) -> set[Variable]:
+        """Models that an expression names, also through `params = [p for p in model.parameters() ...]`."""
+        found: set[Variable] = set()
+        for variable, _ in variables_in(module, value):
+            if self.roles.of(variable) & Role.MODEL:
+                found.update(chain(self.roles, self.graph, variable))
+            elif depth < 2 and not self.roles.of(variable):
+                for binding in module.bindings(variable):
+                    if binding.value is not None and binding.kind == "assign":
+                        found |= self._models_in(module, binding.value, depth + 1)
+        return found
+
+    def _own_loops(self, models: list[Variable]) -> list[LoaderLoop]:
+        """The loader loops in which these models run, here or in what the loop calls."""
+        own = {link for model in models for link in chain(self.roles, self.graph, model)}
+
+        def runs(module: Module, node: ast.AST) -> bool:
+            return any(
+                self.roles.of(variable) & Role.MODEL
+                and any(link in own for link in chain(self.roles, self.graph, variable))
+                for variable, _ in variables_in(module, node)
+            )
+
+        mine = {backward.call for backward in self.group.backwards}
+        files = {backward.module for backward in self.group.backwards} | {link.scope.module for link in own}
+        found = []
+        for loop in self.all_loops:
+            # A script of its own that names its models hands these to the functions that it shares with this training.
+            apart = loop.module not in files and self._names_models(loop)
+            mentions = runs(loop.module, loop.statement) or any(
+                runs(module_of(self.roles, function), function)
+                for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
+                if not apart
+            )
+            if mentions or any(child in mine for child in loop.module.walk(loop.statement)):
+                found.append(loop)
+        # An epoch loop written over one loader may hold the loop over another: the inner ones decide.
+        return found
+
+    def _names_models(self, loop: LoaderLoop) -> bool:
+        return any(self.roles.of(variable) & Role.MODEL for variable, _ in variables_in(loop.module, loop.statement))
+
+    def _files(self, variables: list[Variable], loops: list[LoaderLoop]) -> list[Module]:
+        """The files in which these objects are built, handed on and used."""
+        links = [link for variable in variables for link in chain(self.roles, self.graph, variable)]
+        found = [b.module for b in self.group.backwards] + [loop.module for loop in loops]
+        return list(dict.fromkeys([*found, *[link.scope.module for link in links]]))
+
+    def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
+        """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
+        moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
+        judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
+        judged = [judged_by_rank(self.flow, evaluation) for evaluation in judged]
+        whole = {link for e in judged if isinstance(e, Whole) for link in self._sources(e.loop)}
+        trained = {link for loop in loops if loop.trains for link in self._sources(loop)}
+        self._check_shared(judged, trained)
+        kept: list[Evaluation] = []
+        for evaluation in judged:
+            shared = [link for link in self._sources(evaluation.loop) if is_root(self.roles, link)]
+            if not isinstance(evaluation, Whole) and any(link in whole - trained for link in shared):
+                other = next(
+                    e.loop for e in judged if isinstance(e, Whole) and not set(shared).isdisjoint(self._sources(e.loop))
+                )
+                here = other.module is evaluation.loop.module
+                told = "" if here else f", in {other.module.source.path.name}:{other.statement.lineno}"
+                line = (other if here else evaluation.loop).statement.lineno
+                evaluation = Whole(evaluation.loop, f"another loop reads the same loader whole{told}", line)
+            kept.append(evaluation)
+        return kept
+
+    def _check_shared(self, judged: list[Evaluation], trained: set[Variable]) -> None:
+        """A loader that is sharded is read by all processes together."""
+        for evaluation in judged:
+            if isinstance(evaluation, Whole) and evaluation.on_main:
+                loop = evaluation.loop
+                if any(link in trained and is_root(self.roles, link) for link in self._sources(loop)):
+                    raise NotMigrated(
+                        f"a condition on the rank decides who goes through `{unparse(loop.loader)}` here, and it is "
+                        "trained on: sharded over all processes, it must be read by all",
+                        loop.statement.lineno,
+                        loop.module,
+                    )
+
+    def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Evaluation:
+        if sum(other.statement is loop.statement for other in loops) > 1:
+            return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
+        if is_entry(self.roles, loop.module, loop.loader):
+            return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)
+        variable = loop.module.variable(loop.loader)
+        if variable is None:
+            return Whole(loop, "its loader has no name of its own", loop.statement.lineno)
+        if is_foreign_loader(self.roles, self.graph, variable):
+            return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
+        by_rows = self._judged_by_rows(loop, variable, moves)
+        trained = {link for other in loops if other.trains for link in self._sources(other)}
+        if isinstance(by_rows, Gather) or not self.by_batch or trained.intersection(self._sources(loop)):
+            return by_rows
+        return judge_by_batch(self.roles, self.graph, by_rows, moves)
+
+    def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
+        if pads_batches(self.roles, self.graph, loader):
+            return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
+        divided = divided_by_length(self.roles, self.graph, loader)
+        if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
+            return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno)
+        return judge(self.roles, loop, moves)
+
+    def _sources(self, loop: LoaderLoop) -> list[Variable]:
+        variable = loop.module.variable(loop.loader)
+        return chain(self.roles, self.graph, variable) if variable is not None else []
+
+    def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
+        """The loaders to share out: those trained on, and those whose evaluation gathers."""
+        whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
+        found: list[Variable] = []
+        for loop in loops:
+            variable = loop.module.variable(loop.loader)
+            if variable is not None and id(loop) not in whole:
+                if not is_foreign_loader(self.roles, self.graph, variable):
+                    found.append(variable)
+        return list(dict.fromkeys([*found, *self._read_by_hand()]))
+
+    def _read_by_hand(self) -> list[Variable]:
+        """Loaders whose batches a training loop asks for itself: `next(iterator)`."""
+        batches = Batches(self.roles, self.graph)
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                if isinstance(call.func, ast.Name) and call.func.id == "next":
+                    read = module.statement(call)
+                    if is_read_in_training(self.roles, self.graph, self.group.backwards, module, call) and (
+                        not isinstance(read, ast.Assign)
+                        or feeds_training(self.roles, self.graph, self.group.backwards, module, read)
+                    ):
+                        found += batches.loaders(module, call) or ()
+        return found
+
+    def _per_batch_schedulers(self, loops: list[LoaderLoop]) -> list[Variable]:
+        """Schedulers stepped inside a loop over a training loader, without a metric.
+
+        A prepared one moves on for all processes at once. Where a count ends the loop there are as many steps on N
+        processes as on one, so there it stays as it is.
+        """
+        found: list[Variable] = []
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                function = call.func
+                if not isinstance(function, ast.Attribute) or function.attr != "step" or call.args or call.keywords:
+                    continue
+                variable = module.variable(function.value)
+                if variable is None or not self.roles.of(variable) & Role.SCHEDULER:
+                    continue
+                around = [loop for loop in loops if loop.trains and self._runs_in(loop, module, call)]
+                if around and not any(ended_by(self.graph, loop) is Ended.COUNT for loop in around):
+                    found.append(variable)
+        return found
+
+    def _runs_in(self, loop: LoaderLoop, module: Module, node: ast.AST) -> bool:
+        if loop.module is module and any(parent is loop.statement for parent in module.ancestors(node)):
+            return True
+        function = module.scope(node).function
+        return function is not None and function in self.graph.reached_from(loop.statement, self.roles, loop.module)

@@ -1,0 +1,118 @@
+"""Functions that train in one call and evaluate in another, in the same loop: `run_epoch(loader, optimizer=None)`.
+
+The loader of an evaluating call stays whole: what such a loop sums up is a figure over all of its data.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.placement.respelling import default_of
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.values.provenance import NotMigrated, chain
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import walk
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatingCall:
+    """A call of a training function that only evaluates, with the loader it hands over."""
+
+    loop: LoaderLoop
+    module: Module
+    call: ast.Call
+    loader: Variable
+
+
+def evaluating_calls(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]
+) -> list[EvaluatingCall]:
+    """The calls that run a training loop without its backward pass; NotMigrated where that cannot be told."""
+    found: list[EvaluatingCall] = []
+    for loop in loops:
+        function, parameter = loop.function, loop.module.variable(loop.loader)
+        tests = [test for b in backwards for test in conditions(loop, b)]
+        if not loop.trains or not tests or function is None or parameter is None:
+            continue
+        own = Definition(loop.module, function)
+        handed = []
+        for caller, call in graph.sites.get(function, ()):
+            argument = dict(arguments_of(call, own)).get(parameter.name)
+            variable = caller.variable(argument) if argument is not None else None
+            if variable is not None:
+                handed.append((caller, call, variable))
+        if len({variable for _, _, variable in handed}) < 2:
+            continue
+        for caller, call, variable in handed:
+            trains = _trains(roles, caller, call, own, tests)
+            if trains is None:
+                raise NotMigrated(
+                    f"{function.name}() trains or evaluates by a condition that its calls do not tell; "
+                    "give evaluation a function of its own",
+                    call.lineno,
+                    caller,
+                )
+            if not trains:
+                found.append(EvaluatingCall(loop, caller, call, variable))
+    return found
+
+
+def kept_whole(roles: Roles, graph: CallGraph, calls: list[EvaluatingCall]) -> frozenset[Variable]:
+    """The loaders of evaluating calls, under every name they have on the way."""
+    return frozenset(link for call in calls for link in chain(roles, graph, call.loader))
+
+
+def conditions(loop: LoaderLoop, backward: Backward) -> list[ast.expr]:
+    """What is asked between the loop and its backward pass."""
+    if backward.module is not loop.module or loop.function is not backward.function:
+        return []
+    tests: list[ast.expr] = []
+    for parent in loop.module.ancestors(backward.call):
+        if parent is loop.statement:
+            return tests
+        if isinstance(parent, ast.If):
+            tests.append(parent.test)
+    return []
+
+
+def _trains(roles: Roles, caller: Module, call: ast.Call, own: Definition, tests: list[ast.expr]) -> bool | None:
+    """Whether a call runs the backward pass, told by what it hands over for the names that are asked about."""
+    assert not isinstance(own.node, ast.ClassDef)
+    passed = dict(arguments_of(call, own))
+    answers: list[bool] = []
+    for test in tests:
+        for node in walk(test):
+            if isinstance(node, ast.Name) and node.id in _parameters(own.node):
+                value = passed.get(node.id) or default_of(own.node, node.id)
+                answer = _is_on(roles, caller, value)
+                if answer is None:
+                    return None
+                answers.append(answer if not _is_negated(test, node) else not answer)
+    return all(answers) if answers else None
+
+
+def _is_on(roles: Roles, caller: Module, value: ast.expr | None) -> bool | None:
+    if isinstance(value, ast.Constant):
+        return value.value == "train" if isinstance(value.value, str) else bool(value.value)
+    if value is not None and roles.role(caller, value) & (Role.OPTIMIZER | Role.SCALER):
+        return True
+    return None
+
+
+def _is_negated(test: ast.expr, name: ast.Name) -> bool:
+    """`not evaluate`, `optimizer is None`, `phase != "train"`; what is asked of a backward pass the other way round."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return True
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and test.left is name:
+        other = test.comparators[0]
+        nothing = isinstance(other, ast.Constant) and (other.value is None or other.value is False)
+        equal = isinstance(test.ops[0], ast.Is | ast.Eq)
+        return equal is nothing
+    return False
+
+
+def _parameters(function: Function) -> set[str]:
+    return {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}

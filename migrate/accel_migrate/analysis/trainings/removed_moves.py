@@ -1,0 +1,197 @@
+"""Which moves go: those of batches that a prepared loader has moved, and of models that `prepare` places.
+
+A model's move stays where something depends on it: the model runs before it is prepared, comes back from the CPU in
+the middle of training, or is another one, built once training is done. There the move is harmless, and without it the
+script would break.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from accel_migrate.analysis.moves.batches import Batches
+from accel_migrate.analysis.moves.devices import Move, moves_in
+from accel_migrate.analysis.moves.unmoved import Members
+from accel_migrate.analysis.placement.early_use import EarlyUses
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.trainings.participants import Participants
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import Place, chain, is_root
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+_TAKES_ARRAYS = ("numpy.array", "numpy.asarray")
+
+
+@dataclass(frozen=True, eq=False)
+class HostRead:
+    """`batch.numpy()`: `value` must be on the CPU for `call`."""
+
+    module: Module
+    call: ast.Call
+    value: ast.expr
+
+
+class Sorted(NamedTuple):
+    """What prepared loaders and models do by themselves, and what the script goes on doing."""
+
+    unplaced: frozenset[Variable]  # loaders whose batches stay where they are
+    dropped: list[Move]  # that prepared objects make needless
+    kept: list[Move]
+    fetched: list[HostRead]  # of batches that come from the device now
+
+
+def sort_moves(
+    roles: Roles,
+    graph: CallGraph,
+    modules: tuple[Module, ...],
+    participants: Participants,
+    place: Place,
+    timing: Timing,
+) -> Sorted:
+    sorter = _Sorter(roles, graph, modules, participants.aliases, participants.shared, place, timing)
+    dropped: list[Move] = []
+    kept: list[Move] = []
+    for module in modules:
+        for move in moves_in(roles, module):
+            (dropped if sorter.is_needless(move) else kept).append(move)
+    reads = [read for module in modules for call in module.calls if (read := _read_on_cpu(module, call)) is not None]
+    fetched = [r for r in reads if timing.after_prepare(r.module, r.call) and sorter.is_batch(r.module, r.value)]
+    return _unplaced_loaders(roles, graph, participants, sorter, Sorted(frozenset(), dropped, kept, fetched))
+
+
+def _unplaced_loaders(
+    roles: Roles, graph: CallGraph, participants: Participants, sorter: _Sorter, first: Sorted
+) -> Sorted:
+    """The loaders whose batches stay where they are keep their moves."""
+    in_parallel = any(wrapping.is_data_parallel for wrapping in participants.distribution.wrappings)
+    _, dropped, kept, fetched = first
+    members = Members(roles, {m.call for m in (*dropped, *kept)}, {read.call for read in fetched}, in_parallel)
+    found: set[Variable] = set()
+    for loop in participants.loops if dropped or kept else ():
+        variable = loop.module.variable(loop.loader)
+        links = chain(roles, graph, variable) if variable is not None else []
+        if not any(link in participants.shared for link in links):
+            members.check_data_parallel(loop)
+        elif members.unmoved(loop) is not None:
+            members.check_data_parallel(loop)
+            found.update(links)
+
+    def stays(module: Module, value: ast.expr) -> bool:
+        return any(set(chain(roles, graph, v)) & found for v in sorter.batches.loaders(module, value) or ())
+
+    staying = [move for move in dropped if stays(move.module, move.receiver)]
+    return Sorted(
+        frozenset(found),
+        [move for move in dropped if move not in staying],
+        [*kept, *staying],
+        [read for read in fetched if not stays(read.module, read.value)],
+    )
+
+
+def _read_on_cpu(module: Module, call: ast.Call) -> HostRead | None:
+    """`x` of `x.numpy()` and `np.array(x)`."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+        return HostRead(module, call, call.func.value)
+    if module.qualified(call.func) in _TAKES_ARRAYS and len(call.args) == 1:
+        argument = call.args[0]
+        plain = isinstance(argument, ast.Name | ast.Subscript | ast.Attribute)
+        return HostRead(module, call, argument) if plain else None
+    return None
+
+
+class _Sorter:
+    def __init__(
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        modules: tuple[Module, ...],
+        aliases: frozenset[Variable],
+        shared: frozenset[Variable],
+        place: Place,
+        timing: Timing,
+    ) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.aliases = aliases
+        self.batches = Batches(roles, graph)
+        self.shared = shared
+        self.late = timing.late
+        self.uses = EarlyUses(roles, graph, aliases, place)
+        self.early = self.uses.run_before()
+        self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
+
+    def is_needless(self, move: Move) -> bool:
+        module, receiver = move.module, move.receiver
+        stored = _stored_in(module, move.call, receiver)
+        if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
+            self.roles.role(module, receiver) & Role.MODEL
+        ):
+            if not any(variable in self.aliases for variable in stored) or self._is_another(move, stored):
+                return False
+            if self.uses.comes_before(module, move.call):
+                return not self.uses.need(module, move.call, stored)
+            return not self.sent_to_cpu
+        if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
+            return False  # the loader is not prepared yet
+        return self.is_batch(module, receiver)
+
+    def is_batch(self, module: Module, value: ast.expr) -> bool:
+        """Whether a value comes from prepared loaders and nowhere else."""
+        sources = self.batches.loaders(module, value)
+        return sources is not None and all(self._is_shared(source) for source in sources)
+
+    def _is_another(self, move: Move, stored: list[Variable]) -> bool:
+        """Whether what is moved may be a model that was built where nothing prepares it any more."""
+        module = move.module
+        return any(
+            isinstance(binding.value, ast.Call)
+            and not any(isinstance(n, ast.expr) and module.variable(n) == variable for n in module.walk(binding.value))
+            and self.uses.leads_to(module, binding.statement, module.statement(move.call))
+            and self._runs_late(module, binding.statement)
+            for variable in stored
+            for binding in module.bindings(variable)
+        )
+
+    def _runs_late(self, module: Module, statement: ast.stmt) -> bool:
+        """Whether a statement runs, also or only, after the objects are prepared, and not to prepare them again."""
+        function = module.scope(statement).function
+        if module is self.uses.place.module and function is self.uses.function:
+            return not self.uses.comes_before(module, statement)
+        return function in self.late
+
+    def _is_shared(self, loader: Variable) -> bool:
+        """Whether every loader that a name may stand for is shared out."""
+        links = chain(self.roles, self.graph, loader)
+        built = [link for link in links if is_root(self.roles, link)]
+        return any(link in self.shared for link in links) and all(link in self.shared for link in built)
+
+    def _goes_to_cpu(self, module: Module, call: ast.Call) -> bool:
+        """`model.cpu()`, `model.eval().cpu()` or `model.to("cpu")` of a prepared model."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in ("cpu", "to"):
+            return False
+        if function.attr == "to" and not (call.args and _is_cpu(call.args[0])):
+            return False
+        receiver = function.value
+        while isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute):
+            receiver = receiver.func.value
+        return module.variable(receiver) in self.aliases and bool(self.roles.role(module, receiver) & Role.MODEL)
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Constant) and node.value == "cpu") or "cpu" in unparse(node).lower()
+
+
+def _stored_in(module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:
+    """The variable that is moved, or that a freshly built model is stored in."""
+    variable = module.variable(receiver)
+    if variable is not None:
+        return [variable]
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign):
+        return [v for target in statement.targets if (v := module.variable(target)) is not None]
+    return []

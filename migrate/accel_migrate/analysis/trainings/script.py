@@ -1,0 +1,504 @@
+"""Reads the files of a project into facts: each training with all that rules ask, or why it is left alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from accel_migrate.analysis.distribution.one_or_many import silenced_prints
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.evaluation.by_batch import Summed
+from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole
+from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.placement.choices import Choice, choice_of
+from accel_migrate.analysis.placement.one_device import Tied
+from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
+from accel_migrate.analysis.placement.reach import NAME, Reach, creation_scope, find_reach, is_idle
+from accel_migrate.analysis.placement.respelling import Respelling
+from accel_migrate.analysis.placement.starts import (
+    Start,
+    after_names,
+    device_is_needed,
+    find_start,
+    printing,
+    put_off,
+)
+from accel_migrate.analysis.precision.precision import Precision, find_precision, with_argument
+from accel_migrate.analysis.processes.local import Locality
+from accel_migrate.analysis.processes.timing import Timing, find_timing
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module, Scope, Variable
+from accel_migrate.analysis.program.star_imports import unknown_names
+from accel_migrate.analysis.storage.attributes import Asked, own_attributes
+from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
+from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
+from accel_migrate.analysis.trainings.bookkeeping import (
+    carried_settings,
+    carried_timeout,
+    names_device,
+    passed_instead,
+    rank_parameters,
+    through_trainer,
+    tidied,
+    with_unwrapping,
+)
+from accel_migrate.analysis.trainings.decisions import Decision, find_decisions
+from accel_migrate.analysis.trainings.entries import is_chosen
+from accel_migrate.analysis.trainings.groups import Group, entries, find_groups
+from accel_migrate.analysis.trainings.obstacles import handed_away, hidden_backwards
+from accel_migrate.analysis.trainings.one_process import bare_uses
+from accel_migrate.analysis.trainings.participants import Participants, find_participants, is_share, only_prepared
+from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
+from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setup
+from accel_migrate.analysis.trainings.training import Refusal, Script, Training
+from accel_migrate.analysis.values.imported import is_imported, loaded_with
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
+from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.errors import internal_error
+from accel_migrate.facts import Facts
+from accel_migrate.flow.nodes import unparse, walk
+
+
+def read(
+    modules: Iterable[Module],
+    keep_device: bool = False,
+    prints_once: bool = False,
+    keeps: Callable[[Module, int], bool] = lambda module, line: False,
+    facts: Facts | None = None,
+    by_batch: bool = True,
+) -> Script:
+    """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line.
+
+    `by_batch` lets evaluations go through whole batches, which Accelerate cannot.
+    """
+    project = Project(modules)
+    roles = Roles(project, facts)
+    graph = CallGraph(roles)
+    flow = RankFlow(roles, graph)
+    backwards = backward_calls(roles)
+    loops = loader_loops(roles, graph, backwards)
+    trainings: list[Training] = []
+    refusals: list[Refusal] = []
+    for index, group in enumerate(find_groups(roles, graph, backwards)):
+        first = group.backwards[0]
+        try:
+            trainings += [
+                _Reader(
+                    roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps, by_batch
+                ).training()
+                for own_graph in entries(roles, graph, group)
+            ]
+        except NotMigrated as trouble:
+            refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
+            named = {refusals[-1].module}
+            for backward in group.backwards:
+                if backward.module not in named:
+                    named.add(backward.module)
+                    refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
+        except Exception as error:  # whatever is strange about this loop, the others must go on
+            refusals.append(Refusal(first.module, first.call.lineno, internal_error(error), error))
+    for module in project.modules:
+        hidden = [*hidden_backwards(roles, module)]
+        if not hidden and not any(backward.module is module for backward in backwards):
+            hidden += [*handed_away(roles, module)][:1]
+        told = {(refusal.module, refusal.line) for refusal in refusals}
+        refusals += [Refusal(module, c.lineno, reason) for c, reason in hidden if (module, c.lineno) not in told]
+    return Script(project, roles, graph, _made_once(trainings), tuple(refusals), tuple(backwards))
+
+
+def _made_once(trainings: list[Training]) -> tuple[Training, ...]:
+    """Trainings in one scope share the Accelerator that the first of them makes."""
+    made: dict[Scope, Training] = {}
+    for training in sorted(trainings, key=lambda t: t.start.statement.lineno):
+        made.setdefault(training.creation, training)
+    return tuple(
+        training if made[training.creation] is training else replace(training, makes_accelerator=False)
+        for training in trainings
+    )
+
+
+def trouble_module(trouble: NotMigrated, first: Backward) -> Module:
+    return trouble.module or first.module
+
+
+@dataclass(frozen=True, eq=False)
+class _Findings:
+    """What a training does by hand that the Accelerator does from now on."""
+
+    modules: tuple[Module, ...]
+    precision: Precision
+    distribution: Distribution
+    timing: Timing
+    local: Locality
+    decisions: tuple[Decision, ...]
+    storage: Storage
+    bare: tuple[tuple[Module, ast.expr], ...]
+    attributes: tuple[tuple[Module, Asked], ...]
+    dropped: list[Move]
+    kept: list[Move]
+    unplaced: frozenset[Variable]
+    fetched: tuple[HostRead, ...]
+    device: DeviceDefinition | None
+
+    @property
+    def renamed(self) -> list[Move]:
+        """Kept moves that name the device anew."""
+        return [move for move in self.kept if not names_device(move, self.distribution)]
+
+    def gone(self, reach: Reach) -> frozenset[ast.AST]:
+        """Expressions that rules take away: nothing inside them is edited."""
+        nodes: list[ast.AST] = [region.whole for region in self.precision.regions]
+        for move in (*self.dropped, *self.renamed):
+            nodes += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
+        replacements = self.distribution.replacements
+        nodes += self.precision.scaling.nodes()
+        nodes += self.distribution.gone()
+        nodes += [p.node for p in replacements if p.optional and reach.spelled(p.module, p.node) is not None]
+        return frozenset(part for node in nodes for part in walk(node)) | self.storage.gone
+
+
+class _Reader:
+    """Works out one training, step by step; raises NotMigrated where it cannot be migrated."""
+
+    def __init__(
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        flow: RankFlow,
+        group: Group,
+        loops: list[LoaderLoop],
+        index: int,
+        keep_device: bool,
+        prints_once: bool,
+        keeps: Callable[[Module, int], bool],
+        by_batch: bool,
+    ) -> None:
+        self.by_batch = by_batch
+        self.roles = roles
+        self.graph = graph
+        self.flow = flow
+        self.group = group
+        self.loops = loops
+        self.index = index
+        self.keep_device = keep_device
+        self.prints_once = prints_once
+        self.keeps = keeps
+
+    def training(self) -> Training:
+        participants = find_participants(self.roles, self.graph, self.flow, self.group, self.loops, self.by_batch)
+        setup = find_setup(self.roles, self.graph, self.group, participants)
+        participants = only_prepared(
+            self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)
+        )
+        found = self._findings(participants, setup)
+        creation, reach, needs = self._reach(participants, setup, found)
+        modules = self._all_touched(found.modules, reach)
+        self._check_names(modules)
+        start, precision, carrier, given = self._start(participants, setup, found, creation, reach, modules, needs)
+        passed = passed_instead(reach, self.graph)
+        device = found.device
+        gone = replace(found, precision=precision).gone(reach) | passed
+        if device is not None and not start.stays:
+            gone |= frozenset(device.module.walk(device.statement))
+        tied = Tied(self.roles, self.graph, device, given, reach, found.distribution)
+        if not self.keep_device:
+            tied.check(modules, gone)
+        distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
+        self._check_told(distribution, rebound, creation)
+        prints = self._printed_once(
+            found, printing(self.roles, self.graph, reach, start, modules, list(setup.uses)), modules
+        )
+        return Training(
+            index=self.index,
+            home=setup.home,
+            place=setup.place,
+            prepared=setup.prepared,
+            aliases=found.storage.held,
+            backwards=tuple(self.group.backwards),
+            loops=participants.loops,
+            evaluations=participants.evaluations,
+            dropped=tuple(found.dropped),
+            kept=tuple(found.kept),
+            unplaced=found.unplaced,
+            fetched=found.fetched,
+            device=device,
+            creation=creation,
+            reach=reach,
+            modules=modules,
+            start=start,
+            prints=tuple(prints),
+            needs_device=device is not None and device_is_needed(device, gone, reach, self.graph),
+            device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
+            given=given,
+            model_attributes=found.attributes,
+            forward_methods=self._forward_methods(participants, setup),
+            timing=found.timing,
+            local=found.local,
+            decisions=found.decisions,
+            storage=found.storage,
+            bare=tuple((m, node) for m, node in found.bare if node not in gone or node in distribution.unwrapped),
+            flow=self.flow,
+            precision=precision,
+            distribution=distribution,
+            settings=carried_settings(found.distribution, carrier),
+            waiting=carried_timeout(found.distribution, carrier),
+            rebound=rebound + (given.rebound() if given is not None else ()),
+            gone=gone,
+            observed=tuple(o for o in self.roles.taken if o.variable.scope.module in modules),
+        )
+
+    def _prints_once(self, modules: Iterable[Module]) -> bool:
+        """Whether the script itself is to print once: by request, or because it silenced its other processes."""
+        return self.prints_once or any(True for module in modules for _ in silenced_prints(module, ""))
+
+    def _printed_once(
+        self, found: _Findings, prints: Iterable[tuple[Module, ast.Call]], modules: tuple[Module, ...]
+    ) -> Iterator[tuple[Module, ast.Call]]:
+        """Those that one process did, under a guard that is gone; with `_prints_once` those that all do, as well."""
+        once = self._prints_once(modules)
+        for module, call in prints:
+            if found.storage.runs_everywhere(module, call) or (once and not self.flow.only_some(module, call)):
+                yield module, call
+
+    def _findings(self, participants: Participants, setup: Setup) -> _Findings:
+        home, place = setup.home, setup.place
+        precision = find_precision(self.roles, self.group.backwards, list(participants.loops))
+        used_in = [
+            place.module,
+            *[b.module for b in self.group.backwards],
+            *[loop.module for loop in participants.loops],
+        ]
+        modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *participants.distribution.modules()]))
+        timing = find_timing(self.roles, self.graph, home, place)
+        held = handed_on(self.roles, self.graph, timing, participants.aliases)
+        everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
+        distribution = with_unwrapping(participants.distribution, everywhere, home, place, held)
+        if home.is_class:
+            distribution = through_trainer(self.roles, distribution, home)
+        unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)
+        staying = [m for m in dropped if self.keep_device or self.keeps(m.module, m.call.lineno)]
+        dropped, kept = [move for move in dropped if move not in staying], [*kept, *staying]
+        storage = find_storage(self.roles, self.graph, self.flow, timing, held)
+        check_other_wrappers(self.roles, self.graph, distribution, storage)
+        shares = [
+            loop for loop in participants.loops if is_share(participants, loop) and not is_chosen(self.roles, loop)
+        ]
+        evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
+        local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
+        lifted = {one.guard for one in storage.lifted}
+        return _Findings(
+            modules,
+            precision,
+            distribution,
+            timing,
+            local,
+            find_decisions(self.roles, local, shares, timing, self.flow, modules),
+            storage,
+            tuple(bare_uses(self.roles, self.flow, timing, storage.held, lifted, distribution.unwrapped)),
+            tuple(own_attributes(self.roles, self.graph, modules, participants.aliases, timing, participants.methods)),
+            dropped,
+            kept,
+            unplaced,
+            tuple(fetched),
+            find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
+        )
+
+    def _reach(
+        self, participants: Participants, setup: Setup, found: _Findings
+    ) -> tuple[Scope, Reach, list[tuple[Module, ast.AST]]]:
+        """Where the Accelerator is made, and how it gets to all that need it."""
+        home, place, distribution = setup.home, setup.place, found.distribution
+        needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
+        needs += [(place.module, place.after)]
+        needs += [(e.loop.module, e.after) for e in participants.evaluations if isinstance(e, Gather)]
+        needs += [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Summed)]
+        needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.roles, self.graph, m.module, m.call)]
+        needs += [
+            (replacement.module, replacement.node)
+            for replacement in distribution.replacements
+            if replacement.needs_accelerator
+        ]
+        needs += [(decision.module, decision.place) for decision in found.decisions if decision.is_number]
+        needs += found.storage.needs
+        needs += found.bare
+        needs += [(region.module, region.call) for region in found.precision.regions]
+        needs += found.precision.scaling.unscaled
+        creation = self._creation(setup, found, needs)
+        replaced = rank_parameters(distribution, found.dropped, found.kept, self.graph)
+        reach = find_reach(
+            self.roles,
+            self.graph,
+            creation,
+            home if creation.is_class else None,
+            needs,
+            [*self._wishes(participants.evaluations), *found.attributes],
+            self._under_main_guard(creation, place if found.device is None else None, found.device),
+            self.keep_device,
+            {**replaced, **found.precision.scaling.parameters},
+        )
+        return creation, reach, needs
+
+    def _check_told(self, distribution: Distribution, rebound: tuple[str, ...], creation: Scope) -> None:
+        """What a spawned function was told it must be able to ask of the Accelerator."""
+        spawned = distribution.spawned
+        if spawned is not None and rebound and creation.node is not spawned.function:
+            names = " and ".join(f"`{text.partition(' =')[0]}`" for text in rebound)
+            raise NotMigrated(
+                f"{spawned.function.name}() is spawned and reads {names}, and the Accelerator is made further in",
+                spawned.function.lineno,
+                spawned.module,
+            )
+
+    def _creation(self, setup: Setup, found: _Findings, needs: list[tuple[Module, ast.AST]]) -> Scope:
+        """The scope that makes the Accelerator: the trainer's class, where its device is chosen, or around all uses."""
+        home, device = setup.home, found.device
+        if home.is_class and not (device is not None and self._is_read_beside(device, setup.place, found)):
+            return home
+        around = creation_scope(self.roles, self.graph, home, needs) if not home.is_class else home
+        made = device.scope if device is not None and not self._is_left_behind(device, home, found) else around
+        return self._above_all(made, found.distribution)
+
+    def _is_left_behind(self, device: DeviceDefinition, home: Scope, found: _Findings) -> bool:
+        """Whether nothing needs a global device any more, in a file that workers or others import: main() has it all."""
+        if device.scope.parent is not None or not home.is_function or not is_imported(self.roles, device.module):
+            return False
+        plain = choice_of(self.roles, device, found.distribution.ranks) == Choice()
+        return plain and not any(True for _ in self._reads_of(device, found))
+
+    def _is_read_beside(self, device: DeviceDefinition, place: Place, found: _Findings) -> bool:
+        """Whether a global device is still read by functions of its file other than the one that prepares."""
+        module, variable = device.module, device.variable
+        if variable.scope.parent is not None or module is not place.module:
+            return False
+        prepares = module.scope(place.after).function
+        return any(module.scope(node).function is not prepares for node in self._reads_of(device, found))
+
+    def _reads_of(self, device: DeviceDefinition, found: _Findings) -> Iterator[ast.Name]:
+        """Where its file still reads a device once the needless moves are gone."""
+        module = device.module
+        inside = {*module.walk(device.statement), *[n for s in device.later for n in module.walk(s)]}
+        for move in found.dropped:
+            inside.update(part for argument in move.call.args for part in walk(argument))
+        for node in module.walk(module.tree, ast.Name):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in inside:
+                if module.variable(node) == device.variable:
+                    yield node
+
+    def _start(
+        self,
+        participants: Participants,
+        setup: Setup,
+        found: _Findings,
+        creation: Scope,
+        reach: Reach,
+        modules: tuple[Module, ...],
+        needs: list[tuple[Module, ast.AST]],
+    ) -> tuple[Start, Precision, Respelling, OutsideDevice | None]:
+        """Where the Accelerator is made, with what it is told there."""
+        device, dropped, kept = found.device, found.dropped, found.kept
+        setting_up = setup.place.module.scope(setup.place.after) if creation.is_class else creation
+        own = device if device is not None and device.scope in (creation, setting_up) else None
+        moves = [] if device is not None or self.keep_device else dropped + kept
+        given = find_outside_device(
+            self.roles, self.graph, creation, moves, modules, found.gone(reach), reach, found.distribution
+        )
+        start = find_start(
+            self.roles,
+            self.graph,
+            creation,
+            setup.place,
+            own,
+            given,
+            dropped,
+            kept,
+            reach,
+            found.distribution,
+            needs,
+            found.gone(reach),
+            modules,
+            participants.aliases,
+            self._prints_once(modules),
+        )
+        replacements = {replacement.statement for replacement in found.distribution.replacements}
+        carrier = Respelling(self.graph, start.module, start.statement, replacements)
+        precision = with_argument(found.precision, carrier, own, start.cpu)
+        later = put_off(start, own) if carrier.inlined else None
+        if later is not None:
+            start = later
+            carrier = Respelling(
+                self.graph, start.module, start.statement, replacements, own.statement if own else None
+            )
+            precision = with_argument(found.precision, carrier, own, start.cpu)
+        if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
+            whole = [e.loop.statement.lineno for e in participants.evaluations if isinstance(e, Whole)]
+            tied = cpu_only(self.roles, modules, found.timing, setup.prepared, whole)
+            if tied:
+                check_built_here(self.roles, self.graph, setup.prepared)
+            unnamed = tied is None and not names_gpu(self.roles, loaded_with(self.roles.project, setup.place.module))
+            start = replace(start, cpu="True" if tied else None, tied=tied, moves=unnamed)
+        return after_names(start, precision.argument), precision, carrier, given
+
+    def _forward_methods(self, participants: Participants, setup: Setup) -> tuple[tuple[Built, str], ...]:
+        """Each model as its home names it, with the method that makes its loss."""
+        found = {
+            (built, method.name): None
+            for method in participants.methods
+            for built in setup.prepared
+            if built.variable in chain(self.roles, self.graph, method.model)
+        }
+        return tuple(found)
+
+    def _all_touched(self, modules: tuple[Module, ...], reach: Reach) -> tuple[Module, ...]:
+        """The files of the training, with those that define or call a function which is handed the Accelerator."""
+        found = [*modules]
+        for function, parameter in reach.parameters.items():
+            found += [parameter.module, *[caller for caller, _ in self.graph.sites.get(function, ())]]
+        return tuple(dict.fromkeys(found))
+
+    def _above_all(self, creation: Scope, distribution: Distribution) -> Scope:
+        """The scope from which every place that asks for the Accelerator can be reached."""
+        for replacement in distribution.replacements:
+            if not replacement.needs_accelerator:
+                continue
+            function = replacement.module.scope(replacement.node).function
+            if function is None:
+                return replacement.module.root
+            reached = self.graph.reached_from(function, self.roles, replacement.module)
+            if function is not creation.node and creation.node in reached:
+                creation = replacement.module.functions[function]
+        return creation
+
+    def _under_main_guard(self, creation: Scope, place: Place | None, device: DeviceDefinition | None) -> bool:
+        if creation.parent is not None:
+            return False
+        statement = device.statement if device is not None else (place.after if place is not None else None)
+        if statement is None:
+            return False
+        return any(
+            isinstance(parent, ast.If) and "__name__" in unparse(parent.test)
+            for parent in creation.module.ancestors(statement)
+        )
+
+    def _wishes(self, evaluations: tuple[Evaluation, ...]) -> list[tuple[Module, ast.AST]]:
+        """Evaluation functions that print: once is enough."""
+        return [
+            (e.loop.module, e.loop.statement)
+            for e in evaluations
+            if e.loop.function is not None
+            and any(isinstance(n, ast.Name) and n.id == "print" for n in e.loop.module.walk(e.loop.function))
+        ]
+
+    def _check_names(self, modules: tuple[Module, ...]) -> None:
+        for module in modules:
+            for name, origin, line in unknown_names(self.roles.project, module):
+                raise NotMigrated(
+                    f"`{name}` comes from `from {origin} import *`, which is not looked into; import it by its name",
+                    line,
+                    module,
+                )
+            if NAME in module.root.bindings or any(NAME in scope.bindings for scope in module.functions.values()):
+                raise NotMigrated("the name `accelerator` is taken in this file", 1)

@@ -1,0 +1,311 @@
+"""Where a training is set up: its home, what is prepared there, and the place for `prepare`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_later, device_definition
+from accel_migrate.analysis.placement.choices import names_rank
+from accel_migrate.analysis.placement.overriding import is_overridden
+from accel_migrate.analysis.placement.places import find_place
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.trainings.groups import Group
+from accel_migrate.analysis.trainings.participants import Participants
+from accel_migrate.analysis.trainings.updates import caller_not_given
+from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
+from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain, choose_home, is_root, scattered
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.steppers import wrapped_optimizer
+from accel_migrate.flow.nodes import unparse
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    home: Scope
+    prepared: tuple[Built, ...]
+    uses: tuple[ast.stmt, ...]  # statements at home that start training or evaluation
+    place: Place
+
+
+def find_setup(roles: Roles, graph: CallGraph, group: Group, participants: Participants) -> Setup:
+    """NotMigrated where the objects cannot be prepared in one place."""
+    return _Finder(roles, graph, group).setup(participants)
+
+
+class _Finder:
+    def __init__(self, roles: Roles, graph: CallGraph, group: Group) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.group = group
+        self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
+
+    def setup(self, participants: Participants) -> Setup:
+        home = choose_home(self.roles, list(participants.chains))
+        if home is None:
+            line = self.group.backwards[0].call.lineno
+            raise NotMigrated(scattered(self.roles, list(participants.chains)), line)
+        prepared = self._prepared(home, participants)
+        self._check_caller(home, prepared, participants.chains)
+        uses = self._uses(home, participants.loops, participants.loaders)
+        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home) | self._keepers(home, prepared))
+        self._check_iterators(place, participants.loaders)
+        return Setup(home, prepared, tuple(uses), place)
+
+    def _prepared(self, home: Scope, participants: Participants) -> tuple[Built, ...]:
+        order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
+        found: dict[Variable, Built] = {}
+        for entry in participants.entries:
+            for variable in chain(self.roles, self.graph, entry.variable):
+                if variable.scope is home:
+                    found[variable] = Built(Role.LOADER, variable, entry.key)
+        together: dict[Variable, None] = {}
+        for links in participants.chains:
+            for variable in self._prepared_at(home, links):
+                role = next((role for role in order if self.roles.of(variable) & role), None)
+                if role is None:
+                    together[variable] = None
+                elif variable not in found:
+                    found[variable] = Built(role, variable)
+
+        def position(built: Built) -> tuple[int, int]:
+            lines = [b.statement.lineno for b in home.module.bindings(built.variable) if b.kind != "parameter"]
+            return order.index(built.role), min(lines, default=0)
+
+        named = set(found)
+        every = [*found.values(), *[e for v in together if v not in named for e in self._elements(v, named)]]
+        if sum(built.every for built in every) > 1:
+            names = ", ".join(f"`{built.variable.name}`" for built in every if built.every)
+            raise NotMigrated(
+                f"how many objects are in each of {names} is not visible to the analysis", _line(every[-1].variable)
+            )
+        return tuple(sorted(every, key=position))
+
+    def _prepared_at(self, home: Scope, links: list[Variable]) -> list[Variable]:
+        """Of the names of one object those at home that hold it before a loop over all of its kind has begun."""
+        here = [variable for variable in links if variable.scope is home]
+        looped = [v for v in here if self.roles.of(v) & KEPT and all(map(is_looped, home.module.bindings(v)))]
+        for variable in looped:
+            loops = [binding.statement for binding in home.module.bindings(variable)]
+            if any(self._builds_inside(home.module, loop) for loop in loops):
+                return [variable]  # the body of the loop builds its optimizer: each round is a training of its own
+        rest = [variable for variable in here if variable not in looped]
+        if looped and not rest and not any(link.scope is not home for link in links):
+            raise NotMigrated(
+                f"`{looped[0].name}` is one after another of what a loop goes through, and what that is made of is "
+                "not in sight, so nothing can be prepared before the loop",
+                _line(looped[0]),
+                home.module,
+            )
+        return rest
+
+    def _elements(self, variable: Variable, named: set[Variable]) -> tuple[Built, ...]:
+        """Each object that a list or a dictionary keeps, prepared in its place."""
+        module = variable.scope.module
+        kept = kept_in(self.roles, variable)
+        if kept is None:
+            raise NotMigrated(f"what `{variable.name}` holds is not visible to the analysis", _line(variable), module)
+        if any(module.variable(element) in named for element in kept.elements):
+            self.filled.add(variable)
+            return ()
+        if kept.is_tuple:
+            raise NotMigrated(
+                f"`{variable.name}` cannot take prepared objects in the place of those it holds; make it a list, or a "
+                "dictionary that is written out",
+                _line(variable),
+                module,
+            )
+        if kept.keys is None:
+            return (Built(kept.role, variable, None, True),)
+        return tuple(Built(kept.role, variable, key) for key in kept.keys)
+
+    def _check_caller(self, home: Scope, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
+        """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
+        if not home.is_function or any(is_root(self.roles, b.variable) for b in prepared):
+            return
+        function: Function = home.node  # type: ignore[assignment]
+        if not self.graph.sites.get(function):
+            raise NotMigrated(caller_not_given(function), function.lineno, home.module)
+        for links in chains:
+            if not any(is_root(self.roles, link) for link in links):
+                raise self._out_of_sight(links[-1])
+        raise NotMigrated(scattered(self.roles, list(chains)), function.lineno, home.module)
+
+    def _out_of_sight(self, parameter: Variable) -> NotMigrated:
+        """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""
+        module, function = parameter.scope.module, parameter.scope.node
+        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+            handed = dict(arguments_of(call, Definition(module, function))).get(parameter.name)  # type: ignore[arg-type]
+            if handed is not None:
+                text = unparse(handed)
+                starred = isinstance(handed, ast.Name) and caller.resolve(handed.id, caller.scope(call)) is None
+                if starred and "*" in caller.imports:
+                    reason = f"`{text}` comes from `import *`, so where it is built is not visible to the analysis"
+                else:
+                    reason = f"`{text}`, handed over for `{parameter.name}`, is not a variable that could be prepared"
+                return NotMigrated(reason, call.lineno, caller)
+        return NotMigrated(
+            f"where `{parameter.name}` is built is not visible to the analysis", _line(parameter), module
+        )
+
+    def _made_of_optimizers(self, home: Scope) -> set[Variable]:
+        """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
+        module = home.module
+        names = [Variable(home, name) for name in home.bindings] if not home.is_class else []
+        attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
+        wrapping = {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
+        return wrapping | self.filled
+
+    def _keepers(self, home: Scope, prepared: tuple[Built, ...]) -> set[Variable]:
+        """Objects at home that are handed what is prepared, where a run showed that some object keeps it."""
+        if not self.roles.followed:
+            return set()
+        module, kept = home.module, {built.variable for built in prepared}
+        return {
+            variable
+            for variable in (Variable(home, name) for name in home.bindings)
+            if not self.roles.of(variable)
+            for binding in module.bindings(variable)
+            if binding.value is not None and kept & _handed(self.roles, module, binding.value)
+        }
+
+    def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:
+        """Statements at home that start training or evaluation."""
+        module = home.module
+        functions = {b.function for b in self.group.backwards} | {loop.function for loop in loops}
+        found: list[ast.stmt] = []
+        for statement in (node for node in module.walk(home.node) if isinstance(node, ast.stmt)):
+            if module.scope(statement) is not home or isinstance(statement, ast.FunctionDef | ast.ClassDef):
+                continue
+            if (
+                any(loop.statement is statement for loop in loops)
+                or any(b.module is module and module.statement(b.call) is statement for b in self.group.backwards)
+                or self._starts_reading(module, statement, loaders)
+            ):
+                found.append(self._outermost_loop(module, statement))
+            elif not isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
+                inner = functions - {None, home.node}
+                if self.graph.reached_from(statement, self.roles, module) & inner or self._hands_on(
+                    module, statement, inner
+                ):
+                    found.append(self._outermost_loop(module, statement))
+        return sorted(dict.fromkeys(found), key=lambda s: s.lineno)
+
+    def _hands_on(self, module: Module, statement: ast.stmt, functions: set[Function | None]) -> bool:
+        """`optimizer.step(closure)`: whoever is handed a function that trains may call it."""
+        for node in module.walk(statement, ast.Name):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                target = self.roles.project.definition(module, node)
+                if target is not None and target.node in functions:
+                    return True
+        return False
+
+    def _starts_reading(self, module: Module, statement: ast.stmt, loaders: tuple[Variable, ...]) -> bool:
+        """`iterator = iter(loader)`, read while training: from here on the loader must be the prepared one."""
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            return False
+        variable = module.variable(statement.value.args[0]) if statement.value.args else None
+        if variable is None or not self.roles.role(module, statement.value) & Role.ITERATOR:
+            return False
+        shared = any(variable in chain(self.roles, self.graph, loader) for loader in loaders)
+        return shared and self._is_read(module, statement.targets[0])
+
+    def _is_read(self, module: Module, iterator: ast.expr) -> bool:
+        """Whether a training loop reads on from an iterator; one that is only looked into may stay as it is."""
+        variable = module.variable(iterator)
+        return variable is None or any(
+            module.variable(node) == variable
+            and is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
+            for node in module.walk(module.tree, ast.Name, ast.Attribute)
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        )
+
+    def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:
+        """A trainer that starts to read where it is built would go on reading from the loader as it was."""
+        module = place.module
+        function = module.scope(place.after).function
+        for statement in (node for node in module.walk(function or module.tree) if isinstance(node, ast.Assign)):
+            if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
+                raise NotMigrated(
+                    f"`{unparse(statement.targets[0])}` starts to read the loader before all is built that is "
+                    "prepared with it; make it after the optimizer",
+                    statement.lineno,
+                    module,
+                )
+
+    def _outermost_loop(self, module: Module, statement: ast.stmt) -> ast.stmt:
+        outermost = statement
+        for parent in module.ancestors(statement):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                break
+            if isinstance(parent, ast.For | ast.While) and not self._builds_inside(module, parent):
+                outermost = parent
+        return outermost
+
+    def _builds_inside(self, module: Module, loop: ast.stmt) -> bool:
+        """Whether an optimizer of this training is built in the body of a loop (a loop over folds, say)."""
+        for variable, role in self.group.variables.items():
+            if role & Role.OPTIMIZER:
+                for link in chain(self.roles, self.graph, variable):
+                    for binding in link.scope.module.bindings(link):
+                        if any(parent is loop for parent in module.ancestors(binding.statement)):
+                            return True
+        return False
+
+
+def _handed(roles: Roles, module: Module, value: ast.expr) -> set[Variable]:
+    """What an object of the project's own classes, a list or a dictionary is made of."""
+    parts: list[ast.expr | None] = []
+    if isinstance(value, ast.Call):
+        target = roles.target(module, value)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            parts = [*value.args, *[keyword.value for keyword in value.keywords]]
+    elif isinstance(value, ast.Dict):
+        parts = [*value.values]
+    elif isinstance(value, ast.List | ast.Tuple | ast.Set):
+        parts = [*value.elts]
+    return {variable for part in parts if part is not None and (variable := module.variable(part)) is not None}
+
+
+def _line(variable: Variable) -> int:
+    """Where a variable is first bound."""
+    return min((b.statement.lineno for b in variable.scope.module.bindings(variable)), default=1)
+
+
+def find_device(
+    roles: Roles, graph: CallGraph, home: Scope, place: Place, moves: list[Move], distribution: Distribution
+) -> DeviceDefinition | None:
+    """The definition of the device that this training's moves name."""
+    named: dict[Variable, None] = {}
+    for move in moves:
+        if move.device is not None:
+            variable = move.module.variable(move.device)
+            if variable is not None:
+                named.update(dict.fromkeys(chain(roles, graph, variable)))
+    order = {module: index for index, module in enumerate(roles.project.modules)}
+    made = [d for variable in named if (d := device_definition(roles, variable)) is not None]
+    found = [d for d in made if roles.of(d.variable) or not _is_rank(d, distribution)]
+    found.sort(key=lambda d: (order[d.module], d.statement.lineno))
+    as_text = distribution.rewritten()
+    kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
+    found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]
+    near = (home, place.module.scope(place.after))
+    usable = [d for d in found if d.scope in near or _calls_home(roles, graph, home, d.scope) or d.scope.parent is None]
+    if usable:
+        check_later(usable[0])
+    return usable[0] if usable else None
+
+
+def _is_rank(definition: DeviceDefinition, distribution: Distribution) -> bool:
+    """`gpu = int(os.environ["LOCAL_RANK"])`: a number of this process, by which the model was moved."""
+    ranks = distribution.ranks
+    return definition.variable in ranks or any(names_rank(definition.module, v, ranks) for v in definition.values)
+
+
+def _calls_home(roles: Roles, graph: CallGraph, home: Scope, scope: Scope) -> bool:
+    """Whether the function of `scope` calls the home, directly or through others."""
+    function = scope.function
+    return function is not None and home.node in graph.reached_from(function, roles, scope.module)

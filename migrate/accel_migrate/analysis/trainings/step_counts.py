@@ -1,0 +1,83 @@
+"""What ends a training: the data, a count of steps, or something that is not understood."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from enum import Enum
+
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
+
+_DEEPEST = 4
+
+
+class Ended(Enum):
+    DATA = "data"  # every epoch goes through the loader once
+    COUNT = "count"  # a number of steps is reached
+    UNKNOWN = "unknown"
+
+
+def ended_by(graph: CallGraph, loop: LoaderLoop) -> Ended:
+    """What ends a loop over a loader, or the `while` that begins it anew."""
+    module = loop.module
+    inside = list(module.walk(loop.statement))
+    counted = {_text(node.target) for node in inside if isinstance(node, ast.AugAssign) and _is_one(node)}
+    counted |= _enumerated(loop.statement)
+    alike = {name.rpartition(".")[2] for name in counted}
+    left = list(_leaving(module, loop.statement))
+    around = _conditions(graph, module, loop.statement)
+    if not left and not around:
+        return Ended.DATA
+    counts = any(all(_asks_count(test, alike, ast.Or) for test in tests) for tests in left if tests)
+    counts = counts or any(_asks_count(test, alike, ast.And) for test in around)
+    return Ended.COUNT if counts else Ended.UNKNOWN
+
+
+def _leaving(module: Module, loop: ast.stmt) -> Iterator[list[ast.expr]]:
+    """For each `break` or `return` that leaves a loop, the conditions that must all hold for it."""
+    for node in module.walk(loop):
+        if not isinstance(node, ast.Break | ast.Return):
+            continue
+        around = list(module.ancestors(node))
+        inner = around[: around.index(loop)]
+        if isinstance(node, ast.Break) and any(isinstance(parent, ast.For | ast.While) for parent in inner):
+            continue
+        if not any(isinstance(parent, ast.FunctionDef | ast.Lambda) for parent in inner):
+            yield [parent.test for parent in inner if isinstance(parent, ast.If)]
+
+
+def _conditions(graph: CallGraph, module: Module, node: ast.AST, depth: int = 0) -> list[ast.expr]:
+    """The conditions of `while` around a loop, here and where its function is called."""
+    found = [
+        p.test for p in module.ancestors(node) if isinstance(p, ast.While) and not isinstance(p.test, ast.Constant)
+    ]
+    function = module.scope(node).function
+    for caller, call in graph.sites.get(function, ()) if function is not None and depth < _DEEPEST else ():
+        found += _conditions(graph, caller, call, depth + 1)
+    return found
+
+
+def _enumerated(loop: ast.stmt) -> set[str]:
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple) and "enumerate" in ast.unparse(loop.iter):
+        return {_text(loop.target.elts[0])}
+    return set()
+
+
+def _is_one(node: ast.AugAssign) -> bool:
+    return isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant) and node.value.value == 1
+
+
+def _asks_count(test: ast.expr, counted: set[str], joined: type[ast.boolop]) -> bool:
+    """Whether a number of steps decides, whatever else the condition asks: parts are `joined` so that each suffices."""
+    if isinstance(test, ast.BoolOp):
+        return isinstance(test.op, joined) and any(_asks_count(part, counted, joined) for part in test.values)
+    return isinstance(test, ast.Compare) and any(
+        _text(part).rpartition(".")[2] in counted
+        for part in ast.walk(test)
+        if isinstance(part, ast.Name | ast.Attribute)
+    )
+
+
+def _text(node: ast.expr) -> str:
+    return ast.unparse(node)

@@ -1,0 +1,120 @@
+"""What is known of one training, as frozen facts: what rules read, and more than one of them must agree on."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.distribution.rank_flow import RankFlow
+from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.placement.outside_device import OutsideDevice
+from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.placement.starts import Start
+from accel_migrate.analysis.precision.precision import Precision
+from accel_migrate.analysis.processes.local import Locality
+from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.storage.attributes import Asked
+from accel_migrate.analysis.storage.storage import Storage
+from accel_migrate.analysis.trainings.decisions import Decision
+from accel_migrate.analysis.trainings.removed_moves import HostRead
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
+from accel_migrate.analysis.values.observed import Observed
+from accel_migrate.analysis.values.provenance import Built, Place
+from accel_migrate.analysis.values.roles import Roles
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a training loop is left as it was."""
+
+    module: Module
+    line: int
+    reason: str
+    error: Exception | None = None  # a fault of ours that stood in the way
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One set of models that is trained together, with its loops; migrated whole or not at all."""
+
+    index: int
+    home: Scope
+    place: Place
+    prepared: tuple[Built, ...]
+    aliases: frozenset[Variable]  # every variable, in any scope, that holds a prepared object
+    backwards: tuple[Backward, ...]
+    loops: tuple[LoaderLoop, ...]
+    evaluations: tuple[Evaluation, ...]
+    dropped: tuple[Move, ...]  # moves that the prepared objects make needless
+    kept: tuple[Move, ...]
+    unplaced: frozenset[Variable]  # loaders whose batches the script moves by itself, in part
+    fetched: tuple[HostRead, ...]  # reads of batches that come from the device now, and that the CPU must make
+    device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
+    creation: Scope
+    reach: Reach
+    modules: tuple[Module, ...]
+    start: Start  # where the Accelerator is made
+    prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
+    needs_device: bool  # whether the device's variable is still read after migration
+    device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
+    given: OutsideDevice | None  # a device from outside, where none is decided on in sight
+    model_attributes: tuple[tuple[Module, Asked], ...]  # that a wrapped model does not answer
+    forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
+    timing: Timing
+    local: Locality  # which values are this process's own
+    decisions: tuple[Decision, ...]  # that processes must take alike, on values of their own
+    storage: Storage
+    bare: tuple[tuple[Module, ast.expr], ...]  # prepared models that only some processes run, as they are named there
+    flow: RankFlow
+    precision: Precision
+    distribution: Distribution
+    settings: tuple[tuple[str, str], ...]  # of DistributedDataParallel
+    waiting: tuple[tuple[str, str], ...]  # of init_process_group
+    rebound: tuple[str, ...]  # what a spawned function was told, now asked of the Accelerator
+    gone: frozenset[ast.AST]  # expressions that other rules take away: nothing inside them is edited
+    observed: tuple[Observed, ...] = ()  # what is known from a run alone
+    makes_accelerator: bool = True  # another training in the same scope may have made it
+
+    def accelerator(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node."""
+        return self.reach.spelled(module, node)
+
+    def ready(self, module: Module, node: ast.AST) -> str | None:
+        """How to write the Accelerator at a node that runs once it is made; None before, and out of reach."""
+        spelled = self.reach.spelled(module, node)
+        if spelled is None or self.timing.after_prepare(module, node):
+            return spelled
+        function = module.scope(node).function
+        if function in self.reach.parameters:
+            return spelled
+        beside = module is self.start.module and module.scope(node).function is self._makes
+        return spelled if beside and self.start.covers(node) else None
+
+    @property
+    def _makes(self) -> Function | None:
+        return self.start.module.scope(self.start.statement).function
+
+    def shares(self, loop: LoaderLoop) -> bool:
+        """Whether every loader that a loop reads is shared out, so that this process sees a part of its data."""
+        whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
+        loader = loop.loader
+        if isinstance(loader, ast.Subscript) and self.holds(loop.module.variable(loader.value)):
+            return loop.module.source.code(loader.slice) in {built.key for built in self.prepared}
+        return not whole and self.holds(loop.module.variable(loader))
+
+    def holds(self, variable: Variable | None) -> bool:
+        return variable is not None and variable in self.aliases
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    project: Project
+    roles: Roles
+    graph: CallGraph
+    trainings: tuple[Training, ...]
+    refusals: tuple[Refusal, ...]
+    backwards: tuple[Backward, ...]

@@ -1,0 +1,66 @@
+"""The calls that build what a variable holds, looked up inside the project's own functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+# Loaders of graphs yield objects of their own kind and cut their data by themselves.
+_FOREIGN = ("dgl.", "torch_geometric.")
+
+
+def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tuple[Module, ast.Call]]:
+    module = variable.scope.module
+    for binding in module.bindings(variable):
+        if isinstance(binding.value, ast.Call):
+            target = roles.target(module, binding.value)
+            if target is None or isinstance(target.node, ast.ClassDef):
+                if not binding.path:
+                    yield module, binding.value
+                continue
+            for node in walk(target.node):
+                if isinstance(node, ast.Call) and roles.role(target.module, node) & role:
+                    inner = roles.target(target.module, node)
+                    if inner is None or isinstance(inner.node, ast.ClassDef):
+                        yield target.module, node
+
+
+def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+    """Whether a loader, under whatever name, comes from a library whose batches and sampling are its own."""
+    names = list(chain(roles, graph, loader))  # the chain itself is kept and shared
+    for name in names:
+        for module, call in constructions(roles, name, Role.LOADER):
+            if (module.qualified(call.func) or "").startswith(_FOREIGN):
+                return True
+        module = name.scope.module
+        for binding in module.bindings(name):  # `loader = dataset`
+            other = module.variable(binding.value) if isinstance(binding.value, ast.Name) else None
+            if other is not None and other not in names:
+                names += [link for link in chain(roles, graph, other) if link not in names]
+    return False
+
+
+def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+    """Whether a loader collates by a function that pads, or is out of sight: batches may then differ in their length."""
+    for name in chain(roles, graph, loader):
+        for module, call in constructions(roles, name, Role.LOADER):
+            collate = next((keyword.value for keyword in call.keywords if keyword.arg == "collate_fn"), None)
+            if collate is None or (isinstance(collate, ast.Constant) and collate.value is None):
+                continue
+            target = roles.project.definition(module, collate)
+            body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
+            if body is None or "pad" in unparse(body):
+                return True
+    return False
+
+
+def is_torchs_sampler(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a sampler of torch that draws from all of the data."""
+    owner, _, name = (module.qualified(call.func) or "").rpartition(".")
+    return owner.startswith("torch.utils.data") and name.endswith("Sampler") and name != "DistributedSampler"

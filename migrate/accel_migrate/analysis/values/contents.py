@@ -1,0 +1,68 @@
+"""What an expression is made of, followed through names, dictionaries, lists and the calls that hand it over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import arguments_of
+
+Place = tuple[Module, ast.expr]
+
+
+def contents(graph: CallGraph, module: Module, node: ast.expr) -> Iterator[Place]:
+    """Every expression that may be kept in what a node stands for, each with its file."""
+    seen: set[ast.expr] = set()
+    pending: list[Place] = [(module, node)]
+    for owner, part in pending:
+        if part in seen or len(pending) > 200:
+            continue
+        seen.add(part)
+        yield owner, part
+        pending += _inside(owner, part)
+        variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+        if variable is not None:
+            pending += _bound(graph, owner, variable)
+
+
+def _inside(module: Module, node: ast.expr) -> list[Place]:
+    if isinstance(node, ast.Dict):
+        return [(module, value) for value in node.values]
+    if isinstance(node, ast.Tuple | ast.List):
+        return [(module, value) for value in node.elts]
+    if isinstance(node, ast.IfExp):
+        return [(module, node.body), (module, node.orelse)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        return [(module, value) for value in (*node.args, *[keyword.value for keyword in node.keywords])]
+    return []
+
+
+def _bound(graph: CallGraph, module: Module, variable: Variable) -> list[Place]:
+    found: list[Place] = []
+    for binding in module.bindings(variable):
+        if binding.kind == "assign" and binding.value is not None and not binding.path:
+            found.append((module, binding.value))
+        elif binding.kind == "parameter":
+            found += handed_for(graph, variable)
+    for node in module.walk(module.tree, ast.Assign):  # `state["model"] = model`
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            if module.variable(node.targets[0].value) == variable:
+                found.append((module, node.value))
+    return found
+
+
+def handed_for(graph: CallGraph, parameter: Variable) -> list[Place]:
+    """What callers pass for a parameter."""
+    module, function = parameter.scope.module, parameter.scope.node
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    definition = Definition(module, function)
+    return [
+        (caller, argument)
+        for caller, call in graph.sites.get(function, ())
+        for name, argument in arguments_of(call, definition)
+        if name == parameter.name
+    ]

@@ -1,0 +1,63 @@
+"""Files that are imported: by another file, or by a worker process that a loader spawns; and all that a run loads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.roles import Role, Roles
+
+_FORKS = (None, "fork")
+
+
+def is_imported(roles: Roles, module: Module) -> bool:
+    """Whether a file runs more than once in a training: for its own sake, and for those who import it."""
+    others = [other for other in roles.project.modules if other is not module]
+    return any(module in _imports(roles.project, other) for other in others) or any(
+        _spawns(roles, other, call) for other in roles.project.modules for call in other.calls
+    )
+
+
+def loaded_with(project: Project, module: Module) -> list[Module]:
+    """The files that a training of this file may run with: those that import it, and what all of them import."""
+    imports = {each: _imports(project, each) for each in project.modules}
+    scripts = [module]
+    for each in scripts:
+        scripts += [other for other in project.modules if each in imports[other] and other not in scripts]
+    loaded = dict.fromkeys(scripts)
+    pending = list(loaded)
+    for each in pending:
+        pending += [other for other in imports[each] if other not in loaded]
+        loaded.update(dict.fromkeys(imports[each]))
+    return list(loaded)
+
+
+def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
+    """All that some files import, and these in turn, without themselves."""
+    first = list(modules)
+    pending = list(first)
+    for each in pending:
+        pending += [other for other in _imports(project, each) if other not in pending]
+    return pending[len(first) :]
+
+
+def _imports(project: Project, importer: Module) -> set[Module]:
+    dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
+    dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}  # type: ignore[attr-defined]
+    stars = [n for n in importer.walk(importer.tree, ast.ImportFrom) if n.names[0].name == "*"]  # type: ignore[attr-defined]
+    dotted |= {"." * node.level + (node.module or "") for node in stars}  # type: ignore[attr-defined]
+    return {found for name in dotted if (found := project.imported_module(importer, name)) is not None}
+
+
+def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`DataLoader(..., multiprocessing_context="spawn")`, `set_start_method("spawn")`: workers import the main file anew."""
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if name == "set_start_method":
+        return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value in _FORKS)
+    if not roles.role(module, call) & Role.LOADER:
+        return False
+    said = [keyword.value for keyword in call.keywords if keyword.arg == "multiprocessing_context"]
+    return any(not isinstance(value, ast.Constant) or value.value not in _FORKS for value in said)

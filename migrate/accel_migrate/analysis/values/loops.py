@@ -1,0 +1,235 @@
+"""Training and evaluation loops: where gradients are made, where a loader is only read, and what each uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
+from accel_migrate.flow.nodes import unparse
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """One backward pass: `call` runs it on `loss`; `scaler` is the GradScaler expression it went through."""
+
+    module: Module
+    call: ast.Call
+    loss: ast.expr
+    scaler: ast.expr | None = None
+    function_form: bool = False  # torch.autograd.backward(loss)
+
+    @property
+    def function(self) -> Function | None:
+        return self.module.scope(self.call).function
+
+
+@dataclass(frozen=True, eq=False)
+class LoaderLoop:
+    """A `for` over a loader. `trains` tells whether gradients are made inside it, or in what it calls."""
+
+    module: Module
+    statement: ast.For | ast.AsyncFor
+    loader: ast.expr
+    trains: bool
+
+    @property
+    def function(self) -> Function | None:
+        return self.module.scope(self.statement).function
+
+
+class CallGraph:
+    """Who calls whom among the functions of the project."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+        self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self.all_sites = self.sites  # also when seen from one entry of several
+        self.callees: dict[Function | None, set[Function]] = {}
+        self.chains: dict[Variable, list[Variable]] = {}  # filled by homes.chain
+        self._reached: dict[ast.AST, set[Function]] = {}
+        for module in roles.project.modules:
+            for call in module.calls:
+                target = roles.target(module, call)
+                if target is None:
+                    continue
+                if isinstance(target.node, ast.ClassDef):
+                    target = roles.project.method(target, "__init__")
+                    if target is None:
+                        continue
+                assert not isinstance(target.node, ast.ClassDef)
+                self.sites.setdefault(target.node, []).append((module, call))
+                self.callees.setdefault(module.scope(call).function, set()).add(target.node)
+
+    def as_seen_from(self, entry: Scope, others: list[Scope]) -> CallGraph:
+        """The calls without those that other entries make."""
+        own = copy(self)
+        own.sites = {
+            function: [(module, call) for module, call in sites if not _made_in(module, call, others)]
+            for function, sites in self.sites.items()
+        }
+        own.chains = {}
+        return own
+
+    def reached_from(self, node: ast.AST, roles: Roles, module: Module) -> set[Function]:
+        """Every function of the project that running `node` may call."""
+        if node in self._reached:
+            return self._reached[node]
+        found: set[Function] = set()
+        pending: list[Function] = []
+        for child in module.walk(node, ast.Call):
+            if isinstance(child, ast.Call):
+                target = roles.target(module, child)
+                if target is not None and not isinstance(target.node, ast.ClassDef):
+                    pending.append(target.node)
+        while pending:
+            function = pending.pop()
+            if function not in found:
+                found.add(function)
+                pending += self.callees.get(function, ())
+        self._reached[node] = found
+        return found
+
+
+def _made_in(module: Module, call: ast.Call, scopes: list[Scope]) -> bool:
+    scope: Scope | None = module.scope(call)
+    while scope is not None:
+        if scope in scopes:
+            return True
+        scope = scope.parent
+    return False
+
+
+def backward_calls(roles: Roles) -> list[Backward]:
+    """The calls that start a backward pass from a scalar loss."""
+    return [
+        found for module in roles.project.modules for call in module.calls if (found := _backward(roles, module, call))
+    ]
+
+
+def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward":
+        return None
+    if module.qualified(function) == "torch.autograd.backward":
+        return Backward(module, call, call.args[0], None, True) if len(call.args) == 1 else None
+    if call.args or any(keyword.arg in ("gradient", None) for keyword in call.keywords):
+        return None  # a gradient is handed in: not a scalar loss
+    receiver = function.value
+    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr == "scale":
+        if roles.of(module.variable(receiver.func.value)) & Role.SCALER and len(receiver.args) == 1:
+            return Backward(module, call, receiver.args[0], receiver.func.value)
+    value = roles.value(module, receiver)
+    if value.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCALER) or value.owner is not None:
+        return None
+    if isinstance(receiver, ast.Call) and unparse(receiver.func) == "super":
+        return None
+    if isinstance(receiver, ast.Name) and module.scope(call).self_name == receiver.id:
+        return None
+    if module.qualified(receiver) is not None:
+        return None
+    return Backward(module, call, receiver)
+
+
+def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
+    """Every loop over a loader, in reading order of the files."""
+    training = {backward.function for backward in backwards if backward.function is not None}
+    calls = {backward.call for backward in backwards}
+    found = []
+    for module in roles.project.modules:
+        for node in module.walk(module.tree, ast.For, ast.AsyncFor):
+            if isinstance(node, ast.For | ast.AsyncFor):
+                loaders = iterated_loaders(roles, module, node.iter)
+                if loaders:
+                    trains = any(child in calls for child in module.walk(node, ast.Call)) or bool(
+                        graph.reached_from(node, roles, module) & training
+                    )
+                    found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
+    return sorted(found, key=lambda loop: loop.statement.lineno)
+
+
+def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
+    """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
+    inner = iterated
+    while isinstance(inner, ast.Call) and _passes_through(module, inner):
+        inner = inner.args[0]
+    side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
+    read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
+    return [loader for part in read if (loader := iterated_loader(roles, module, part)) is not None]
+
+
+def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:
+    """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
+    for _ in range(6):
+        if isinstance(iterated, ast.Call):
+            if not iterated.args or not _passes_through(module, iterated):
+                return None
+            iterated = iterated.args[0]
+            continue
+        if isinstance(iterated, ast.IfExp) and _either(module, iterated) is not iterated:
+            iterated = _either(module, iterated)  # `tqdm(loader) if rank == 0 else loader`
+            continue
+        if isinstance(iterated, ast.Name):
+            variable = module.variable(iterated)
+            values = (
+                [b.value for b in reaching(module, iterated, variable) if not b.path] if variable is not None else []
+            )
+            if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
+                iterated = _either(module, values[0])
+                continue
+            if values and all(isinstance(value, ast.Call) and _passes_through(module, value) for value in values):
+                assert values[0] is not None
+                if len({unparse(value.args[0]) for value in values if isinstance(value, ast.Call)}) > 1:
+                    return None  # one bar for several loaders, and which of them is not known here
+                iterated = values[0]  # `bar = tqdm(loader)`, looped over later
+                continue
+        return iterated if roles.role(module, iterated) & Role.LOADER else None
+    return None
+
+
+def _either(module: Module, choice: ast.IfExp) -> ast.expr:
+    """What both branches go through, if that is the same; else the choice itself, which tells nothing."""
+    inner = []
+    for branch in (choice.body, choice.orelse):
+        while isinstance(branch, ast.Call) and _passes_through(module, branch):
+            branch = branch.args[0]
+        inner.append(branch)
+    return inner[0] if unparse(inner[0]) == unparse(inner[1]) else choice
+
+
+def _passes_through(module: Module, call: ast.Call) -> bool:
+    """Whether a call hands out what its first argument holds, one by one."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))
+
+
+def is_read_in_training(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, node: ast.AST
+) -> bool:
+    """Whether a node stands in a loop that trains, by itself or in what it calls."""
+    functions = {b.function for b in backwards if b.function is not None}
+    calls = {b.call for b in backwards}
+    return any(
+        any(child in calls for child in module.walk(loop, ast.Call))
+        or graph.reached_from(loop, roles, module) & functions
+        for loop in module.ancestors(node)
+        if isinstance(loop, ast.For | ast.While)
+    )
+
+
+def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
+    """Each variable that a replacement of code mentions, with the widest expression that names it."""
+    for child in module.walk(node, ast.Name, ast.Attribute):
+        if isinstance(child, ast.Name | ast.Attribute):
+            variable = module.variable(child)
+            if variable is not None:
+                yield variable, child
+
+
+def definition_of(module: Module, function: Function) -> Definition:
+    return Definition(module, function)

@@ -1,0 +1,176 @@
+"""What a loss is computed through: from the backward pass back over names, calls and functions to the models that ran.
+
+Only a model on this path is what trains. A criterion, or an object from which a backend made another, is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of, is_wrapper
+from accel_migrate.flow.nodes import children
+
+_SAME_MODEL = ("to", "cuda", "cpu", "train", "eval", "float", "half", "double", "requires_grad_", "share_memory")
+_NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMIZER | Role.SCHEDULER | Role.DEVICE
+_DEPTH = 60
+
+
+class LossPath:
+    """`models` are the variables with the role of a model that the loss went through; `unknown` ran, and is not known."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.models: dict[Variable, ast.expr] = {}
+        self.unknown: dict[Variable, ast.expr] = {}
+        self._seen: set[ast.AST] = set()
+        for backward in backwards:
+            self._visit(backward.module, backward.loss, 0)
+            if self.unknown or not self.models:
+                for model in roles.computed_through(backward.module, backward.call.lineno):
+                    self.unknown.clear()
+                    self.models.setdefault(model, backward.loss)
+
+    def goes_through(self, model: Variable) -> bool:
+        """Whether the loss went through an object, under any name that it was handed over by."""
+        links = set(chain(self.roles, self.graph, model))
+        return any(not links.isdisjoint(chain(self.roles, self.graph, run)) for run in self.models)
+
+    # ---- backwards
+
+    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
+        if node in self._seen or depth > _DEPTH:
+            return
+        self._seen.add(node)
+        if isinstance(node, ast.Call):
+            self._call(module, node, depth)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            self._read(module, node, depth)
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        for child in children(node):
+            if isinstance(child, ast.expr | ast.keyword | ast.comprehension) and child is not called:
+                self._visit(module, child, depth + 1)
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+        target = self.roles.target(module, call)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            return
+        if target is not None:
+            for node in target.module.walk(target.node):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    self._visit(target.module, node.value, depth + 1)
+            return
+        run: ast.expr = call.func
+        while isinstance(run, ast.Subscript | ast.Attribute) and module.variable(run) not in self.roles.known:
+            run = run.value  # `models["first"](x)`, `model.encoder(x)`
+        variable = module.variable(run)
+        if variable is not None and self.roles.of(variable) & Role.MODEL:
+            self.models.setdefault(variable, run)
+            return
+        own = module.variable(call.func)
+        is_object = isinstance(call.func, ast.Name) or (
+            own is not None and own.scope.is_class and own.name.count(".") == 1
+        )
+        if own is not None and is_object and not self.roles.of(own) and module.qualified(call.func) is None:
+            if own in self.roles.observed and self.roles.observed[own].kind == "function":
+                return
+            self.unknown.setdefault(own, call.func)
+            self._methods_of(module, own, depth)
+
+    def _methods_of(self, module: Module, run: Variable, depth: int) -> None:
+        """An object of the project's own that is called: what its `__call__` or `forward` returns."""
+        known = self.roles.known.get(run)
+        if known is None or known.owner is None or known.module is None:
+            return
+        owner = Definition(known.module, known.owner)
+        for name in ("__call__", "forward"):
+            method = self.roles.project.method(owner, name)
+            for node in method.module.walk(method.node) if method is not None else ():
+                if isinstance(node, ast.Return) and node.value is not None:
+                    self._visit(method.module, node.value, depth + 1)  # type: ignore[union-attr]
+
+    def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
+        variable = module.variable(node)
+        if variable is None:
+            return
+        role = self.roles.of(variable)
+        if role & Role.MODEL and not self._is_only_kept(module, node):
+            self.models.setdefault(variable, node)
+        if role & _NO_PART or role == Role.BATCH:
+            return
+        owner = variable.scope.module
+        bindings = reaching(module, node, variable) if isinstance(node, ast.Name) else owner.bindings(variable)
+        for binding in bindings:
+            self._binding(owner, variable, binding, depth)
+        self._added(owner, variable, depth)
+
+    def _is_only_kept(self, module: Module, model: ast.expr) -> bool:
+        """Whether a model is handed to what makes an object of it, `Task(model)`, or with no data: it does not run there."""
+        call = module.parents[model]
+        if isinstance(call, ast.keyword):
+            call = module.parents[call]
+        if not isinstance(call, ast.Call) or call.func is model:
+            return False
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        handed = [*call.args, *[keyword.value for keyword in call.keywords]]
+        return name[:1].isupper() or all(
+            isinstance(argument, ast.Constant) or self.roles.role(module, argument) & _NO_PART for argument in handed
+        )
+
+    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
+        if binding.kind == "parameter":
+            function = variable.scope.node
+            for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+                for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
+                    if name == variable.name:
+                        self._visit(caller, argument, depth + 1)
+        elif binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
+            self._visit(module, binding.statement.value, depth + 1)
+            for earlier in module.bindings(variable):
+                if earlier.kind == "assign" and earlier.value is not None:
+                    self._visit(module, earlier.value, depth + 1)
+        elif binding.value is not None and binding.kind != "import":
+            self._visit(module, binding.value, depth + 1)
+
+    def _added(self, module: Module, variable: Variable, depth: int) -> None:
+        """`losses.append(loss)`, `losses["image"] = loss`: what was put into a container comes out of it."""
+        for call in module.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend", "update", "insert"):
+                if module.variable(call.func.value) == variable:
+                    for argument in call.args:
+                        self._visit(module, argument, depth + 1)
+        for node in module.walk(variable.scope.node, ast.Assign):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                if module.variable(node.targets[0].value) == variable:
+                    self._visit(module, node.value, depth + 1)
+
+
+def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Variable]:
+    """A model's variable with those that it wraps or names again: `wrapped = DDP(model)`, `net = model.to(device)`."""
+    found = list(chain(roles, graph, variable))
+    for current in found:
+        module = current.scope.module
+        for binding in module.bindings(current):
+            inner = _inner(module, binding.value) if binding.value is not None and not binding.path else None
+            if inner is not None and inner not in found:
+                found += [link for link in chain(roles, graph, inner) if link not in found]
+    return set(found)
+
+
+def _inner(module: Module, value: ast.expr) -> Variable | None:
+    while isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute) and value.func.attr in _SAME_MODEL:
+            value = value.func.value
+        elif value.args and is_wrapper(module, value) and module.qualified(value.func) != "copy.deepcopy":
+            value = value.args[0]
+        else:
+            return None
+    if isinstance(value, ast.Attribute) and value.attr == "module":
+        value = value.value
+    return module.variable(value)

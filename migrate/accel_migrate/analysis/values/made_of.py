@@ -1,0 +1,181 @@
+"""What a model is made of: the classes and functions of the project that its construction runs through."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import walk
+
+_WITH_WEIGHTS = {
+    "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
+    "EmbeddingBag", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
+    "LayerNorm", "GroupNorm", "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
+    "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "Parameter",
+}  # fmt: skip
+_COPIES = {"torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder", "copy.deepcopy"}
+_ANY_PART = {"children", "modules", "named_children", "named_modules", "_modules", "__dict__", "parameters"}
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A layer with weights that nothing reads, as an attribute of its class."""
+
+    module: Module
+    owner: ast.ClassDef
+    name: str
+    line: int
+
+
+def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
+    """Every class and function that building the model calls, in the project."""
+    found: dict[ast.AST, Definition] = {}
+    seen: set[Variable] = set()
+    pending: list[tuple[Module, ast.AST]] = list(_values(roles, graph, model, seen))
+    while pending:
+        module, node = pending.pop()
+        for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
+            target = (
+                roles.target(module, part) if isinstance(part, ast.Call) else roles.project.definition(module, part)
+            )
+            if target is not None and target.node not in found:
+                found[target.node] = target
+                pending.append((target.module, target.node))
+            variable = module.variable(part) if isinstance(part, ast.Name) else None
+            if (
+                variable is not None and roles.of(variable) & Role.MODEL and not _is_given(variable)
+            ):  # `Attacked(model)`
+                pending += _values(roles, graph, variable, seen)
+    return list(found.values())
+
+
+def _is_given(variable: Variable) -> bool:
+    """Whether it is a parameter, which other scripts may give models of theirs."""
+    return any(binding.kind == "parameter" for binding in variable.scope.module.bindings(variable))
+
+
+def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]) -> Iterator[tuple[Module, ast.expr]]:
+    """What a model's variable, and those that it comes from, are bound to."""
+    for link in chain(roles, graph, model):
+        if link not in seen:
+            seen.add(link)
+            yield from ((link.scope.module, b.value) for b in link.scope.module.bindings(link) if b.value is not None)
+
+
+def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
+    """Layers with weights that no code of the project ever reads: they can get no gradient."""
+    modules = roles.project.modules
+    if freezes(roles, model):
+        return
+    read = {
+        n.attr
+        for m in modules
+        for n in m.walk(m.tree, ast.Attribute)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and not is_only_copied(m, n)
+    }
+    named = {
+        n.value
+        for m in modules
+        for n in m.walk(m.tree, ast.Constant)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+    for owner in made_of(roles, graph, model):
+        if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):
+            continue
+        for variable, bindings in owner.module.attribute_bindings.items():
+            name = variable.name.removeprefix("self.")
+            if variable.scope.node is not owner.node or name in read or name in named or "." in name:
+                continue
+            for binding in bindings:
+                if binding.value is not None and not binding.path and has_weights(roles, owner.module, binding.value):
+                    yield Part(owner.module, owner.node, name, binding.statement.lineno)
+                    break
+
+
+def is_only_copied(module: Module, node: ast.AST) -> bool:
+    """`nn.TransformerEncoder(self.layer, 6)` makes copies of the layer, and trains those."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.keyword):
+        parent = module.parents[parent]
+    return isinstance(parent, ast.Call) and parent.func is not node and module.qualified(parent.func) in _COPIES
+
+
+def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth: int = 0) -> bool:
+    """Whether a model's part or method of that name runs layers with weights, and not by the model's own call."""
+    method = roles.project.method(owner, name)
+    if method is None:
+        values = [
+            binding.value
+            for variable, bindings in owner.module.attribute_bindings.items()
+            if variable.scope.node is owner.node and variable.name == f"self.{name}"
+            for binding in bindings
+            if binding.value is not None
+        ]
+        return any(has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
+    return depth < 4 and any(
+        computes(roles, graph, owner, call.func.attr, depth + 1)
+        for call in method.module.walk(method.node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "self"
+    )
+
+
+def _is_plain_module(roles: Roles, owner: Definition) -> bool:
+    """A module of torch, read by its own code alone, which names its parts."""
+    if roles.project.base_names(owner) != {"torch.nn.Module"}:
+        return False
+    methods = [s for s in owner.node.body if isinstance(s, ast.FunctionDef) and s.name != "__init__"]
+    return not any(may_reach_any_part(method) for method in methods)
+
+
+def may_reach_any_part(method: ast.AST) -> bool:
+    """Whether a method gets at parts of its module other than by their names."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in _ANY_PART)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"))
+        for node in walk(method)
+    )
+
+
+def has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
+    for node in module.walk(value):
+        if isinstance(node, ast.Call):
+            owner, _, name = (module.qualified(node.func) or "").rpartition(".")
+            if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(node):
+                return True
+            target = roles.target(module, node)
+            if (
+                target is not None
+                and isinstance(target.node, ast.ClassDef)
+                and target.node is not module.scope(node).node
+            ):
+                inner = [n for n in target.module.walk(target.node) if isinstance(n, ast.Call)]
+                if any((target.module.qualified(n.func) or "").rpartition(".")[2] in _WITH_WEIGHTS for n in inner):
+                    return True
+    return False
+
+
+def _is_fixed(call: ast.Call) -> bool:
+    """`nn.Parameter(x, requires_grad=False)`."""
+    said = [*call.args[1:2], *[k.value for k in call.keywords if k.arg == "requires_grad"]]
+    return any(isinstance(value, ast.Constant) and value.value is False for value in said)
+
+
+def freezes(roles: Roles, model: Variable) -> bool:
+    """Whether a file that runs with a model takes parameters out of training, perhaps those that are asked about."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and (node.attr == "requires_grad_" or (node.attr == "requires_grad" and isinstance(node.ctx, ast.Store)))
+        for module in loaded_with(roles.project, model.scope.module)
+        for node in module.walk(module.tree, ast.Attribute)
+    )

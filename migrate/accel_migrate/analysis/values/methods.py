@@ -1,0 +1,108 @@
+"""Losses that a model makes by another of its methods than `forward`, past what exchanges gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.loss_path import LossPath
+from accel_migrate.analysis.values.provenance import NotMigrated, chain
+from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse
+
+# Methods of every module that make no part of a loss, or are the forward itself.
+_HARMLESS = {
+    "forward", "parameters", "named_parameters", "train", "eval", "zero_grad", "to", "cuda", "cpu", "state_dict",
+    "modules", "children", "buffers", "named_modules", "register_forward_hook", "requires_grad_", "named_children",
+}  # fmt: skip
+# What gradients do not come back through.
+_STOPS = {"int", "float", "bool", "str", "len", "item", "detach", "tolist", "numpy", "argmax", "multinomial", "range"}
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardMethod:
+    """`model.name(...)` makes a loss at `call`; elsewhere the same method may be called without training."""
+
+    model: Variable
+    name: str
+    module: Module
+    call: ast.Call
+
+
+def find_forward_methods(
+    roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable]
+) -> Iterator[ForwardMethod]:
+    """Raises NotMigrated for what is called like a method and is none of the project's own."""
+    owners = {link: model for model in models for link in chain(roles, graph, model)}
+    for backward in backwards:
+        search = _Search(roles, graph, backward, owners)
+        for method in search.methods:
+            if method.model not in search.forwards:
+                _check_method(roles, method)
+                yield method
+
+
+def _check_method(roles: Roles, method: ForwardMethod) -> None:
+    """A part of a model is called like a method: `model.encoder(x)`. It must go on being a part."""
+    assert isinstance(method.call.func, ast.Attribute)
+    model = roles.value(method.module, method.call.func.value)
+    known = model.owner is not None and model.module is not None
+    if not known or roles.project.method(Definition(model.module, model.owner), method.name) is None:  # type: ignore[arg-type]
+        raise NotMigrated(
+            f"{unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
+            "averaged over processes; call it from forward()",
+            method.call.lineno,
+        )
+
+
+class _Search(LossPath):
+    """Goes from the loss back to the models, and notes how each is run: by its forward, or by another method."""
+
+    def __init__(self, roles: Roles, graph: CallGraph, backward: Backward, owners: dict[Variable, Variable]) -> None:
+        self.owners = owners
+        self.forwards: set[Variable] = set()
+        self.methods: list[ForwardMethod] = []
+        super().__init__(roles, graph, [backward])
+
+    def _visit(self, module: Module, node: ast.AST, depth: int) -> None:
+        if not _stops_gradients(node):
+            super()._visit(module, node, depth)
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> None:
+        model = self._model(module, call.func)
+        if model is not None:
+            self.forwards.add(model)
+        elif isinstance(call.func, ast.Attribute):
+            model = self._model(module, call.func.value)
+            if model is not None and call.func.attr == "forward":
+                self.forwards.add(model)
+            elif model is not None and call.func.attr not in _HARMLESS:
+                self.methods.append(ForwardMethod(model, call.func.attr, module, call))
+        super()._call(module, call, depth)
+
+    def _model(self, module: Module, node: ast.expr) -> Variable | None:
+        variable = module.variable(node)
+        links = chain(self.roles, self.graph, variable) if variable is not None else []
+        return next((self.owners[link] for link in links if link in self.owners), None)
+
+    def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
+        if not _without_gradients(module, binding.statement):
+            super()._binding(module, variable, binding, depth)
+
+
+def _stops_gradients(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data"
+    if not isinstance(node, ast.Call):
+        return False
+    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _STOPS
+
+
+def _without_gradients(module: Module, statement: ast.stmt) -> bool:
+    return any(
+        isinstance(parent, ast.With) and "no_grad" in unparse(parent.items[0]) for parent in module.ancestors(statement)
+    )

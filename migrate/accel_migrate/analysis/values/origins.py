@@ -1,0 +1,306 @@
+"""Which device an expression means: the CPU, the machine's GPU, one by its number, or wherever a tensor is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from enum import Flag, auto
+from functools import lru_cache
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import unparse, walk
+
+_DEPTH = 10
+_ASKS_TORCH = {
+    "torch.accelerator.current_accelerator", "torch.cuda.current_device", "torch.accelerator.current_device_index",
+}  # fmt: skip
+
+
+class Where(Flag):
+    """What an expression may mean; several where branches differ."""
+
+    NOTHING = 0
+    CPU = auto()
+    GPU = auto()  # "cuda", without a number: the current one, which an Accelerator sets for its process
+    FIRST = auto()  # "cuda:0": what an Accelerator takes on one process
+    NUMBERED = auto()  # one that the author or the user picked
+    FOLLOWS = auto()  # `x.device`: where something is already
+    UNKNOWN = auto()
+
+
+def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where:
+    """The device that an expression means."""
+    if depth > _DEPTH:
+        return Where.UNKNOWN
+    if isinstance(node, ast.Constant):
+        return of_constant(node.value)
+    if isinstance(node, ast.IfExp):
+        return where(roles, module, node.body, depth + 1) | where(roles, module, node.orelse, depth + 1)
+    if isinstance(node, ast.BoolOp):
+        found = Where.NOTHING
+        for value in node.values:
+            found |= where(roles, module, value, depth + 1)
+        return found
+    if isinstance(node, ast.Call):
+        return _of_call(roles, module, node, depth)
+    if isinstance(node, ast.JoinedStr | ast.BinOp):
+        return Where.NUMBERED if _starts_with_cuda(node) else Where.UNKNOWN
+    if isinstance(node, ast.Name | ast.Attribute):
+        return _of_name(roles, module, node, depth)
+    return Where.UNKNOWN
+
+
+def of_constant(value: object) -> Where:
+    if value is None:
+        return Where.FOLLOWS  # `x.to(None)` moves nothing
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Where.FIRST if value == 0 else Where.NUMBERED
+    if value == "cpu":
+        return Where.CPU
+    found = re.fullmatch(r"(cuda|mps|xpu|npu|hpu)(?::(\d+))?", value) if isinstance(value, str) else None
+    if found is None:
+        return Where.UNKNOWN
+    if found[2] is None:
+        return Where.GPU
+    return Where.FIRST if found[2] == "0" else Where.NUMBERED
+
+
+def _starts_with_cuda(node: ast.expr) -> bool:
+    """`f"cuda:{n}"`, `"cuda:" + n`, `"cuda:%d" % n`."""
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
+    return isinstance(first, ast.Constant) and str(first.value).startswith("cuda")
+
+
+def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
+    dotted = module.qualified(call.func) or ""
+    if dotted == "torch.device" and call.args:
+        kind = where(roles, module, call.args[0], depth + 1)
+        if len(call.args) > 1 and kind & Where.GPU:
+            return where(roles, module, call.args[1], depth + 1) & Where.FIRST or Where.NUMBERED
+        return kind
+    if dotted in _ASKS_TORCH:
+        return Where.GPU
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
+        return Where.NUMBERED if _starts_with_cuda(call.func.value) else Where.UNKNOWN
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not dotted:
+        return Where.FOLLOWS
+    if isinstance(call.func, ast.Name) and call.func.id == "str" and len(call.args) == 1:
+        return where(roles, module, call.args[0], depth + 1)
+    if isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1:
+        return Where.FOLLOWS if _names_attribute(call.args[1], "device") else Where.UNKNOWN
+    target = roles.target(module, call)
+    if target is None or isinstance(target.node, ast.ClassDef):
+        return Where.UNKNOWN
+    if _depends_on_caller(target):
+        return Where.UNKNOWN
+    found = Where.NOTHING
+    for node in target.module.walk(target.node):
+        if isinstance(node, ast.Return) and node.value is not None:
+            found |= where(roles, target.module, node.value, depth + 1)
+    return found or Where.UNKNOWN
+
+
+def _names_attribute(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == name
+
+
+def _depends_on_caller(target: Definition) -> bool:
+    """Whether a function that chooses a device asks for more than whether there is a GPU."""
+    node = target.node
+    if isinstance(node, ast.ClassDef) or node.args.args or node.args.kwonlyargs:
+        return True
+    tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
+    return not all("is_available" in unparse(test) or "device_count" in unparse(test) for test in tests)
+
+
+def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth: int) -> Where:
+    dotted = module.qualified(node)
+    if dotted is not None:
+        owner, _, name = dotted.rpartition(".")
+        other = roles.project.imported_module(module, owner) if owner else None
+        return of_variable(roles, Variable(other.root, name), depth + 1) if other is not None else Where.UNKNOWN
+    variable = module.variable(node)
+    if variable is not None and variable.scope.module.bindings(variable):
+        return of_variable(roles, variable, depth + 1)
+    default = _default_of_option(roles, module, node)
+    if default is not None:
+        return Where.UNKNOWN | where(roles, module, default, depth + 1)
+    if isinstance(node, ast.Attribute) and node.attr == "device":
+        return _of_attribute(roles, module, node, variable, depth)
+    return Where.UNKNOWN
+
+
+def _default_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attribute) -> ast.expr | None:
+    """The default that the file's own parser gives to `args.place`."""
+    if not isinstance(node, ast.Attribute) or module.variable(node) is None:
+        return None
+    for call in module.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            flags = [str(a.value).lstrip("-").replace("-", "_") for a in call.args if isinstance(a, ast.Constant)]
+            if node.attr in flags and is_options(roles, module.variable(node.value)):
+                return next((k.value for k in call.keywords if k.arg == "default"), None)
+    return None
+
+
+def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: Variable | None, depth: int) -> Where:
+    """`x.device` that nothing in the file sets: of a tensor or a model, or an option."""
+    owner = module.variable(node.value)
+    if not isinstance(node.value, ast.Name | ast.Attribute):
+        return Where.FOLLOWS  # `next(model.parameters()).device`, `batch["x"].device`
+    if variable is None or owner is None:
+        return Where.UNKNOWN
+    if roles.role(module, node.value) & (Role.MODEL | Role.BATCH | Role.OUTPUT):
+        return Where.FOLLOWS
+    if isinstance(node.value, ast.Name) and node.value.id == module.scope(node).self_name:
+        found = roles.project.definition(module, node)
+        return Where.FOLLOWS if found is not None else Where.UNKNOWN  # a property asks its own weights
+    if is_options(roles, owner, depth):
+        return Where.UNKNOWN
+    bindings = [b for b in owner.scope.module.bindings(owner) if b.kind != "import"]
+    handed = [b for b in bindings if b.kind == "parameter"]
+    known = [v for v in _handed(roles, owner) if v is not None] if handed else []
+    return Where.UNKNOWN if known and all(is_options(roles, v, depth) for v in known) else Where.FOLLOWS
+
+
+def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
+    """Whether a variable holds what was parsed from the command line or a settings file, or is handed such."""
+    if variable is None:
+        return False
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    if any(b.kind == "parameter" for b in bindings):
+        if depth > _DEPTH:
+            return False
+        handed = [v for v in _handed(roles, variable) if v is not None]
+        used_as_tensor = bool(roles.of(variable) & (Role.MODEL | Role.BATCH | Role.OUTPUT))
+        if not handed:
+            return not used_as_tensor and not _is_used_as_tensor(module, variable)
+        return any(is_options(roles, v, depth + 1) for v in handed)
+    return any(b.value is not None and _parses(roles, module, b.value, depth) for b in bindings)
+
+
+_OPTIONS = re.compile(r"(parse|args|config|option|setting|hydra|namespace|munch|easydict|yaml|json|load|dict)", re.I)
+
+
+def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
+    """Whether a call gives options: a parser's, by its name, or a function of the project that returns some."""
+    if not isinstance(value, ast.Call):
+        return False
+    target = roles.target(module, value)
+    if target is not None and not isinstance(target.node, ast.ClassDef) and depth <= _DEPTH:
+        returned = [
+            n.value for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value is not None
+        ]
+        if any(
+            _parses(roles, target.module, each, depth + 1) or is_options(roles, target.module.variable(each), depth + 1)
+            for each in returned
+        ):
+            return True
+    dotted = module.qualified(value.func) or unparse(value.func)
+    return not dotted.startswith("torch.") and bool(_OPTIONS.search(dotted))
+
+
+def _is_used_as_tensor(module: Module, variable: Variable) -> bool:
+    """Whether a function computes with its parameter: `x.shape`, `x + 1`, `x[0]`."""
+    for node in module.walk(variable.scope.node):
+        if not isinstance(node, ast.Name) or module.variable(node) != variable or not isinstance(node.ctx, ast.Load):
+            continue
+        parent = module.parents[node]
+        if isinstance(parent, ast.BinOp | ast.Subscript | ast.UnaryOp):
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in _OF_TENSORS:
+            return True
+        if isinstance(parent, ast.Call) and node in parent.args:
+            return True
+    return False
+
+
+_OF_TENSORS = {
+    "shape", "size", "dim", "ndim", "view", "reshape", "dtype", "to", "float", "long", "mean", "sum", "parameters", "new",
+    "transpose", "permute", "unsqueeze", "squeeze", "numel", "type", "detach", "clone", "data", "is_cuda", "flatten",
+}  # fmt: skip
+
+
+def of_variable(roles: Roles, variable: Variable, depth: int = 0) -> Where:
+    """The device that a variable holds, by all that is bound to it."""
+    if depth > _DEPTH:
+        return Where.UNKNOWN
+    module = variable.scope.module
+    found = Where.NOTHING
+    for binding in module.bindings(variable):
+        if binding.kind == "parameter":
+            found |= _of_parameter(roles, variable, binding, depth)
+        else:
+            value = _set_to(binding)
+            found |= where(roles, module, value, depth + 1) if value is not None else Where.UNKNOWN
+    return found or Where.UNKNOWN
+
+
+def _set_to(binding: Binding) -> ast.expr | None:
+    """What an assignment sets a name to, also as one of several: `n, device = *x.shape, x.device`."""
+    value, statement = binding.value, binding.statement
+    if binding.kind != "assign" or not binding.path:
+        return value if binding.kind == "assign" else None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(binding.path) > 1:
+        return None
+    index = binding.path[0]
+    before, behind = value.elts[: index + 1], value.elts[index - len(target.elts) :]
+    if not any(isinstance(part, ast.Starred) for part in (*target.elts, *before)):
+        return before[index] if index < len(before) else None
+    single = not any(isinstance(part, ast.Starred) for part in (*target.elts, *behind))
+    return behind[0] if single and len(behind) == len(target.elts) - index else None
+
+
+def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int) -> Where:
+    module, function = variable.scope.module, variable.scope.node
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return Where.UNKNOWN
+    default = _default(function, variable.name)
+    calls = callers(roles).get(function, [])
+    found = Where.NOTHING
+    for caller, call in calls:
+        passed = dict(arguments_of(call, Definition(module, function))).get(variable.name, default)
+        if passed is None:
+            return Where.UNKNOWN
+        found |= where(roles, module if passed is default else caller, passed, depth + 1)
+    if not calls:
+        found = where(roles, module, default, depth + 1) if default is not None else Where.UNKNOWN
+    return found
+
+
+def _default(function: Function, name: str) -> ast.expr | None:
+    every = [*function.args.posonlyargs, *function.args.args]
+    defaults = dict(zip([a.arg for a in reversed(every)], reversed(function.args.defaults)))
+    for argument, value in zip(function.args.kwonlyargs, function.args.kw_defaults):
+        if value is not None:
+            defaults[argument.arg] = value
+    return defaults.get(name)
+
+
+def _handed(roles: Roles, variable: Variable) -> list[Variable | None]:
+    """What the callers of a function hand over for its parameter."""
+    module, function = variable.scope.module, variable.scope.node
+    found = []
+    for caller, call in callers(roles).get(function, []):  # type: ignore[call-overload]
+        passed = dict(arguments_of(call, Definition(module, function))).get(variable.name)  # type: ignore[arg-type]
+        found.append(caller.variable(passed) if passed is not None else None)
+    return found
+
+
+@lru_cache(maxsize=4)
+def callers(roles: Roles) -> dict[Function, list[tuple[Module, ast.Call]]]:
+    """Every call of a function of the project."""
+    found: dict[Function, list[tuple[Module, ast.Call]]] = {}
+    for module in roles.project.modules:
+        for call in module.calls:
+            target = roles.target(module, call)
+            if target is not None and isinstance(target.node, ast.ClassDef):
+                target = roles.project.method(target, "__init__")
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                found.setdefault(target.node, []).append((module, call))
+    return found

@@ -1,0 +1,167 @@
+"""Where the objects of a training are built: from the names that a loop uses back to those that were bound first."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.values.containers import is_looped, looped_from
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+
+
+@dataclass(frozen=True)
+class Built:
+    """An object of a training as its home names it."""
+
+    role: Role
+    variable: Variable
+    key: str | None = None  # of what is kept in a dictionary or a list, as it is written
+
+    every: bool = False  # all elements of a list, however many there are
+
+    @property
+    def text(self) -> str:
+        """How it is written at home."""
+        if self.every:
+            return f"*{self.variable.name}"
+        return self.variable.name if self.key is None else f"{self.variable.name}[{self.key}]"
+
+
+class NotMigrated(Exception):
+    """Why the objects cannot be prepared in one place; the line is where the trouble is."""
+
+    def __init__(self, message: str, line: int, module: Module | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        self.module = module  # None: the file of the loop
+
+
+def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+    """The variable and those it was handed over from, call by call, to where it was built."""
+    known = graph.chains.get(variable)
+    if known is None:
+        known = [variable]
+        for current in known:
+            if len(known) > 40:
+                break
+            sources = _handed_over(roles, graph, current)
+            if not sources and (current in roles.observed or not is_root(roles, current)):
+                sources = list(roles.same(current))
+            known += [source for source in sources if source not in known]
+        graph.chains[variable] = known
+    return known
+
+
+def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    if any(is_looped(binding) for binding in bindings):
+        return looped_from(roles, variable)
+    if any(binding.kind == "parameter" for binding in bindings):
+        function = variable.scope.node
+        sources = []
+        for caller, call in graph.sites.get(function, ()):  # type: ignore[call-overload]
+            for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
+                source = caller.variable(argument) if name == variable.name else None
+                if source is not None:
+                    sources.append(source)
+        return sources
+    root, dot, path = variable.name.partition(".")
+    if dot and not bindings and not variable.scope.is_class:
+        # `args.device` where `args` is a parameter: the same attribute of what the callers hand over
+        owners = _handed_over(roles, graph, Variable(variable.scope, root))
+        return [Variable(owner.scope, f"{owner.name}.{path}") for owner in owners]
+    if variable.scope.is_class:
+        # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
+        return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
+    return []
+
+
+def _passed_on(module: Module, value: ast.expr) -> Variable | None:
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
+        value = value.func.value
+    return module.variable(value) if isinstance(value, ast.Name) else None
+
+
+def is_root(roles: Roles, variable: Variable) -> bool:
+    """Whether the variable is bound by more than a parameter or a loop: something is built into it."""
+    if variable in roles.followed:
+        return False
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    handed = any(binding.kind == "parameter" for binding in bindings)
+    built = [b for b in bindings if b.kind != "parameter" and not is_looped(b)]
+    return any(not (handed and _is_itself(module, binding, variable)) for binding in built)
+
+
+def _is_bound(variable: Variable) -> bool:
+    """Whether a class sets an attribute itself; what it inherits is set elsewhere."""
+    return bool(variable.scope.module.bindings(variable))
+
+
+def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
+    """`loader = tqdm(loader)`, `model = model.to(device)`: what was handed over, under the same name."""
+    value = binding.value
+    while isinstance(value, ast.Call):
+        inner = value.func.value if isinstance(value.func, ast.Attribute) else (value.args[0] if value.args else None)
+        if isinstance(inner, ast.Name) and inner.id in module.imports and value.args:
+            inner = value.args[0]
+        value = inner
+    return value is not None and module.variable(value) == variable
+
+
+def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
+    """The scope that names every object: the class of a trainer, or the scope where most were built."""
+    scopes = [{variable.scope for variable in links} for links in chains]
+    common = set.intersection(*scopes) if scopes else set()
+    if not common:
+        return None
+    first = [links[0].scope for links in chains]
+    if all(scope.is_class for scope in first) and len(set(first)) == 1 and all(_is_bound(links[0]) for links in chains):
+        return first[0]
+
+    def built_there(scope: Scope) -> int:
+        return sum(any(v.scope is scope and is_root(roles, v) for v in links) for links in chains)
+
+    def depth(scope: Scope) -> int:
+        return 0 if scope.parent is None else 1 + depth(scope.parent)
+
+    return max(common, key=lambda scope: (built_there(scope), -depth(scope)))
+
+
+def scattered(roles: Roles, chains: list[list[Variable]]) -> str:
+    """Which of the objects belongs to which scope, where none has them all: the reason for leaving a loop."""
+    names: dict[Scope, dict[str, None]] = {}
+    for links in chains:
+        built = next((link for link in links if is_root(roles, link)), links[-1])
+        names.setdefault(built.scope, {})[f"`{built.name}`"] = None
+    told = [f"{_listed(list(found))} in {_named(scope)}" for scope, found in names.items()]
+    return f"no place has all that `prepare` must take: {'; '.join(told)}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _named(scope: Scope) -> str:
+    if scope.is_class:
+        return f"the class {scope.node.name}"  # type: ignore[attr-defined]
+    inside = f" of {scope.module.source.path.name}"
+    return f"{scope.node.name}(){inside}" if scope.is_function else f"the globals{inside}"  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere).
+
+    What is built only under a condition is prepared `apart`, where it is built.
+    """
+
+    module: Module
+    block: list[ast.stmt]
+    after: ast.stmt
+    first_use: ast.stmt | None
+    apart: tuple[tuple[Built, ast.stmt], ...] = ()

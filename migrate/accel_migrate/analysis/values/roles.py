@@ -1,0 +1,663 @@
+"""What each variable is to training: found by what it is built from, what it is passed as, and how it is used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from enum import Flag, auto
+
+from accel_migrate.analysis.program.project import Definition, Project
+from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
+from accel_migrate.facts import Facts
+from accel_migrate.flow.nodes import unparse
+
+
+class Role(Flag):
+    NONE = 0
+    MODEL = auto()
+    OPTIMIZER = auto()
+    LOADER = auto()
+    SCHEDULER = auto()
+    DEVICE = auto()
+    SCALER = auto()
+    SAMPLER = auto()  # a DistributedSampler
+    CRITERION = auto()
+    BATCH = auto()  # what a loader yields, or a part of it
+    OUTPUT = auto()  # what a model returns
+    AUTOCAST = auto()
+    ITERATOR = auto()  # iter(loader)
+    LOADERS = auto()  # a dictionary of loaders
+
+    # Asked some thousand times for each script: a combination is made once, and then looked up.
+    def __and__(self, other: Role) -> Role:
+        value: int = self._value_ & other._value_
+        return _COMBINED[value] if value in _COMBINED else Role(value)
+
+    def __or__(self, other: Role) -> Role:
+        value: int = self._value_ | other._value_
+        return _COMBINED[value] if value in _COMBINED else Role(value)
+
+    def __bool__(self) -> bool:
+        return self._value_ != 0
+
+
+_COMBINED: dict[int, Role] = Role._value2member_map_  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of an expression: its roles, its parts if it is a tuple, its class if it is the project's own."""
+
+    role: Role = Role.NONE
+    items: tuple[Value, ...] | None = None
+    owner: ast.ClassDef | None = None
+    module: Module | None = None
+
+    def joined(self, other: Value) -> Value:
+        items = self.items or other.items
+        if self.items and other.items and len(self.items) == len(other.items):
+            items = tuple(a.joined(b) for a, b in zip(self.items, other.items))
+        return Value(self.role | other.role, items, self.owner or other.owner, self.module or other.module)
+
+    def at(self, path: tuple[int, ...]) -> Value:
+        value = self
+        for index in path:
+            if value.items is not None and index < len(value.items):
+                value = value.items[index]
+            else:
+                value = Value(value.role & (Role.BATCH | Role.OUTPUT))
+        return value
+
+
+UNKNOWN = Value()
+
+_SAME_OBJECT = {
+    "to",
+    "cuda",
+    "cpu",
+    "float",
+    "half",
+    "bfloat16",
+    "train",
+    "eval",
+    "double",
+    "requires_grad_",
+    "apply",
+    "share_memory",
+}
+_WRAPPERS = {
+    "torch.compile",
+    "torch.jit.script",
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.DistributedDataParallel",
+    "apex.parallel.convert_syncbn_model",
+    "copy.deepcopy",
+}
+_PARALLEL = {
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+}
+# Calls that hand on what their first argument yields, one by one, and do nothing else with it.
+_TRANSPARENT = {
+    "tqdm", "tqdm_notebook", "notebook_tqdm", "tqdm_gui", "progress_bar", "track", "progressbar", "ProgressBar",
+    "alive_it", "islice", "log_every",
+}  # fmt: skip
+_LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
+_PRECISION_CONTEXTS = (
+    "torch.cuda.amp.autocast",
+    "torch.amp.autocast",
+    "torch.autocast",
+    "torch.amp.autocast_mode.autocast",
+)
+
+
+# What the kinds that a run shows are to training. A frozen model is none that is trained.
+_OBSERVED = {
+    "model": Role.MODEL,
+    "module without weights": Role.CRITERION,
+    "optimizer": Role.OPTIMIZER,
+    "loader": Role.LOADER,
+    "scheduler": Role.SCHEDULER,
+    "scaler": Role.SCALER,
+}
+
+
+class Roles:
+    """The roles of every variable, brought to a fixed point over assignments, calls and returns."""
+
+    def __init__(self, project: Project, facts: Facts | None = None) -> None:
+        self.project = project
+        self.observed: dict[Variable, Observed] = {}  # what is known from a run alone
+        self.computed: dict[Variable, Observed] = {}  # models that a loss is computed through, known from a run alone
+        self._backwards: dict[tuple[Module, int], frozenset[Observed]] = {}
+        self.followed: set[Variable] = set()  # whose object comes from another variable, as a run showed
+        self._seen: dict[Variable, Observed] = {}  # all that a run showed, where the code tells no other
+        self.known: dict[Variable, Value] = {}
+        self._returns: dict[ast.AST, list[ast.expr]] = {}
+        self._targets: dict[ast.Call, Definition | None] = {}
+        self._work: list[tuple[Module, Variable, Binding]] = []
+        self._settled = False
+        for module in project.modules:
+            self._collect(module)
+        converged = self._settle()
+        # Now it is known of what class the objects are that functions are handed, and so what their methods are.
+        self._settled = True
+        if not converged or self._knows_more_targets():
+            self._targets = {call: target for call, target in self._targets.items() if target is not None}
+            self._settle()
+        if facts is not None:
+            self._observe(facts)
+
+    def _observe(self, facts: Facts) -> None:
+        """Take what a run showed where the code does not tell, and what follows from that."""
+        for seen in observed_in(self.project, facts):
+            role = _OBSERVED.get(seen.kind, Role.NONE)
+            known = self.of(seen.variable)
+            if not known and seen.kind != "options":
+                self.observed[seen.variable] = seen
+                self._learn(seen.variable, Value(role))
+            elif seen.kind == "optimizer" and known & role:
+                self.observed[seen.variable] = seen  # whose parameters it updates
+            if not known or known & role:
+                self._seen[seen.variable] = seen
+        self._backwards = backwards_in(self.project, facts)
+        self._targets = {call: target for call, target in self._targets.items() if target is not None}
+        self._settle()
+
+    def computed_through(self, module: Module, line: int) -> list[Variable]:
+        """The models that a run showed a loss to be computed through; asked for where the code does not tell."""
+        seen = {each.variable: each for each in self._backwards.get((module, line), ()) if self.of(each.variable)}
+        self.computed |= seen
+        return list(seen)
+
+    @property
+    def taken(self) -> tuple[Observed, ...]:
+        """All that is known from a run alone."""
+        return (*self.observed.values(), *self.computed.values())
+
+    def same(self, variable: Variable) -> tuple[Variable, ...]:
+        """The variables that held the same object in a run; asked for where the code does not tell where it comes from."""
+        seen = self._seen.get(variable)
+        if seen is None or not seen.same:
+            return ()
+        self.observed[variable] = seen
+        self.followed.add(variable)
+        return seen.same
+
+    # ---- questions
+
+    def value(self, module: Module, node: ast.expr) -> Value:
+        return self._evaluate(module, node, 0)
+
+    def role(self, module: Module, node: ast.expr) -> Role:
+        return self._evaluate(module, node, 0).role
+
+    def of(self, variable: Variable | None) -> Role:
+        return self.known.get(variable, UNKNOWN).role if variable is not None else Role.NONE
+
+    def target(self, module: Module, call: ast.Call) -> Definition | None:
+        """The project's function or class that a call runs."""
+        if call not in self._targets:
+            self._targets[call] = self._find_target(module, call)
+        return self._targets[call]
+
+    # ---- fixed point
+
+    def _collect(self, module: Module) -> None:
+        scopes: list[Scope] = [module.root]
+        for node, scope in module.functions.items():
+            scopes.append(scope)
+            self._returns[node] = []
+        for node in module.walk(module.tree, ast.Return):
+            if isinstance(node, ast.Return) and node.value is not None:
+                function = module.scope(node).function
+                if function in self._returns:
+                    self._returns[function].append(node.value)
+        for scope in scopes:
+            for name, bindings in scope.bindings.items():
+                for binding in bindings:
+                    if binding.value is not None and binding.kind != "import":
+                        self._work.append((module, Variable(scope, name), binding))
+        for variable, bindings in module.attribute_bindings.items():
+            for binding in bindings:
+                if binding.value is not None:
+                    self._work.append((module, variable, binding))
+
+    def _knows_more_targets(self) -> bool:
+        """Whether a call is known by now to run a function of the project, and was not."""
+        if not any(value.owner is not None for value in self.known.values()):
+            return False
+        return any(
+            self._targets.get(call) is None and self._find_target(module, call) is not None
+            for module in self.project.modules
+            for call in module.calls
+        )
+
+    def _settle(self) -> bool:
+        """Whether all is known that can be."""
+        for module in self.project.modules:
+            self._mark_uses(module)
+        for _ in range(8):
+            changed = False
+            for module, variable, binding in self._work:
+                assert binding.value is not None
+                value = self._evaluate(module, binding.value, 0)
+                if binding.kind in ("for", "comprehension"):
+                    value = self._element(module, binding.value, value)
+                changed |= self._learn(variable, value.at(binding.path))
+            for module in self.project.modules:
+                for call in module.calls:
+                    changed |= self._pass_arguments(module, call)
+            if not changed:
+                return True
+        return False
+
+    def _learn(self, variable: Variable, value: Value) -> bool:
+        if value == UNKNOWN:
+            return False
+        old = self.known.get(variable, UNKNOWN)
+        new = old.joined(value)
+        if new != old:
+            self.known[variable] = new
+            return True
+        return False
+
+    def _pass_arguments(self, module: Module, call: ast.Call) -> bool:
+        target = self.target(module, call)
+        if target is None:
+            return False
+        if isinstance(target.node, ast.ClassDef):
+            constructor = self.project.method(target, "__init__")
+            if constructor is None:
+                return False
+            target = constructor
+        changed = False
+        for name, argument in arguments_of(call, target):
+            parameter = Variable(target.scope, name)
+            changed |= self._learn(parameter, self._evaluate(module, argument, 0))
+            variable = module.variable(argument)
+            if variable is not None and not self.of(variable):
+                # What the function does with it tells what it is: a model from an unknown factory, say.
+                used_as = self.known.get(parameter, UNKNOWN)
+                if used_as.role & (Role.MODEL | Role.OPTIMIZER | Role.LOADER | Role.SCHEDULER):
+                    changed |= self._learn(variable, Value(used_as.role))
+        return changed
+
+    def _mark_uses(self, module: Module) -> None:
+        """Roles that use alone gives away, whatever built the object."""
+        stepped: dict[Variable, set[str]] = {}
+        for call in module.calls:
+            function = call.func
+            if isinstance(function, ast.Attribute):
+                variable = module.variable(function.value)
+                if function.attr in ("step", "zero_grad", "get_last_lr", "state_dict") and variable is not None:
+                    stepped.setdefault(variable, set()).add(function.attr)
+                if (
+                    function.attr == "step"
+                    and len(call.args) == 1
+                    and re.search(r"scaler", unparse(function.value), re.I)
+                ):
+                    optimizer = module.variable(call.args[0])  # scaler.step(optimizer)
+                    if optimizer is not None:
+                        self._learn(optimizer, Value(Role.OPTIMIZER))
+            dotted = module.qualified(function) or ""
+            if self._is_optimizer_class(module, call) or dotted.startswith("torch.nn.utils.clip_grad"):
+                for model in self._models_of_parameters(module, call):
+                    self._learn(model, Value(Role.MODEL))
+            if dotted in _PARALLEL and call.args:
+                wrapped = module.variable(call.args[0])
+                if wrapped is not None:
+                    self._learn(wrapped, Value(Role.MODEL))
+        for variable, methods in stepped.items():
+            if {"step", "zero_grad"} <= methods or ("step" in methods and re.search(r"optim", variable.name, re.I)):
+                self._learn(variable, Value(Role.OPTIMIZER))
+            elif "step" in methods and re.search(r"sched", variable.name, re.I):
+                self._learn(variable, Value(Role.SCHEDULER))
+        for node in module.walk(module.tree, ast.For):
+            if isinstance(node, ast.For):
+                variable = module.variable(self._looped_over(module, node.iter))
+                if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
+                    if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
+                        self._learn(variable, Value(Role.LOADER))
+
+    def _looped_over(self, module: Module, looped: ast.expr) -> ast.expr:
+        """What a loop goes over in the end: `loader` in `tqdm(enumerate(loader))`, also when that has a name."""
+        for _ in range(6):
+            variable = module.variable(looped)
+            values = [b.value for b in module.bindings(variable)] if variable is not None else []
+            call = values[0] if len(values) == 1 and isinstance(looped, ast.Name) else looped
+            if not isinstance(call, ast.Call) or not call.args:
+                return looped
+            if _name_of(call.func) not in ("enumerate", "iter") and not self._is_transparent(module, call):
+                return looped
+            looped = call.args[0]
+        return looped
+
+    def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
+        found = []
+        for argument in self._parameters_given(module, call):
+            for node in module.walk(argument):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr in ("parameters", "named_parameters", "trainable_parameters")
+                ):
+                    owner = node.func.value
+                    # `model.features.parameters()` speaks of the model
+                    while isinstance(owner, ast.Attribute) and module.variable(owner) not in self._bound(module):
+                        owner = owner.value
+                    variable = module.variable(owner)
+                    if variable is not None and not (
+                        isinstance(owner, ast.Name) and owner.id == module.scope(owner).self_name
+                    ):
+                        found.append(variable)
+        return found
+
+    def _parameters_given(self, module: Module, call: ast.Call) -> list[ast.expr]:
+        """The arguments of an optimizer, and what the variables among them were made from."""
+        found: list[ast.expr] = []
+        for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+            found.append(argument)
+            variable = module.variable(argument)
+            found += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+        return found
+
+    def _bound(self, module: Module) -> dict[Variable, list[Binding]]:
+        return module.attribute_bindings
+
+    # ---- expressions
+
+    def _evaluate(self, module: Module, node: ast.expr, depth: int) -> Value:
+        if depth > 12:
+            return UNKNOWN
+        if isinstance(node, ast.Name):
+            variable = module.resolve(node.id, module.scope(node))
+            if node.id in module.imports:
+                return self._of_another_file(module, node)
+            return self.known.get(variable, UNKNOWN) if variable else UNKNOWN
+        if isinstance(node, ast.Call):
+            return self._call(module, node, depth + 1)
+        if isinstance(node, ast.Attribute):
+            variable = module.variable(node)
+            if variable is not None and variable in self.known:
+                return self.known[variable]
+            if variable is None and module.qualified(node) is not None:
+                return self._of_another_file(module, node)
+            base = self._evaluate(module, node.value, depth + 1)
+            if base.role & Role.MODEL and node.attr == "module":
+                return base
+            return Value(base.role & (Role.BATCH | Role.OUTPUT))
+        if isinstance(node, ast.Tuple | ast.List):
+            items = tuple(_flat(self._evaluate(module, item, depth + 1), 2) for item in node.elts)
+            return Value(items=items) if any(item != UNKNOWN for item in items) else UNKNOWN
+        if isinstance(node, ast.IfExp):
+            return self._evaluate(module, node.body, depth + 1).joined(self._evaluate(module, node.orelse, depth + 1))
+        if isinstance(node, ast.BoolOp):
+            value = UNKNOWN
+            for part in node.values:
+                value = value.joined(self._evaluate(module, part, depth + 1))
+            return value
+        if isinstance(node, ast.Subscript):
+            base = self._evaluate(module, node.value, depth + 1)
+            if base.role & Role.LOADERS:
+                return Value(Role.LOADER)
+            return Value(base.role & (Role.BATCH | Role.OUTPUT))
+        if isinstance(node, ast.NamedExpr | ast.Await):
+            return self._evaluate(module, node.value, depth + 1)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            return Value(self._evaluate(module, node.elt, depth + 1).role & Role.BATCH)
+        if isinstance(node, ast.DictComp):
+            made = self._evaluate(module, node.value, depth + 1).role
+            return Value(Role.LOADERS if made & Role.LOADER else made & Role.BATCH)
+        if isinstance(node, ast.Dict) and node.values:
+            held = [self._evaluate(module, value, depth + 1).role for value in node.values]
+            return Value(Role.LOADERS) if all(role & Role.LOADER for role in held) else UNKNOWN
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value[:3] in ("cud", "cpu", "mps", "xpu")
+            and re.fullmatch(r"(cuda|cpu|mps|xpu)(:\d+)?", node.value)
+        ):
+            return Value(Role.DEVICE)
+        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+            return Value(Role.DEVICE) if str(node.values[0].value).startswith("cuda:") else UNKNOWN
+        return UNKNOWN
+
+    def _of_another_file(self, module: Module, node: ast.expr) -> Value:
+        """What `config.DEVICE` or an imported name is in the file that sets it."""
+        owner, _, name = (module.qualified(node) or "").rpartition(".")
+        other = self.project.imported_module(module, owner) if owner else None
+        return self.known.get(Variable(other.root, name), UNKNOWN) if other is not None else UNKNOWN
+
+    def _element(self, module: Module, iterated: ast.expr, value: Value) -> Value:
+        """What a `for` gives out of the thing it loops over."""
+        if value.items is not None and not value.role:
+            joined = UNKNOWN
+            for item in value.items:
+                joined = joined.joined(item)
+            return joined
+        if value.role & (Role.LOADER | Role.ITERATOR):
+            return Value(Role.BATCH)
+        if value.role & Role.BATCH:
+            return Value(Role.BATCH, value.items)
+        if isinstance(iterated, ast.Call):
+            name = _name_of(iterated.func)
+            if name == "enumerate" and iterated.args:
+                inner = iterated.args[0]
+                return Value(items=(UNKNOWN, self._element(module, inner, self._evaluate(module, inner, 1))))
+            if name == "zip":
+                return Value(items=tuple(self._element(module, a, self._evaluate(module, a, 1)) for a in iterated.args))
+            if self._is_transparent(module, iterated) and iterated.args:
+                inner = iterated.args[0]
+                return self._element(module, inner, self._evaluate(module, inner, 1))
+            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr in ("items", "values"):
+                base = self._evaluate(module, iterated.func.value, 1)
+                if base.role & Role.BATCH:
+                    return Value(Role.BATCH)
+            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "log_every" and iterated.args:
+                inner = iterated.args[0]
+                return self._element(module, inner, self._evaluate(module, inner, 1))
+        return UNKNOWN
+
+    def _is_transparent(self, module: Module, call: ast.Call) -> bool:
+        return is_transparent(module, call)
+
+    def _call(self, module: Module, call: ast.Call, depth: int) -> Value:
+        function = call.func
+        dotted = module.qualified(function)
+        if dotted is not None:
+            value = self._imported(module, call, dotted, depth)
+            if value is not None:
+                return value
+        target = self.target(module, call)
+        if target is not None:
+            return self._project_call(target, depth)
+        name = _name_of(function)
+        if isinstance(function, ast.Attribute):
+            base = self._evaluate(module, function.value, depth)
+            if base.role & (Role.MODEL | Role.CRITERION) and name in _SAME_OBJECT:
+                return base
+            if base.role & (Role.BATCH | Role.OUTPUT) and name not in _LEAVES_DEVICE:
+                return Value(base.role & (Role.BATCH | Role.OUTPUT))
+            if base.role & Role.MODEL and name not in (
+                "parameters",
+                "named_parameters",
+                "state_dict",
+                "children",
+                "modules",
+            ):
+                return Value(Role.OUTPUT)
+            if base.role & Role.ITERATOR and name in ("next", "__next__"):
+                return Value(Role.BATCH)
+        if name in ("iter", "cycle") and call.args:
+            base = self._evaluate(module, call.args[0], depth)
+            if base.role & (Role.LOADER | Role.ITERATOR):
+                return Value(Role.ITERATOR)
+        if name == "next" and call.args:
+            base = self._evaluate(module, call.args[0], depth)
+            if base.role & (Role.LOADER | Role.ITERATOR):
+                return Value(Role.BATCH)
+            return self._element(module, call.args[0], base)
+        if isinstance(function, ast.Name | ast.Attribute):
+            callee = self._evaluate(module, function, depth)
+            if callee.role & Role.MODEL:
+                return Value(Role.OUTPUT)
+        if self._is_optimizer_class(module, call):
+            return Value(Role.OPTIMIZER)
+        if isinstance(function, ast.Name) and module.imports.get(name, "").endswith(".amp.GradScaler"):
+            return Value(Role.SCALER)  # imported in a `try`, with a class of its own for an old torch
+        return UNKNOWN
+
+    def _imported(self, module: Module, call: ast.Call, dotted: str, depth: int) -> Value | None:
+        last = dotted.rpartition(".")[2]
+        if is_wrapper(module, call):
+            return self._evaluate(module, call.args[0], depth) if call.args else UNKNOWN
+        if dotted in ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader") or last.endswith(
+            "DataLoader"
+        ):
+            return Value(Role.LOADER)
+        if dotted.startswith("torch.optim.lr_scheduler.") or re.fullmatch(r"get_.*schedul\w*", last):
+            return Value(Role.SCHEDULER)
+        if self._is_optimizer_class(module, call):
+            return Value(Role.OPTIMIZER)
+        if dotted in ("torch.device", "torch.accelerator.current_accelerator", "torch.cuda.current_device"):
+            return Value(Role.DEVICE)
+        if dotted in ("torch.cuda.amp.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"):
+            return Value(Role.SCALER)
+        if dotted in _PRECISION_CONTEXTS:
+            return Value(Role.AUTOCAST)
+        if last == "DistributedSampler":
+            return Value(Role.SAMPLER)
+        if dotted.startswith("torch.nn.") and last[:1].isupper():
+            return Value(Role.CRITERION if last.endswith("Loss") else Role.MODEL)
+        if dotted.startswith(("torchvision.models.", "timm.create_model", "segmentation_models_pytorch.")):
+            return Value(Role.MODEL)
+        if (
+            dotted.startswith("transformers.")
+            and last in ("from_pretrained", "from_config")
+            and re.search(r"Model|For[A-Z]", dotted)
+        ):
+            return Value(Role.MODEL)
+        if dotted.startswith("transformers.") and re.search(r"(Model|For[A-Z]\w+|LMHeadModel)$", last):
+            return Value(Role.MODEL)
+        if dotted == "torch.autograd.Variable" and call.args:
+            return self._evaluate(module, call.args[0], depth)
+        if last in _TRANSPARENT and call.args:
+            value = self._evaluate(module, call.args[0], depth)
+            return value if value.role & (Role.LOADER | Role.ITERATOR) else None
+        return None
+
+    def _project_call(self, target: Definition, depth: int) -> Value:
+        if isinstance(target.node, ast.ClassDef):
+            bases = self.project.base_names(target)
+            role = Role.NONE
+            if any(b.startswith("torch.nn.") or b.endswith(("Module", "PreTrainedModel")) for b in bases):
+                role = Role.CRITERION if target.node.name.endswith("Loss") else Role.MODEL
+            elif any(b.startswith("torch.optim.lr_scheduler") for b in bases):
+                role = Role.SCHEDULER
+            elif any(b.startswith("torch.optim.") for b in bases):
+                role = Role.OPTIMIZER
+            elif any(b.endswith("DataLoader") for b in bases):
+                role = Role.LOADER
+            return Value(role, None, target.node, target.module)
+        value = UNKNOWN
+        for returned in self._returns.get(target.node, []):
+            value = value.joined(self._evaluate(target.module, returned, depth + 1))
+        # A device of its own, and batches that went through a function, are no longer what they were.
+        return _without(value, Role.BATCH)
+
+    def _find_target(self, module: Module, call: ast.Call) -> Definition | None:
+        found = self.project.definition(module, call.func)
+        if found is not None:
+            return found
+        variable = module.variable(call.func)
+        if variable in self.observed and self.observed[variable].function is not None:
+            return self.observed[variable].function
+        called = self._class_of(module, module.variable(call.func))
+        if called is not None:
+            return self.project.method(called, "__call__")  # `stopper(loss, model)`
+        if not isinstance(call.func, ast.Attribute):
+            return None
+        owner = self._class_of(module, module.variable(call.func.value))
+        return self.project.method(owner, call.func.attr) if owner is not None else None
+
+    def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
+        """The project's class that a variable holds an object of."""
+        for binding in module.bindings(variable) if variable is not None else ():
+            if isinstance(binding.value, ast.Call) and not binding.path:
+                owner = self.project.definition(module, binding.value.func)
+                if owner is not None and isinstance(owner.node, ast.ClassDef):
+                    return owner
+        value = self.known.get(variable, UNKNOWN) if variable is not None and self._settled else UNKNOWN
+        if value.owner is not None and value.module is not None:
+            return Definition(value.module, value.owner)
+        return None
+
+    def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
+        dotted = module.qualified(call.func) or ""
+        last = _name_of(call.func)
+        if dotted.startswith("torch.optim.") and not dotted.startswith(
+            ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
+        ):
+            return last[:1].isupper()
+        if re.search(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Ranger|RAdam|AdamW)\w*$", last):
+            text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
+            return bool(text) and "param" in unparse(text[0])
+        return False
+
+
+def is_wrapper(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a model of the model that it is handed, with the same parameters or a copy of them."""
+    dotted = module.qualified(call.func) or ""
+    return dotted in _WRAPPERS or dotted.rpartition(".")[2] in ("DistributedDataParallel", "DataParallel")
+
+
+def is_transparent(module: Module, call: ast.Call) -> bool:
+    """Whether a call hands on what its first argument yields, as a progress bar does, under whatever name."""
+    dotted = module.qualified(call.func) or _name_of(call.func)
+    return dotted.rpartition(".")[2] in _TRANSPARENT
+
+
+def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr]]:
+    """Which parameter of a project's function each argument of a call becomes; methods have bound their first."""
+    node = target.node
+    assert not isinstance(node, ast.ClassDef)
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    decorators = [unparse(d) for d in node.decorator_list]
+    if target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators:
+        names = names[1:]
+    pairs: list[tuple[str, ast.expr]] = []
+    for name, argument in zip(names, call.args):
+        if isinstance(argument, ast.Starred):
+            break
+        pairs.append((name, argument))
+    known = {*names, *[a.arg for a in node.args.kwonlyargs]}
+    pairs += [(k.arg, k.value) for k in call.keywords if k.arg in known and k.arg is not None]
+    return pairs
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+def _flat(value: Value, depth: int) -> Value:
+    """The value without parts of parts below a depth: `pair = (pair, pair)` would grow for ever."""
+    if value.items is None:
+        return value
+    items = tuple(_flat(item, depth - 1) for item in value.items) if depth else None
+    return Value(value.role, items, value.owner, value.module)
+
+
+def _without(value: Value, role: Role) -> Value:
+    items = tuple(_without(item, role) for item in value.items) if value.items is not None else None
+    return Value(value.role & ~role, items, value.owner, value.module)

@@ -1,0 +1,37 @@
+"""Objects of the script's own that step an optimizer from within: `schedule = ScheduledOptim(optimizer, ...)`.
+
+They are not optimizers and are not prepared; made of the prepared optimizer, they step it as they stepped the bare one.
+So `prepare` comes before them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.roles import Role, Roles
+
+
+def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Variable | None:
+    """The optimizer that such an object was made of; None for anything else."""
+    if roles.of(variable):
+        return None
+    inner = _made_of(roles, module, variable)
+    if inner is None:
+        return None
+    methods = {
+        call.func.attr
+        for call in module.calls
+        if isinstance(call.func, ast.Attribute) and module.variable(call.func.value) == variable
+    }
+    return inner if "zero_grad" in methods and any("step" in method for method in methods) else None
+
+
+def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | None:
+    for binding in module.bindings(variable):
+        if isinstance(binding.value, ast.Call):
+            for argument in (*binding.value.args, *[keyword.value for keyword in binding.value.keywords]):
+                inner = module.variable(argument)
+                if inner is not None and roles.of(inner) & Role.OPTIMIZER:
+                    return inner
+    return None
