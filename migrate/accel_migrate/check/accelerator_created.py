@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.handed_out import HandedOut
 from accel_migrate.check.visible_gpus import named_too_late
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
@@ -24,14 +25,39 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """Accelerators that are made too often, by the wrong process, or beside the one that is used."""
     side = evidence.after
+    handed = HandedOut(side) if side.created else None
     for file, call in side.created:
-        if _repeats(side, file, call, _prepared_with(side, file, call), set()):
+        again = _called_again(side, handed, file, call, set()) if handed is not None else None
+        if again is not None:
+            name, text = again
+            yield (
+                file,
+                call,
+                f"the Accelerator would be made again in each call of {name}, which `{text}` may call often",
+            )
+        elif _repeats(side, file, call, _prepared_with(side, file, call), set()):
             yield file, call, "the Accelerator would be made again in each round of a loop"
         yield from _asked_too_early(side, file, call)
         yield from _second(side, file, call)
         yield from _by_import(side, file, call)
         yield from named_too_late(evidence, file, call)
     yield from _strangers(side)
+
+
+def _called_again(
+    side: Side, handed: HandedOut, file: File, node: ast.AST, seen: set[Function]
+) -> tuple[str, str] | None:
+    """The function around a node, or one that calls it, that something outside of the project calls, and who does."""
+    function = file.scope(node).function.node
+    if not isinstance(function, Function) or function in seen:
+        return None
+    seen.add(function)
+    given = handed.to(function)
+    if given is not None:
+        name = "a lambda" if isinstance(function, ast.Lambda) else f"{function.name}()"
+        return name, unparse(given[1])[:60]
+    above = (_called_again(side, handed, site.file, site.call, seen) for site in side.above(function))
+    return next((each for each in above if each is not None), None)
 
 
 def _prepared_with(side: Side, file: File, call: ast.Call) -> set[str]:
@@ -195,7 +221,8 @@ CONDITION = Condition(
     name="accelerator_created",
     summary="the Accelerator would be made too often, or by the wrong process",
     why="A training has one Accelerator. It is made once in a run, above the loop that it serves; a file that "
-    "others import, or that a started process imports again, must not make one by being imported; and the "
+    "others import, or that a started process imports again, must not make one by being imported; a function that a "
+    "library calls (a search for hyperparameters, a callback) is not known to run once; and the "
     "one that runs the backward pass is the one that prepared the model.",
     example_before="for epoch in range(9):\n    accelerator = Accelerator()\n    train(model, accelerator)",
     example_after="accelerator = Accelerator()\nfor epoch in range(9):\n    train(model, accelerator)",

@@ -88,3 +88,28 @@ def test_gpus_that_are_named_after_the_accelerator_took_one() -> None:
 def test_gpus_that_the_original_names_too_late_as_well() -> None:
     asked = "import torch\nfast = torch.cuda.is_available()\n"
     assert not said("AM952", asked + NAMED, TOP + asked + MADE + NAMED)
+
+
+def test_an_accelerator_of_each_trial_of_a_search() -> None:
+    trial = "def objective(trial, net):\n    net = Net()\n    opt = SGD(net)\n    accelerator = Accelerator()\n" + TRAIN
+    outside = "import optuna, functools\nstudy = optuna.create_study()\n"
+    for handed in ("objective", "lambda trial: objective(trial, net)", "functools.partial(objective, net=net)"):
+        (message,) = said("AM952", "x = 1\n", TOP + outside + trial + f"study.optimize({handed}, n_trials=3)\n")
+        assert "study.optimize(" in message
+    assert said(
+        "AM952", "x = 1\n", TOP + outside + trial + "def run():\n    return objective(1, net)\nlist(map(run, x))\n"
+    )
+    kept = (
+        "class Objective:\n    def __call__(self, trial):\n        objective(trial, net)\nstudy.optimize(Objective())\n"
+    )
+    assert said("AM952", "x = 1\n", TOP + outside + trial + kept)
+    assert not said("AM952", "x = 1\n", TOP + outside + trial + "objective(1, net)\n")
+
+
+def test_an_accelerator_of_a_function_that_a_command_line_runs() -> None:
+    main = "import fire\ndef main():\n    accelerator = Accelerator()\n" + TRAIN
+    assert not said("AM952", "x = 1\n", TOP + main + "fire.Fire(main)\n")
+    assert not said("AM952", "x = 1\n", TOP + main + "from absl import app\napp.run(main)\n")
+    assert said("AM952", "x = 1\n", TOP + main + "from ray import tune\ntune.run(main)\n")
+    assert not said("AM952", "x = 1\n", TOP + main + "tasks = {}\ntasks.update(main=main)\nprint(main)\nmain()\n")
+    assert not said("AM952", "x = 1\n", TOP + main + "def once(run):\n    run()\nonce(main)\n")
