@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Collection, Iterator
 
 from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Evidence, Side, step_of
+from accel_migrate.check.evidence import Side, is_accelerator, step_of
+from accel_migrate.check.paths import Paths, is_path, may_be_one
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import File, Function, Scope
 
 # What each process finds out for itself: a name that is made of it is not the same on all.
@@ -28,22 +29,21 @@ _OWN = frozenset(
     + [f"datetime.{name}" for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")]
     + ["tempfile.mkdtemp", "tempfile.mktemp", "secrets.token_hex"]
 )
-_READS = frozenset(
-    {
-        *("torch.load", "torch.jit.load", "numpy.load", "pandas.read_csv", "safetensors.torch.load_file"),
-        *("os.path.getsize", "os.stat", "os.rename", "os.replace"),
-        *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move"),
-    }
-)
-_KNOWN = sys.stdlib_module_names | {
-    "torch",
-    "torchvision",
-    "numpy",
-    "wandb",
-    "accel_runtime",
-    "accelerate",
-    "matplotlib",
-}
+# What gets a path, and neither reads the file nor leaves one for others to read: texts, questions, folders, other writers.
+_WRITES = frozenset({"savefig", "save_image", "imsave", "imwrite", "to_csv", "savez", "savetxt"})
+_HARMLESS = _WRITES | {
+    "print", "str", "repr", "format", "len", "isinstance", "getattr", "setattr", "max", "min", "sorted", "input", "exit",
+    "join", "joinpath", "dirname", "basename", "splitext", "abspath", "expanduser", "realpath", "normpath", "relpath",
+    "fspath", "with_suffix", "Path", "PurePath", "exists", "isfile", "isdir", "is_file", "is_dir", "access",
+    "makedirs", "mkdir", "mkdir_p", "chdir", "time", "sleep", "system", "add_argument", "set_defaults", "tqdm", "trange",
+    "info", "debug", "warning", "warn", "error", "critical", "log", "write", "set_description", "set_postfix",
+    "SummaryWriter", "FileHandler", "RotatingFileHandler", "basicConfig", "CSVLogger", "title",
+    "ValueError", "FileNotFoundError", "RuntimeError",
+}  # fmt: skip
+_OF_TEXTS = frozenset({
+    "append", "extend", "insert", "add", "update", "setdefault", "get", "pop", "startswith", "endswith", "replace", "split",
+    "rsplit", "strip", "rstrip", "lower", "upper",
+})  # fmt: skip  # methods of texts and of what holds them
 _MEETING = (
     "wait_for_everyone",
     "gather",
@@ -56,14 +56,11 @@ _MEETING = (
 )
 _LISTS = frozenset(["glob.glob", "glob.iglob", "os.listdir", "os.scandir"])
 _LISTING = frozenset(["glob", "rglob", "iterdir"])  # of a path
-_DRAWING = frozenset(["savefig", "save_image", "imsave", "imwrite"])
-_LOOKING = frozenset(["imread"])
 _TELLING = frozenset(["strftime", "isoformat"])
 
 
 def find(project: Project) -> Iterator[Violation]:
-    yield from _violations(project.evidence)
-    yield from _pictures(project.evidence.after)
+    yield from _used_too_early(project.evidence.after)
     yield from _found_by_one(project.evidence.after)
 
 
@@ -94,25 +91,64 @@ def _is_own(file: File, call: ast.Call) -> bool:
     return told or file.qualified(call.func) in _OWN
 
 
-def _violations(evidence: Evidence) -> Iterator[Violation]:
-    """Reads of a file that the script saves by one process, where nothing waits in between."""
-    side = evidence.after
-    saves = [(file, call) for file, call in side.asked("save") if len(call.args) > 1]
-    if not saves:
+def _used_too_early(side: Side) -> Iterator[Violation]:
+    """Uses by all processes of a path that one process writes to, where nothing waits in between."""
+    if not side.created:
         return
-    for file, call in side.calls:
-        if not call.args or not (file.qualified(call.func) in _READS or _may_read(side, file, call)):
-            continue
-        handed = side.flows.reached([side.flows.place(file, call.args[0])], computed=False)
+    guards, paths = Guards(side), Paths(side)
+    saves = [(file, call, call.args[1]) for file, call in side.asked("save") if len(call.args) > 1]
+    outside = [(file, call) for file, call in side.calls if file in side.involved and _may_touch(side, call)]
+    alone = {call for file, call in outside if guards.of(file, call) is not None}
+    written = [*saves, *[(f, c, path) for f, c in outside if c in alone for path in _paths(paths, f, c)]]
+    used = [(f, c, path) for f, c in outside if c not in alone and _uses(c) for path in _given(c)]
+    meetings = _meetings(side) if written and used else set()
+    told: set[ast.Call] = set()
+    for file, call, path in used if written else ():
+        spelled = paths.of(file, path)
+        handed = side.flows.reached([side.flows.place(file, path)], computed=False)
         same = {
-            save
-            for owner, save in saves
-            if _is_same_file(save.args[1], call.args[0]) or side.flows.place(owner, save.args[1]) in handed
+            write
+            for owner, write, to in written
+            if may_be_one(spelled, paths.of(owner, to)) or side.flows.place(owner, to) in handed
         }
-        if same and _runs_after(side, same, call, _meetings(side)) and Guards(side).of(file, call) is None:
+        if same and call not in told and _runs_after(side, same, call, meetings):
+            told.add(call)
             message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the file"
             yield Violation("AM962", file.path, call.lineno, message)
-    yield from _listed_too_early(side, {save for _, save in saves})
+    yield from _listed_too_early(side, {save for _, save, _ in saves})
+
+
+def _may_touch(side: Side, call: ast.Call) -> bool:
+    """Whether a call leaves the project, so that it may read or write a file that it is given."""
+    return not side.flows.callees.get(call) and not _asks_accelerator(call)
+
+
+def _asks_accelerator(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value)
+
+
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *[keyword.value for keyword in call.keywords]]
+
+
+def _paths(paths: Paths, file: File, call: ast.Call) -> Iterator[ast.expr]:
+    """What a call that one process alone makes may write to."""
+    if _name(call) in _WRITES or not _is_harmless(call):
+        yield from (argument for argument in _given(call) if is_path(paths.of(file, argument)))
+
+
+def _is_harmless(call: ast.Call) -> bool:
+    if _name(call) in _HARMLESS or _name(call).startswith("add_"):  # `writer.add_image("train/samples", ...)`
+        return True
+    return isinstance(call.func, ast.Attribute) and call.func.attr in _OF_TEXTS
+
+
+def _uses(call: ast.Call) -> bool:
+    """Whether a call may read what it is given the path of; a file that it opens for writing is another question."""
+    if _name(call) != "open":
+        return not _is_harmless(call)
+    modes = [argument for argument in _given(call)[1:2] if isinstance(argument, ast.Constant)]
+    return not any(isinstance(mode.value, str) and mode.value[:1] in ("w", "a", "x") for mode in modes)
 
 
 def _listed_too_early(side: Side, saves: set[ast.Call]) -> Iterator[Violation]:
@@ -128,77 +164,13 @@ def _listed_too_early(side: Side, saves: set[ast.Call]) -> Iterator[Violation]:
             yield Violation("AM962", file.path, call.lineno, message)
 
 
-def _pictures(side: Side) -> Iterator[Violation]:
-    """Pictures that one process writes and all read back, by names that are put together of the same words."""
-    drawn = [(f, c) for f, c in side.calls if _name(c) in _DRAWING]
-    reads = [(f, c) for f, c in side.calls if _name(c) in _LOOKING and c.args] if drawn else []
-    if not reads:
-        return
-    guards = Guards(side)
-    written = {call for file, call in drawn if guards.of(file, call) is not None}
-    writing = _doing(side, written, lambda graph, step: True)
-    meetings = _meetings(side) if writing else set()
-    for file, call in reads:
-        scope = file.scope(call).function
-        graph = side.graph(scope)
-        step = step_of(file, call, graph)
-        words = _words(file, scope, call)
-        for one in writing.get(scope, ()) if step is not None else ():
-            if one is step or not words & _words(file, scope, one) or not graph.reachable_past(one, step, meetings):
-                continue
-            if guards.of(file, call) is None:
-                message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the picture"
-                yield Violation("AM962", file.path, call.lineno, message)
-                break
-
-
 def _name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _words(file: File, scope: Scope, node: ast.AST) -> set[str]:
-    """The texts of which a statement, or what its names are set to in the same function, puts a path together."""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    near = [
-        other.value
-        for other in file.of_kinds(ast.Assign)
-        if isinstance(other, ast.Assign)
-        and file.scope(other).function is scope
-        and any(isinstance(target, ast.Name) and target.id in names for target in other.targets)
-    ]
-    texts = [part for each in (node, *near) for part in ast.walk(each) if isinstance(part, ast.Constant)]
-    return {text.value for text in texts if isinstance(text.value, str) and len(text.value) > 3}
 
 
 def _lists(file: File, call: ast.Call) -> bool:
     dotted = file.qualified(call.func)
     return dotted in _LISTS or (dotted is None and getattr(call.func, "attr", "") in _LISTING)
-
-
-def _may_read(side: Side, file: File, call: ast.Call) -> bool:
-    """Whether a function that is neither in sight nor a library's is handed a path: it may read what is there."""
-    dotted = file.qualified(call.func) or "torch"
-    return dotted.partition(".")[0] not in _KNOWN and not side.flows.callees.get(call) and _is_path(call.args[0])
-
-
-def _is_path(node: ast.expr) -> bool:
-    return not isinstance(node, ast.Name) and _file_name(node) is not None
-
-
-def _is_same_file(written: ast.expr, read: ast.expr) -> bool:
-    """By the text of the path, or by the name that both end in: `folder + '/best.pt'` and `'%s/best.pt' % folder`."""
-    if ast.unparse(written) == ast.unparse(read):
-        return True
-    name = _file_name(written)
-    return name is not None and name == _file_name(read)
-
-
-def _file_name(path: ast.expr) -> str | None:
-    """What a path ends in, where that is written out."""
-    texts = [n for n in ast.walk(path) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    last = max(texts, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0), default=None)
-    name = str(last.value).rpartition("/")[2] if last is not None else ""
-    return name if "." in name.strip(".") and not any(mark in name for mark in "%{}") else None
 
 
 def _meetings(side: Side) -> set[ast.AST]:
@@ -216,14 +188,27 @@ def _meetings(side: Side) -> set[ast.AST]:
 
 def _runs_after(side: Side, saves: set[ast.Call], load: ast.Call, meetings: Collection[ast.AST] = ()) -> bool:
     """Whether a scope does both, itself or in what it calls, and can come from a save to the load without a meeting."""
-    writing = _doing(side, saves, lambda graph, step: graph.reachable_past(step, None, meetings))
-    reading = _doing(side, {load}, lambda graph, step: graph.reachable_past(None, step, meetings))
+    loops = [loop for loop in _loops(side) if any(each in meetings for each in loop.body)] if meetings else []
+
+    def met(step: ast.stmt) -> list[ast.AST]:
+        """Meetings, and loops with one in each round: to go through such a loop, outside of it, is to meet."""
+        return [*meetings, *[loop for loop in loops if all(part is not step for part in walk(loop))]]
+
+    writing = _doing(side, saves, lambda graph, step: graph.reachable_past(step, None, met(step)))
+    reading = _doing(side, {load}, lambda graph, step: graph.reachable_past(None, step, met(step)))
     for scope, first in writing.items():
         graph = side.graph(scope)
         for one in first:
-            if any(one is not other and graph.reachable_past(one, other, meetings) for other in reading.get(scope, ())):
+            if any(
+                one is not other and graph.reachable_past(one, other, met(other)) for other in reading.get(scope, ())
+            ):
                 return True
     return False
+
+
+def _loops(side: Side) -> Iterator[ast.For]:
+    for file in side.files:
+        yield from (node for node in file.of_kinds(ast.For) if isinstance(node, ast.For))
 
 
 def _doing(
@@ -251,7 +236,8 @@ CONDITION = Condition(
     code="AM962",
     name="read_after_written",
     summary="a file would be read before it is written, or under another name",
-    why="`accelerator.save` writes on one process while the others go on. What all processes read back must wait for it, and "
+    why="`accelerator.save`, and what stands under `is_main_process`, writes on one process while the others go on. What all "
+    "processes hand to a function that may read it (any that is not known to do no such thing) must wait for it, and "
     "have one name on all: a name by the clock differs where a second passes between two processes.",
     example_before='accelerator.save(weights, "best.pt")\nweights = torch.load("best.pt")',
     example_after='accelerator.save(weights, "best.pt")\naccelerator.wait_for_everyone()\nweights = torch.load("best.pt")',

@@ -128,3 +128,54 @@ def test_pictures_that_are_read_back_by_names_of_the_same_words() -> None:
     assert said("AM962", "x = 1\n", drawn.format("", "'fixed/'"))
     assert not said("AM962", "x = 1\n", drawn.format("accelerator.wait_for_everyone()\n", "'fixed/'"))
     assert not said("AM962", "x = 1\n", drawn.format("", "'data/'").replace("str(e + 1) + '.png'", "'.jpg'"))
+
+
+ALONE = (
+    "import onnx, torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    "def export(net, folder='models'):\n    if accelerator.is_main_process:\n"
+    "        torch.onnx.export(net, x, f'{folder}/full.onnx')\n%s%sexport(net)\n%s"
+)
+WAIT = "    accelerator.wait_for_everyone()\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "    for name in ['full.onnx']:\n        onnx.load(f'{folder}/{name}')\n",
+        "    onnx.checker.check_model(folder + '/full.onnx')\n",
+        "    Session(path_or_bytes='models/full.onnx')\n",
+        "    with open('models/%s.onnx' % kind) as file:\n        pass\n",
+    ],
+)
+def test_any_use_of_a_path_that_one_process_wrote_to(use: str) -> None:
+    assert said("AM962", "x = 1\n", ALONE % ("", use, ""))
+    assert not said("AM962", "x = 1\n", ALONE % (WAIT, use, ""))
+
+
+def test_a_path_that_a_helper_opens() -> None:
+    helper = "def infer(path):\n    return Session(path)\ninfer({})\n"
+    assert said("AM962", "x = 1\n", ALONE % ("", "", helper.format("'models/full.onnx'")))
+    assert not said("AM962", "x = 1\n", ALONE % (WAIT, "", helper.format("'models/full.onnx'")))
+    assert not said("AM962", "x = 1\n", ALONE % ("", "", helper.format("'data/other.onnx'")))
+
+
+def test_a_path_that_nobody_reads() -> None:
+    for use in (
+        "print(f'{folder}/full.onnx')",
+        "open(folder + '/log.txt', 'a')",
+        "names.append(folder + '/full.onnx')",
+    ):
+        assert not said("AM962", "x = 1\n", ALONE % ("", f"    {use}\n", ""))
+    guarded = "    if accelerator.is_main_process:\n        onnx.load(folder + '/full.onnx')\n"
+    assert not said("AM962", "x = 1\n", ALONE % ("", guarded, ""))
+
+
+def test_an_epoch_of_training_is_a_wait() -> None:
+    loop = "for e in range(3):\n    for x in data:\n        accelerator.backward(net(x))\n    {}\n    {}\n"
+    save, load = "accelerator.save(weights, 'best.pt')", "torch.load('best.pt')"
+    assert not said("AM962", "x = 1\n", HEAD + loop.format(load, save))
+    assert said("AM962", "x = 1\n", HEAD + loop.format(save, load))
+    inside = (
+        f"for e in range(3):\n    {save}\n    for x in data:\n        {load}\n        accelerator.backward(net(x))\n"
+    )
+    assert said("AM962", "x = 1\n", HEAD + inside)
