@@ -217,7 +217,7 @@ class Devices:
             if value is not node:
                 found |= self._devices(home, value, depth + 1)
         if scope is not None and isinstance(scope.node, Function):
-            default = _default(scope.node, name)
+            default = default_of(scope.node, name)
             if default is not None:
                 found |= self._devices(file, default, depth + 1)
         if scope is not None and isinstance(scope.node, Function):
@@ -254,7 +254,8 @@ def _options(call: ast.Call) -> Iterator[str]:
                 yield argument.value.lstrip("-").replace("-", "_")
 
 
-def _default(function: Function, name: str) -> ast.expr | None:
+def default_of(function: Function, name: str) -> ast.expr | None:
+    """What a parameter is where a call does not give it."""
     known = function.args
     positional = [*known.posonlyargs, *known.args]
     for parameter, default in zip(positional[len(positional) - len(known.defaults) :], known.defaults):

@@ -43,6 +43,7 @@ class Side:
         followed = [(f, c, "prepared") for f, c in self.asked("prepare")]
         followed += [(f, c, "accelerator") for f, c in self.created]
         followed += [(f, c, "loader") for f, c in self.calls if (f.qualified(c.func) or "").endswith("DataLoader")]
+        followed += [(f, c, "parallel") for f, c in self.calls if (f.qualified(c.func) or "").endswith(".DataParallel")]
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
@@ -43,6 +44,8 @@ def _found(evidence: Evidence) -> Found:
     told = [keyword for _, call in side.created for keyword in call.keywords if keyword.arg in ("cpu", "device")]
     if any(isinstance(keyword.value, ast.Constant) and keyword.value.value is True for keyword in told):
         yield from _moved_all_the_same(evidence)
+    else:
+        yield from fed_from_the_cpu(evidence)
     about_cuda = _about_cuda(side)
     asked = [(file, keyword) for file, call in side.created for keyword in call.keywords if keyword in told]
     by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
@@ -319,7 +322,9 @@ CONDITION = Condition(
     code="AM959",
     name="fed_on_device",
     summary="a prepared model would be called with data that is not on its device",
-    why="DataParallel moves what it gets, a prepared model does not: batches of a loader that is not prepared must be moved. "
+    why="DataParallel moves what it gets, a prepared model does not: all that the model gets, itself or with it "
+    "a function of a library (`add_graph`, `export`), must be known to be on the device: a batch of a prepared loader, made "
+    "there, or moved. "
     "And the Accelerator may choose another accelerator than CUDA, so that a move under a question for CUDA is not enough.",
     example_before="for inputs, targets in plain_loader:\n    outputs = model(inputs)",
     example_after="for inputs, targets in plain_loader:\n    outputs = model(inputs.to(accelerator.device))",

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
+from accel_migrate.check.devices_together import default_of
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
 from accel_migrate.check.stores import Store, Stores
 from accel_migrate.flow.program import File, Function
@@ -89,7 +90,7 @@ class Paths:
                 given = argument_of(function, site.call, name.id)
                 if given is not None and given is not name:
                     found += self._of(site.file, given, depth + 1)
-            default = _default(function, name.id)
+            default = default_of(function, name.id)
             if default is not None and (
                 not sites or any(argument_of(function, s.call, name.id) is None for s in sites)
             ):
@@ -155,11 +156,3 @@ def _evidence(parts: list[str]) -> set[str]:
 
 def _name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _default(function: Function, name: str) -> ast.expr | None:
-    known = function.args
-    positional = [*known.posonlyargs, *known.args]
-    paired = list(zip(positional[len(positional) - len(known.defaults) :], known.defaults))
-    paired += [(p, d) for p, d in zip(known.kwonlyargs, known.kw_defaults) if d is not None]
-    return next((default for parameter, default in paired if parameter.arg == name), None)

@@ -63,6 +63,9 @@ _COMPUTED = frozenset(
         "replace",
     ]
 )
+_SAME_OBJECT = frozenset(
+    ["to", "cuda", "eval", "train", "requires_grad_", "half", "share_memory"]
+)  # of a model: itself
 _CONSTRAINING = frozenset(
     (
         ast.ClassDef,
@@ -239,6 +242,8 @@ class Flows:
         elif name in _GROWN and isinstance(node.func, ast.Attribute):
             for argument in arguments:
                 self._copy(self.place(file, argument), self.place(file, node.func.value))
+        elif name in _SAME_OBJECT and isinstance(node.func, ast.Attribute):
+            self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
             self._copy(self.place(file, node.args[2]), ("field", node.args[1].value))
         for argument in arguments:

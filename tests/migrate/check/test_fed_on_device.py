@@ -112,3 +112,50 @@ def test_an_accelerator_on_the_cpu_beside_a_device_with_a_number(device: str) ->
     after = "from accel_runtime import Accelerator\naccelerator = Accelerator(cpu=True)\n"
     (message,) = said("AM959", f"x = y.to({device})\n", f"{after}x = y.to({device})\n")
     assert "keep to the CPU" in message
+
+
+PARALLEL = "import torch\nfrom torch import nn\nnet = nn.DataParallel(net).cuda()\n"
+FED = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.prepare(net, DataLoader(rows))").format(
+    ""
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "net(torch.zeros(1, 4))",
+        "x, y = next(iter(test))\nnet(x)",
+        "x = torch.from_numpy(a).float()\nout = net(x.view(1, -1))",
+        "image = held_out[0]\nnet(image)",
+        "for x, y in test:\n    board.add_graph(net, x)",
+        "torch.onnx.export(net, torch.randn(1, 4), 'net.onnx')",
+        "def show(net, cuda=False):\n    x = torch.zeros(1)\n    if cuda:\n        x = x.cuda()\n    return net(x)\nshow(net)",
+        "def make():\n    return torch.rand(3), 4\nx, n = make()\nnet(x)",
+        "class A:\n    def __init__(self):\n        self.z = torch.randn(4)\n    def run(self):\n        net(self.z)\nA().run()",
+        "batch = next(iter(test))\nbatch['y'] = batch['y'].cuda()\nnet(batch['x'])",
+        "net(read('picture.png'))",
+    ],
+)
+def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
+    assert any("DataParallel" in message for message in said("AM959", PARALLEL + lines, FED + lines))
+    plain = "net = net.to(device)\n"
+    assert not any("DataParallel" in message for message in said("AM959", plain + lines, FED + lines))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "net(torch.zeros(1, 4, device=accelerator.device))",
+        "for i, (x, y) in enumerate(train):\n    net(x.float(), y[0])",
+        "x, y = next(iter(train))\nnet(x)",
+        "x, y = next(iter(test))\nx = x.to(accelerator.device)\nboard.add_graph(net, x)",
+        "for batch in test:\n    batch = {k: v.to(accelerator.device) for k, v in batch.items()}\n    net(**batch)",
+        "def show(net, x):\n    return net(x)\nfor x in train:\n    show(net, torch.cat([x, x]) + noise)",
+        "summary(net, (3, 32, 32))\nprint(net, torch.zeros(1))",
+        "for x in train:\n    noise = torch.randn_like(x)\n    net(noise, 7, None, mode='fast')",
+        "def onto(x):\n    return x.to(accelerator.device)\nfor x, y in test:\n    x, y = onto(x), onto(y)\n    net(x)",
+        "for x in train:\n    out = net(x)\n    net(out.detach() * torch.rand(1))",
+    ],
+)
+def test_what_data_parallel_moved_and_is_on_the_device(lines: str) -> None:
+    assert not said("AM959", PARALLEL + lines, FED + lines)

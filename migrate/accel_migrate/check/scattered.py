@@ -1,0 +1,84 @@
+"""What DataParallel took to its GPUs by itself: once it goes, all that its model is fed must be on the device already."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator
+from accel_migrate.check.whereabouts import CPU, UNKNOWN, Whereabouts
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import File, Function, Scope
+
+Found = Iterator[tuple[File, ast.AST, str]]
+Key = tuple[object, str, str]  # the file, the function and the text of an expression
+_LOOKS = frozenset(
+    {"print", "isinstance", "hasattr", "getattr", "len", "id", "type", "str", "save", "watch", "deepcopy"}
+)
+
+
+def fed_from_the_cpu(evidence: Evidence) -> Found:
+    """Calls of what was a DataParallel, or of something outside of the project with it, that get what nothing moved."""
+    was = _parallel(evidence.before)
+    side = evidence.after
+    if not was or any(_is_parallel(file, call) for file, call in side.calls):
+        return
+    where = Whereabouts(side)
+    for file, call in side.calls:
+        for given in _fed(side, file, call, was) if file in side.involved else ():
+            function = file.scope(call).function.node
+            above = side.above(function) if isinstance(function, Function) else []
+            entries: list[ast.Call | None] = [site.call for site in above] or [None]
+            found = [where.of(file, given, entry) for entry in entries]
+            if any(CPU in each for each in found):
+                reason = "would be on the CPU: DataParallel moved it, and nothing else does"
+                yield file, call, f"`{unparse(given)[:40]}` of `{unparse(call)[:60]}` {reason}"
+            elif any(UNKNOWN in each for each in found):
+                reason = "is not known to be on the device: DataParallel moved it if not"
+                yield file, call, f"`{unparse(given)[:40]}` of `{unparse(call)[:60]}` {reason}"
+
+
+def _is_parallel(file: File, call: ast.Call) -> bool:
+    return (file.qualified(call.func) or "").endswith(".DataParallel")
+
+
+def _parallel(side: Side) -> set[Key]:
+    """The names under which the original has a DataParallel."""
+    if not any(_is_parallel(file, call) for file, call in side.calls):
+        return set()
+    return {
+        _key(file, node)
+        for file in side.files
+        for node in file.of_kinds(ast.Name, ast.Attribute)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        if any(side.may_follow(file, node, made.node) for made in side.flows.made(file, node, "parallel"))
+    }
+
+
+def _key(file: File, node: ast.expr) -> Key:
+    return file.path, _path(file.scope(node).function), unparse(node)
+
+
+def _path(scope: Scope) -> str:
+    names = []
+    at: Scope | None = scope
+    while at is not None:
+        names.append(getattr(at.node, "name", ""))
+        at = at.parent
+    return ".".join(reversed(names))
+
+
+def _fed(side: Side, file: File, call: ast.Call, was: set[Key]) -> list[ast.expr]:
+    """What a model that was a DataParallel gets from a call, or what is handed on together with it."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    if isinstance(call.func, ast.Name | ast.Attribute) and _key(file, call.func) in was:
+        return given
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if side.flows.callees.get(call) or name in _LOOKS or _asks_accelerator(call):
+        return []
+    models = [part for part in given if isinstance(part, ast.Name | ast.Attribute) and _key(file, part) in was]
+    return [part for part in given if part not in models] if models else []
+
+
+def _asks_accelerator(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value)

@@ -1,0 +1,343 @@
+"""Where tensors are, as far as a program says so: on the CPU, or on the device that it moves things to.
+
+The question goes backwards from an expression to what it is made of, through variables, parameters and what functions
+return. A move under a condition of the script (`if use_cuda: x = x.cuda()`) counts, unless the condition is known to be
+false where the function was called.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.check.devices_together import Devices, default_of
+from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
+from accel_migrate.flow.definitions import BUILTINS
+from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.program import File, Function
+
+CPU, DEVICE, UNKNOWN = "cpu", "device", "unknown"
+Where = frozenset[str]
+NOWHERE: Where = frozenset()  # not a tensor: numbers, texts, arrays
+_PLAIN = frozenset(
+    {
+        "shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "training", "size", "dim", "numel", "item", "tolist",
+        "numpy", "type", "keys", "nelement", "get_device", "is_available", "device_count", "manual_seed",
+    }
+)  # fmt: skip
+_NUMBERS = frozenset(
+    {"int", "float", "len", "str", "bool", "range", "isinstance", "print", "id", "hash", "repr", "type"}
+)
+_HOLDERS = frozenset(
+    {"list", "tuple", "dict", "set", "zip", "enumerate", "sorted", "reversed", "iter", "tqdm", "chain"}
+)
+_ELSEWHERE = (
+    "numpy.",
+    "math.",
+    "random.",
+    "os.",
+    "time.",
+    "sys.",
+    "json.",
+    "glob.",
+    "argparse.",
+    "collections.",
+    "datetime.",
+)
+_MADE_ON_CPU = frozenset({"tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "DoubleTensor"})
+_DEPTH = 24
+
+
+class Whereabouts:
+    """Where the values of one version of a project are."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._stores = Stores(side)
+        self._moves = {call: found for _, call, _, found in Devices(side).moves()}
+        self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
+        self._depth = 0
+
+    def of(self, file: File, node: ast.expr, entered: ast.Call | None = None) -> Where:
+        """Where a value may be, in a function that was entered by a call (by any of them, if None)."""
+        key = (node, entered)
+        if key not in self._known:
+            if self._depth > _DEPTH:
+                return frozenset({UNKNOWN})
+            self._known[key] = NOWHERE  # of what is made of itself
+            self._depth += 1
+            self._known[key] = self._of(file, node, entered)
+            self._depth -= 1
+        return self._known[key]
+
+    def _of(self, file: File, node: ast.expr, entered: ast.Call | None) -> Where:
+        match node:
+            case ast.Constant() | ast.JoinedStr() | ast.Lambda():
+                return NOWHERE
+            case ast.Name():
+                return self._variable(file, node, (), entered)
+            case ast.Attribute():
+                return self._attribute(file, node, entered)
+            case ast.Call():
+                return self._call(file, node, entered)
+            case ast.Subscript(value=ast.Name() as name, slice=ast.Constant(value=key)):
+                return self._variable(file, name, (("item", key),), entered)
+            case ast.Subscript() | ast.Starred() | ast.Await() | ast.NamedExpr():
+                return self.of(file, node.value, entered)
+            case ast.IfExp():
+                chosen = [self.of(file, part, entered) for part in (node.body, node.orelse)]
+                return _together(chosen) if self.is_false(file, node.test, entered) is None else chosen[1]
+            case ast.BinOp() | ast.Compare() | ast.UnaryOp() | ast.BoolOp():
+                return _together(self.of(file, p, entered) for p in children(node) if isinstance(p, ast.expr))
+            case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
+                return self.of(file, made, entered)
+        parts = [self.of(file, part, entered) for part in children(node) if isinstance(part, ast.expr)]
+        return frozenset().union(*parts)
+
+    # ---- variables
+
+    def _variable(self, file: File, name: ast.Name, part: Path, entered: ast.Call | None) -> Where:
+        stores = [s for s in self._stores.reaching(file, name) if not self._is_skipped(s, entered)]
+        parts = [s for s in stores if s.at and not s.anywhere]
+        mine = [s for s in parts if part and s.at[0] in (part[0], "element")]
+        plain = [s for s in stores if not s.at and not s.anywhere]
+        found = [self._stored(s, name, part, entered) for s in (mine or plain if part else [*plain, *parts])]
+        again = [
+            where
+            for s, where in zip(mine or plain if part else [*plain, *parts], found)
+            if DEVICE in where and _mentions(s, name.id) and s.at in ((), ("element",))
+        ]
+        if again:
+            return frozenset(
+                {DEVICE}
+            )  # `x = x.cuda()`, also under a condition: what it was before is on the CPU no more
+        scope = file.binder(name.id, file.scope(name))
+        function = scope.node if scope is not None else None
+        if isinstance(function, Function) and name.id in parameter_names(function):
+            whole = [s for s in plain if self._always(file, s, name)]
+            found += [] if whole else [self._handed(file, function, name.id, entered)]
+        elif not stores:
+            return self._imported(file, name) if scope is not None or name.id in BUILTINS else frozenset({UNKNOWN})
+        return frozenset().union(*found)
+
+    def _always(self, file: File, store: Store, name: ast.Name) -> bool:
+        graph = self._side.graph(file.scope(name))
+        first, use = step_of(file, store.node, graph), step_of(file, name, graph)
+        return first is not None and use is not None and first is not use and graph.dominates(first, use)
+
+    def _handed(self, file: File, function: Function, name: str, entered: ast.Call | None) -> Where:
+        sites = [site for site in self._side.above(function) if entered is None or site.call is entered]
+        if not sites:
+            sites = self._side.above(function)
+        found = [
+            self.of(site.file, given) if given is not None else self._default(file, function, name)
+            for site in sites
+            for given in [argument_of(function, site.call, name)]
+        ]
+        return frozenset().union(*found) if found else frozenset({UNKNOWN})
+
+    def _default(self, file: File, function: Function, name: str) -> Where:
+        default = default_of(function, name)
+        return self.of(file, default) if default is not None else frozenset({UNKNOWN})
+
+    def _imported(self, file: File, name: ast.Name) -> Where:
+        there = self._side.program.imported(file, name.id) if name.id in file.imports else None
+        if there is not None and there[1] is not None:
+            stores = self._stores.of(("name", there[0].root, there[1]))
+            return frozenset().union(*[self._stored(s, name, (), None) for s in stores])
+        return NOWHERE
+
+    def _stored(self, store: Store, name: ast.Name, part: Path, entered: ast.Call | None) -> Where:
+        if store.value is None:
+            return frozenset({UNKNOWN})
+        return self._part(store.file, store.value, (*store.of, *(part if not store.at else ())), entered)
+
+    def _part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
+        """Where a part of a value is: the elements of what a loop goes through, the items of what is unpacked."""
+        name = _name(value) if isinstance(value, ast.Call) else ""
+        arguments = value.args if isinstance(value, ast.Call) else []
+        if part[:1] == ("element",):
+            drawn = self._batches(file, value)
+            if drawn is not None:
+                return drawn
+        match part:
+            case ():
+                return self.of(file, value, entered)
+            case (("item", int(index)), *rest) if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts):
+                return self._part(file, value.elts[index], tuple(rest), entered)
+            case ("element", ("item", 0), *_) if name == "enumerate":
+                return NOWHERE
+            case ("element", ("item", 1), *rest) if name == "enumerate" and arguments:
+                return self._part(file, arguments[0], ("element", *rest), entered)
+            case ("element", ("item", int(index)), *rest) if name == "zip" and index < len(arguments):
+                return self._part(file, arguments[index], ("element", *rest), entered)
+        if name == "next" and arguments:
+            return self._part(file, arguments[0], ("element", *part), entered)
+        if name in ("iter", "tqdm", "list", "cycle", "islice") and arguments:
+            return self._part(file, arguments[0], part, entered)
+        callees = self._side.flows.callees.get(value, ()) if isinstance(value, ast.Call) else ()
+        if callees and isinstance(value, ast.Call):
+            return frozenset().union(
+                *[
+                    self._part(self._side.flows.function_file[each], result, part, value)
+                    for each in callees
+                    for result in returned(each)
+                ]
+            )
+        if isinstance(value, ast.Name) and part[:1] == ("element",):
+            inner = [
+                s for s in self._stores.reaching(file, value) if not s.at and not s.anywhere and s.value is not None
+            ]
+            if inner and all(isinstance(s.value, ast.Call) and not s.of for s in inner) and self._depth < _DEPTH:
+                return frozenset().union(
+                    *[self._part(s.file, s.value, part, entered) for s in inner if s.value is not None]
+                )
+        return self.of(file, value, entered)
+
+    def _batches(self, file: File, loader: ast.expr) -> Where | None:
+        """Where the batches of a loader are; None for what is not known to be one."""
+        side = self._side
+        if side.flows.made(file, loader, "prepared") and side.is_prepared(file, loader):
+            placed = [self._is_placed(made.node, made.index) for made in side.flows.made(file, loader, "prepared")]
+            return frozenset({DEVICE if all(placed) else CPU})
+        return frozenset({CPU}) if side.flows.made(file, loader, "loader") else None
+
+    def _is_placed(self, prepare: ast.AST, index: int) -> bool:
+        keywords = prepare.keywords if isinstance(prepare, ast.Call) else []
+        listed = next((keyword.value for keyword in keywords if keyword.arg == "device_placement"), None)
+        placed = listed.elts[index] if isinstance(listed, ast.List) and index < len(listed.elts) else None
+        return not (isinstance(placed, ast.Constant) and placed.value is False)
+
+    # ---- conditions
+
+    def _is_skipped(self, store: Store, entered: ast.Call | None) -> bool:
+        """Whether a store stands under a condition that is known to be false."""
+        graph = self._side.graph(store.file.scope(store.node))
+        step = step_of(store.file, store.node, graph)
+        if step is None or not graph.is_reached(step):
+            return False
+        return any(
+            decision.test is not None
+            and isinstance(decision.statement, ast.If)
+            and (known := self.is_false(store.file, decision.test, entered)) is not None
+            and known == decision.branch
+            for decision in graph.control_dependences(step)
+        )
+
+    def is_false(self, file: File, test: ast.expr, entered: ast.Call | None) -> bool | None:
+        """Whether a test is known to be false (True) or true (False): a constant, or a parameter that is given one."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.is_false(file, test.operand, entered)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Constant):
+            return not test.value
+        scope = file.binder(test.id, file.scope(test)) if isinstance(test, ast.Name) else None
+        function = scope.node if scope is not None else None
+        if not isinstance(test, ast.Name) or not isinstance(function, Function) or self._stores.reaching(file, test):
+            return None
+        if test.id not in parameter_names(function):
+            return None
+        calls = [s.call for s in self._side.above(function) if entered is None or s.call is entered]
+        given = [argument_of(function, call, test.id) or default_of(function, test.id) for call in calls]
+        values = {not part.value if isinstance(part, ast.Constant) else None for part in given}
+        return values.pop() if len(values) == 1 else None
+
+    # ---- attributes and calls
+
+    def _attribute(self, file: File, node: ast.Attribute, entered: ast.Call | None) -> Where:
+        if node.attr in _PLAIN or file.qualified(node) is not None:
+            return NOWHERE
+        owner = self_of(file, node.value)
+        if owner is None:
+            return self.of(file, node.value, entered)
+        stores = [s for s in self._stores.of(("field of", owner.node, node.attr)) if not s.anywhere]
+        if not stores:
+            return frozenset({UNKNOWN})
+        return frozenset().union(*[self._part(s.file, s.value, s.of, None) for s in stores if s.value is not None])
+
+    def _call(self, file: File, node: ast.Call, entered: ast.Call | None) -> Where:
+        name = _name(node)
+        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        moved = self._moved(file, node, entered)
+        if moved is not None:
+            return moved
+        if name in _PLAIN or (isinstance(node.func, ast.Name) and name in _NUMBERS):
+            return NOWHERE
+        if isinstance(node.func, ast.Name) and name in _HOLDERS:
+            return frozenset().union(*[self.of(file, part, entered) for part in given])
+        if name == "next" and node.args:
+            return self._part(file, node.args[0], ("element",), entered)
+        if self._runs_model(file, node.func):
+            return frozenset({DEVICE})
+        dotted = file.qualified(node.func) or ""
+        if dotted.startswith(_ELSEWHERE):
+            return NOWHERE
+        if dotted.startswith("torch"):
+            return self._of_torch(file, node, dotted, [self.of(file, part, entered) for part in given])
+        callees = [
+            f for f in self._side.flows.callees.get(node, ()) if getattr(f, "name", "") not in ("forward", "__init__")
+        ]
+        if callees:
+            found = [(self._side.flows.function_file[f], result) for f in callees for result in returned(f)]
+            return frozenset().union(*[self.of(home, result, node) for home, result in found])
+        if isinstance(node.func, ast.Attribute) and not dotted:
+            owner = self.of(file, node.func.value, entered)
+            if owner and owner != {UNKNOWN}:
+                return owner
+        meeting = _together([self.of(file, part, entered) for part in given])
+        return meeting if DEVICE in meeting else frozenset({UNKNOWN})
+
+    def _moved(self, file: File, call: ast.Call, entered: ast.Call | None) -> Where | None:
+        """Where a call that names a device puts things."""
+        name = _name(call) if isinstance(call.func, ast.Attribute) else ""
+        named = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+        if file.qualified(call.func) is None:
+            if name == "cuda" and isinstance(call.func, ast.Attribute):
+                return frozenset({DEVICE})
+            if name == "cpu" and isinstance(call.func, ast.Attribute):
+                return frozenset({CPU})
+            if name == "to" and call.args:
+                named = call.args[0]
+                if (file.qualified(named) or "").startswith("torch."):
+                    named = None  # a type
+            if name in ("to", "type", "type_as") and named is None and isinstance(call.func, ast.Attribute):
+                if name == "type_as" and call.args:
+                    return self.of(file, call.args[0], entered)
+                return self.of(file, call.func.value, entered)
+        if named is None or (isinstance(named, ast.Constant) and named.value is None):
+            return None
+        if isinstance(named, ast.Attribute) and named.attr == "device" and not is_accelerator(named.value):
+            like = self.of(file, named.value, entered)
+            if like:
+                return like
+        return frozenset({CPU}) if self._moves.get(call) == {"cpu"} else frozenset({DEVICE})
+
+    def _runs_model(self, file: File, function: ast.expr) -> bool:
+        return bool(
+            self._side.flows.made(file, function, "prepared") or self._side.flows.made(file, function, "parallel")
+        )
+
+    def _of_torch(self, file: File, node: ast.Call, dotted: str, given: list[Where]) -> Where:
+        last = dotted.rpartition(".")[2]
+        if ".cuda." in dotted and last.endswith("Tensor"):
+            return frozenset({DEVICE})
+        if last in _MADE_ON_CPU:
+            return frozenset({CPU})
+        if last == "load":
+            return frozenset({UNKNOWN})
+        return _together(given) or frozenset({CPU})
+
+
+def _together(parts: Iterable[Where]) -> Where:
+    """Where the result of an operation is: what meets something on the device is there as well, or nothing would run."""
+    found: Where = frozenset().union(*parts)
+    return frozenset({DEVICE}) if DEVICE in found else found
+
+
+def _mentions(store: Store, name: str) -> bool:
+    return store.value is not None and any(isinstance(part, ast.Name) and part.id == name for part in walk(store.value))
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
