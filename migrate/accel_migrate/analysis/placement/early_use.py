@@ -88,7 +88,7 @@ class EarlyUses:
         statement = module.statement(node)
         function = module.scope(node).function
         if module is self.place.module and function is self.function:
-            return not self._flow(module, function).dominates(self.place.after, statement)
+            return not self._is_after(statement)
         ways = self._ways_to_prepare(module, function)
         if ways:
             return not any(self._flow(module, function).dominates(way, statement) for way in ways)
@@ -122,7 +122,7 @@ class EarlyUses:
         flow = self._flow(module, self.function)
         found: set[Function] = set()
         for statement in _own_statements(self.function or module.tree):
-            if flow.holds(statement) and not flow.dominates(self.place.after, statement):
+            if flow.holds(statement) and not self._is_after(statement):
                 found |= self._reached(module, statement)
         return found
 
@@ -134,14 +134,21 @@ class EarlyUses:
             self._flows[scope] = Graph(scope)
         return self._flows[scope]
 
+    def _is_after(self, statement: ast.stmt) -> bool:
+        """Whether a statement beside `prepare` runs only once all is prepared; what an `if` before it holds does not."""
+        module, after = self.place.module, self.place.after
+        inside = statement is not after and module.holds(after, statement)
+        return not inside and self._flow(module, self.function).dominates(after, statement)
+
     def _between(self, module: Module, function: Function | None, start: ast.stmt) -> Iterator[ast.stmt]:
         """Statements that a run can come to after `start` without having prepared."""
         flow = self._flow(module, function)
         here = module is self.place.module and function is self.function
-        ways = [self.place.after] if here else self._ways_to_prepare(module, function)
+        ways = [] if here else self._ways_to_prepare(module, function)
         for statement in _own_statements(function or module.tree):
             if flow.holds(statement) and statement is not start and flow.reachable(start, statement):
-                if statement is self.place.after or not any(flow.dominates(way, statement) for way in ways):
+                prepared = self._is_after(statement) if here else any(flow.dominates(way, statement) for way in ways)
+                if statement is self.place.after or not prepared:
                     yield statement
 
     def _ways_to_prepare(self, module: Module, function: Function | None) -> list[ast.stmt]:
@@ -159,7 +166,7 @@ class EarlyUses:
         flow = self._flow(module, self.function)
         for statement in _own_statements(self.function or module.tree):
             if flow.holds(statement) and function in self._reached(module, statement):
-                if not flow.dominates(self.place.after, statement):
+                if not self._is_after(statement):
                     yield statement
 
     def _reached(self, module: Module, statement: ast.stmt) -> set[Function]:

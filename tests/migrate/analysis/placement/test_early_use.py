@@ -84,6 +84,19 @@ def test_a_sample_after_training_needs_no_move() -> None:
     assert MOVE in dropped(BUILT + TRAINED + "print(model(sample))\n")
 
 
+def test_what_stands_in_the_branch_before_prepare_runs_before_it() -> None:
+    """The branch changes the model, so `prepare` comes right after it."""
+    shown = """
+def show(net):
+    print(net(torch.ones(4, device=device)))
+if wanted:
+    restore(model)
+    show(model)
+    raise SystemExit
+"""
+    assert MOVE in kept(BUILT + shown + TRAINED)
+
+
 def test_a_helper_of_another_file_is_followed() -> None:
     helper = "# helper.py\ndef show(net):\n    print(net(1))\n"
     text = "from helper import show\n" + with_early("show(model)")
