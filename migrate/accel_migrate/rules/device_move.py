@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from accel_migrate.analysis.moves.devices import Move
+from accel_migrate.analysis.moves.tensorless import holds_no_tensors
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
 from accel_migrate.effects import only_reads
@@ -27,9 +28,9 @@ def find(context: Context) -> Iterator[Change]:
     for statement, moves in by_statement.items():
         edits = _edits(module, statement, moves)
         kept = "" if not any(move.kept for move in moves) else "; its dtype stays"
-        yield change(
-            CODE, moves[0].call, f"prepared objects are on the device already{kept}", edits, loop=context.training.index
-        )
+        empty = all(holds_no_tensors(context.script.roles, module, move.receiver) for move in moves)
+        reason = "it holds no tensors to move" if empty else f"prepared objects are on the device already{kept}"
+        yield change(CODE, moves[0].call, reason, edits, loop=context.training.index)
 
 
 def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in
+from accel_migrate.analysis.moves.tensorless import holds_no_tensors
 from accel_migrate.analysis.moves.unmoved import Members
 from accel_migrate.analysis.placement.early_use import EarlyUses
 from accel_migrate.analysis.processes.timing import Timing
@@ -126,6 +127,8 @@ class _Sorter:
 
     def is_needless(self, move: Move) -> bool:
         module, receiver = move.module, move.receiver
+        if not move.kept and holds_no_tensors(self.roles, module, receiver):
+            return True
         stored = _stored_in(module, move.call, receiver)
         if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
             self.roles.role(module, receiver) & Role.MODEL
