@@ -32,7 +32,7 @@ class Fact:
     # or backward pass: the models that its loss was computed through, at its line
     kind: str
     times: int
-    over: tuple[Place, ...] = ()  # the models that an optimizer updates
+    over: tuple[Place, ...] = ()  # the models that an optimizer updates, or whose parameters another model holds
     same: tuple[Place, ...] = ()  # the other variables that held this very object; of a function, where it is defined
 
 

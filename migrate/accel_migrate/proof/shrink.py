@@ -49,7 +49,7 @@ def shrink(cut: Cut, copy: Path) -> None:
 
 
 def _places(data: bytes, name: str) -> Iterator[ast.Constant]:
-    """The numbers that a file or a class of it assigns to a name."""
+    """The numbers that a file or a class of it assigns to a name, or a dictionary has under it."""
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError):
@@ -60,15 +60,24 @@ def _places(data: bytes, name: str) -> Iterator[ast.Constant]:
             yield from _assigned(statement.targets[0], statement.value, name)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             yield from _assigned(statement.target, statement.value, name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values):
+                if isinstance(key, ast.Constant) and key.value == name:
+                    yield from _number(value)
 
 
 def _assigned(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.Constant]:
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         for each, part in zip(target.elts, value.elts):
             yield from _assigned(each, part, name)
-    elif isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Constant):
-        if type(value.value) in (int, float):
-            yield value
+    elif isinstance(target, ast.Name) and target.id == name:
+        yield from _number(value)
+
+
+def _number(value: ast.expr) -> Iterator[ast.Constant]:
+    if isinstance(value, ast.Constant) and type(value.value) in (int, float):
+        yield value
 
 
 def _replaced(data: bytes, places: list[ast.Constant], value: str) -> bytes:

@@ -256,6 +256,77 @@ def test_what_the_run_did_not_show_is_not_followed(name: str) -> None:
     assert handed_on(name).status is Status.UNCHANGED
 
 
+AROUND = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from warming import Warming
+
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        setattr(self, "inner", inner)
+
+    def forward(self, x):
+        return ((self.inner(x) - x) ** 2).mean()
+
+
+def main():
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    around = Around(net)
+    warming = Warming(optimizer)
+    for (x,) in DataLoader(TensorDataset(torch.ones(8, 2)), batch_size=2):
+        optimizer.zero_grad()
+        loss = around(x)
+        loss.backward()
+        optimizer.step()
+        warming.step()
+
+
+main()
+"""
+WARMING = """\
+from torch.optim.lr_scheduler import LambdaLR
+
+
+class Warming(LambdaLR):
+    def __init__(self, optimizer):
+        super().__init__(optimizer, lambda step: 1)
+"""
+
+
+def around_facts(folder: Path) -> Facts:
+    """What a run shows of a module around the one that the optimizer was built over."""
+    running = job(folder, AROUND, steps=4, observe=True)
+    (folder / "copy" / "warming.py").write_text(WARMING)
+    ended = start(running)
+    assert ended.code == 0, ended.errors
+    facts = []
+    for told in json.loads((folder / "journal" / "facts.json").read_text()):
+        place, *others = (
+            Place(Path("/project", p[0]), p[1], p[2]) for p in [told["place"], *told["over"], *told["same"]]
+        )
+        over = tuple(others[: len(told["over"])])
+        facts.append(Fact(place, told["kind"], told["times"], over, tuple(others[len(over) :])))
+    return Facts(tuple(facts), {})
+
+
+def test_a_module_around_the_one_that_is_updated_is_prepared_and_no_other_script_is_drawn_in(tmp_path: Path) -> None:
+    facts = around_facts(tmp_path)
+    texts = {"train.py": AROUND, "other.py": AROUND, "warming.py": WARMING}
+    sources = [Source.from_bytes(Path("/project", name), text.encode()) for name, text in texts.items()]
+    alone = {result.path.name: result for result in migrate(sources, Settings())}
+    assert "the optimizer updates `net`, and the loss is computed through `around`" in alone["train.py"].reason
+    seen = {result.path.name: result for result in migrate(sources, Settings(facts=facts))}
+    assert seen["train.py"].status is Status.MIGRATED, seen["train.py"].reason
+    assert b"around, optimizer" in seen["train.py"].after.partition(b"accelerator.prepare(")[2][:20]
+    (note,) = [note for note in seen["train.py"].notes if note.code == "AM902"]
+    assert "`around` is a model that holds the parameters of others, observed" in note.message
+    assert seen["other.py"].reason == alone["other.py"].reason
+
+
 def test_a_file_that_changed_since_is_refused() -> None:
     source = Source.from_bytes(PATH, UNTOLD.encode())
     fact = Fact(Place(PATH, 6, "measure"), "module without weights", 4)

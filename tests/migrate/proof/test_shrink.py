@@ -30,6 +30,13 @@ def test_a_number_is_cut_where_a_file_or_a_class_sets_it_and_nowhere_else(tmp_pa
     assert (tmp_path / "train.py").read_text() == expected
 
 
+def test_a_number_is_cut_where_a_dictionary_has_it(tmp_path: Path) -> None:
+    text = 'def main():\n    settings = {"width": 128, "deep": {"width": 7}, "other": 3, **more, width: 9}\n'
+    (tmp_path / "train.py").write_text(text)
+    shrink(Cut("width", "32"), tmp_path)
+    assert (tmp_path / "train.py").read_text() == text.replace("128", "32").replace(": 7", ": 32")
+
+
 def test_what_no_file_sets_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text('width = make()\nheight = "3"\n')
     with pytest.raises(MigrateError, match="no file of the project sets height to a number"):

@@ -175,8 +175,9 @@ class _Finder:
             self._check_known(path, models)
         covered = set().union(*(same[model] for model in models))
         for model in named:
-            if model not in models and not same[model] & optimized <= covered:
-                raise self._not_run(path, model)
+            if model not in models and not (left := same[model] & optimized) <= covered:
+                if not left <= covered.union(*map(self.roles.held_by, models)):
+                    raise self._not_run(path, model)
         return models
 
     def _check_known(self, path: LossPath, models: list[Variable]) -> None:

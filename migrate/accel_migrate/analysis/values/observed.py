@@ -19,7 +19,7 @@ class Observed:
     variable: Variable
     kind: str
     times: int
-    over: frozenset[Variable]  # models that an optimizer updates
+    over: frozenset[Variable]  # models that an optimizer updates, or that this model holds
     same: tuple[Variable, ...]  # other variables that held the same object
     function: Definition | None  # of the project, that the variable held
 

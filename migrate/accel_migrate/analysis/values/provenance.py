@@ -48,11 +48,19 @@ def chain(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:
             if len(known) > 40:
                 break
             sources = _handed_over(roles, graph, current)
-            if not sources and (current in roles.observed or not is_root(roles, current)):
-                sources = list(roles.same(current))
+            if not sources and not _is_made(roles, current):
+                if current in roles.observed or not is_root(roles, current):
+                    sources = list(roles.same(current))
             known += [source for source in sources if source not in known]
         graph.chains[variable] = known
     return known
+
+
+def _is_made(roles: Roles, variable: Variable) -> bool:
+    """Whether the code tells the call that makes what a variable holds, so that no run need show where it comes from."""
+    module = variable.scope.module
+    made = [b.value for b in module.bindings(variable) if isinstance(b.value, ast.Call) and not b.path]
+    return any(roles.role(module, call) & roles.of(variable) for call in made)
 
 
 def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Variable]:

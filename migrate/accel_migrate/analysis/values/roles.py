@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 
 from accel_migrate.analysis.program.project import Definition, Project
@@ -136,7 +136,9 @@ class Roles:
     def __init__(self, project: Project, facts: Facts | None = None) -> None:
         self.project = project
         self.observed: dict[Variable, Observed] = {}  # what is known from a run alone
-        self.computed: dict[Variable, Observed] = {}  # models that a loss is computed through, known from a run alone
+        self.computed: dict[
+            Variable, Observed
+        ] = {}  # of models, what they hold or that a loss is computed through them, from a run alone
         self._backwards: dict[tuple[Module, int], frozenset[Observed]] = {}
         self.followed: set[Variable] = set()  # whose object comes from another variable, as a run showed
         self._seen: dict[Variable, Observed] = {}  # all that a run showed, where the code tells no other
@@ -177,6 +179,14 @@ class Roles:
         seen = {each.variable: each for each in self._backwards.get((module, line), ()) if self.of(each.variable)}
         self.computed |= seen
         return list(seen)
+
+    def held_by(self, model: Variable) -> frozenset[Variable]:
+        """The models whose parameters another one had in a run; asked for where the code does not tell."""
+        seen = self._seen.get(model)
+        if seen is None or seen.kind != "model" or not seen.over:
+            return frozenset()
+        self.computed[model] = replace(seen, kind="model that holds the parameters of others")
+        return seen.over
 
     @property
     def taken(self) -> tuple[Observed, ...]:

@@ -146,7 +146,7 @@ class Observer:
         facts = []
         for place, counts in certain.items():
             ((kind, times),) = counts.items()
-            over = self._updated(of[place]) & certain.keys() if kind == "optimizer" else ()
+            over = self._over(kind, of[place]) & certain.keys()
             same = self._same(place, kind, of)
             facts.append({"place": place, "kind": kind, "times": times, "over": sorted(over), "same": sorted(same)})
         for place, traced in self.learned.items():
@@ -170,17 +170,24 @@ class Observer:
         same = self.places[first] - {place}
         return {each for each in same if of[each] == [first] and len(self.kinds[each]) == 1}
 
-    def _updated(self, optimizers: list[int]) -> set[Place]:
-        """The places of the models all of whose parameters that learn are updated by one of these."""
-        found: set[Place] = set()
-        for number in optimizers:
-            groups = self.objects[number].param_groups
-            updated = {id(parameter) for group in groups for parameter in group["params"]}
-            for other, value in self.objects.items():
-                if isinstance(value, self.torch.nn.Module):
-                    own = {id(parameter) for parameter in value.parameters() if parameter.requires_grad}
-                    found |= self.places[other] if own and own <= updated else set()
-        return found
+    def _over(self, kind: str, numbers: list[int]) -> set[Place]:
+        """The places of the models all of whose learning parameters one optimizer updates, or one other model holds."""
+        if kind == "optimizer":
+            groups = [group for number in numbers for group in self.objects[number].param_groups]
+            return self._within({id(parameter) for group in groups for parameter in group["params"]}, numbers)
+        if kind == "model" and len(numbers) == 1:
+            return self._within(self._learning[numbers[0]], numbers)
+        return set()
+
+    def _within(self, parameters: set[int], but: list[int]) -> set[Place]:
+        held = [number for number, own in self._learning.items() if own <= parameters and number not in but]
+        return {place for number in held for place in self.places[number]}
+
+    @functools.cached_property
+    def _learning(self) -> dict[int, set[int]]:
+        """The parameters of each model that learn."""
+        models = {number: model for number, model in self.objects.items() if self._kind(model) == "model"}
+        return {n: {id(each) for each in model.parameters() if each.requires_grad} for n, model in models.items()}
 
 
 def _leaves(loss: Any) -> set[int]:
