@@ -15,6 +15,9 @@ _BF16_PRODUCT = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.zeros(64
 def pytest_configure(config: pytest.Config) -> None:
     """One thread for each process, which the cores have enough of; and no AMX where it is only announced."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Hundreds of processes are started: what one has compiled is there for the next.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     _keep_from_amx(config)
 
 

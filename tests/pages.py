@@ -12,10 +12,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.warm import python
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -93,7 +94,7 @@ def session(commands: list[str], folder: Path, beforehand: str = "") -> list[tup
     for made in (tools, said):
         made.mkdir()
     for name, module in COMMANDS.items():
-        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        (tools / name).write_text(f'#!/bin/sh\nexec "{python()}" {module} "$@"\n')
         (tools / name).chmod(0o755)
     typed = [
         f"{{ {command}\n}} > {said}/{number} 2>&1 < /dev/null; echo $? > {said}/{number}.code"

@@ -14,7 +14,9 @@ import psutil
 import pytest
 import torch
 
-LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", "--show-ranks", "all"]
+from tests.warm import python
+
+LAUNCH = ["-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", "--show-ranks", "all"]
 KILLS, PATIENCE = (20, 1800) if "CHAOS" in os.environ else (2, 300)
 
 STOP = """
@@ -85,6 +87,7 @@ def test_all_ranks_stop_at_one_step_save_and_exit_143(number: str, whom: str, tm
     (tmp_path / "stop.py").write_text(STOP)
     os.mkfifo(tmp_path / "ready")
     command = [
+        sys.executable,
         *LAUNCH,
         "--max-restarts",
         "1",
@@ -107,7 +110,7 @@ def test_all_ranks_stop_at_one_step_save_and_exit_143(number: str, whom: str, tm
 def test_a_failure_on_the_way_out_is_told_as_one(tmp_path: Path, environment) -> None:
     (tmp_path / "stop.py").write_text(STOP.replace("accelerator.save_state()", 'raise RuntimeError("disk is gone")'))
     os.mkfifo(tmp_path / "ready")
-    command = [*LAUNCH, str(tmp_path / "stop.py"), str(tmp_path / "run"), str(tmp_path / "ready")]
+    command = [sys.executable, *LAUNCH, str(tmp_path / "stop.py"), str(tmp_path / "run"), str(tmp_path / "ready")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         with open(tmp_path / "ready") as ready:
             ready.read()
@@ -139,7 +142,7 @@ def test_killed_workers_cost_nothing_but_time(tmp_path: Path, environment) -> No
     for name, kills in (("control", {}), ("killed", deadly)):
         project, result = tmp_path / name, tmp_path / f"{name}.pt"
         project.mkdir()
-        command = [*LAUNCH, "--max-restarts", "25", str(tmp_path / "train.py"), str(project), str(result)]
+        command = [python(), *LAUNCH, "--max-restarts", "25", str(tmp_path / "train.py"), str(project), str(result)]
         variables = {**environment, "DEADLY": json.dumps(kills)}
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from torch.distributed import TCPStore
 from torch.utils.data import DataLoader, IterableDataset
 
 from tests.distributed.worlds import in_world
+from tests.warm import python
 
 
 class Heard:
@@ -86,7 +87,7 @@ def test_a_rank_that_leaves_the_loop_early_is_named_with_the_line_where_the_othe
         f"rank {rank} of 2 has stood at {script}:{next(n for n, line in enumerate(lines, 1) if mark in line)}"
         for rank, mark in enumerate(("here waits rank 0", "and here rank 1"))
     }
-    command = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", str(script)]
+    command = [python(), "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", str(script)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
         said = []
         for line in run.stderr:

@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
+from tests.warm import python
+
+LAUNCH = ["-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
 
 # Both ranks say who they are through a pipe, so that the test knows when they are there; then they wait to be ended.
 WAIT = """
@@ -55,7 +57,9 @@ dist.barrier()
 
 def failing(folder: Path, *arguments: str) -> str:
     (folder / "fail.py").write_text(FAIL)
-    done = subprocess.run([*LAUNCH, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [python(), *LAUNCH, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 1
     return done.stderr
 
@@ -114,7 +118,7 @@ def test_the_standard_library_comes_before_the_working_folder_as_without_a_launc
     (tmp_path / "own.py").write_text("raise SystemExit('own of the working folder')")
     (tmp_path / "elsewhere" / "own.py").write_text("name = 'own'")
     (tmp_path / "elsewhere" / "script.py").write_text("import json, own, sys\nprint(own.name, sys.path[0])")
-    command = [str(Path(sys.executable).with_name("accel")), *LAUNCH[3:], "elsewhere/script.py"]
+    command = [str(Path(sys.executable).with_name("accel")), *LAUNCH[2:], "elsewhere/script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"own {(tmp_path / 'elsewhere').resolve()}\n"
@@ -126,7 +130,7 @@ def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil.P
     (folder / "wait.py").write_text(WAIT)
     os.mkfifo(folder / "ready")
     launcher = subprocess.Popen(
-        [*LAUNCH, "wait.py"], cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, *LAUNCH, "wait.py"], cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         # Opened at both ends: the first rank to close it would end the file.
@@ -198,7 +202,7 @@ accelerator.end_training()
 def test_a_restarted_run_ends_as_one_that_was_never_broken(tmp_path: Path) -> None:
     (tmp_path / "resumes.py").write_text(RESUMES)
     for name in ("whole", "broken"):
-        command = [*LAUNCH, "--max-restarts", "1", "resumes.py", name]
+        command = [python(), *LAUNCH, "--max-restarts", "1", "resumes.py", name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
     said = done.stderr.splitlines()

@@ -3,12 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from accel_runtime import resolve
+
+from tests.warm import python
 
 SCRIPT = Path(__file__).parents[2] / "fixtures" / "train_and_evaluate" / "after.py"
 FLAGS = {
@@ -20,7 +21,7 @@ AVAILABLE = [name for name in FLAGS if name in resolve.STRATEGIES and (name != "
 
 
 def losses_and_points(strategy, folder):
-    launch = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", "--strategy", strategy]
+    launch = [python(), "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", "--strategy", strategy]
     done = subprocess.run(
         [*launch, *FLAGS[strategy], str(SCRIPT), "--epochs", "2"],
         cwd=folder,
