@@ -98,7 +98,12 @@ class Side:
             for n in f.of_kinds(ast.For, ast.AsyncFor)
             if isinstance(n, ast.For | ast.AsyncFor)
         ]
-        return {made for file, node in loops for made in self.flows.made(file, node, "prepared")}
+        return {
+            made
+            for file, node in loops
+            for made in self.flows.made(file, node, "prepared")
+            if self.may_follow(file, node, made.node)
+        }
 
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
@@ -164,6 +169,39 @@ class Side:
         graph = self.graph(file.scope(call))
         first, second = step_of(file, call, graph), step_of(file, node, graph)
         return first is None or second is None or graph.reachable(first, second)
+
+    def after_prepare(self, file: File, node: ast.AST, seen: frozenset[Function] = frozenset()) -> bool:
+        """Whether a node can run once something is prepared, by its own function or by one that was called before."""
+        scope = file.scope(node).function
+        graph = self.graph(scope)
+        step = step_of(file, node, graph)
+        for call in self._preparing.get(scope, ()):
+            first = step_of(file, call, graph)
+            if first is None or step is None:
+                continue
+            if graph.reachable(first, step) or (first is step and call is not node and call in walk(node)):
+                return True
+        function = scope.node
+        if not isinstance(function, Function) or function in seen:
+            return False
+        sites = self.above(function)
+        return not sites or any(self.after_prepare(site.file, site.call, seen | {function}) for site in sites)
+
+    @cached_property
+    def _preparing(self) -> dict[Scope, list[ast.Call]]:
+        """The calls in each function that prepare, or run a function that does."""
+        found: dict[Scope, list[ast.Call]] = {}
+        seen: set[ast.Call] = set()
+        waiting = list(self.asked("prepare"))
+        while waiting:
+            file, call = waiting.pop()
+            if call not in seen:
+                seen.add(call)
+                scope = file.scope(call).function
+                found.setdefault(scope, []).append(call)
+                if isinstance(scope.node, Function):
+                    waiting += [(site.file, site.call) for site in self.above(scope.node)]
+        return found
 
     def above(self, function: Function) -> list[Site]:
         """Where a function is called."""

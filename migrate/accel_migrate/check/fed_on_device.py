@@ -11,7 +11,7 @@ from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import File, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
 _CUDA = ("torch.cuda.is_available", "torch.cuda.device_count")
@@ -227,7 +227,7 @@ def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
             test = _condition(side, file, call, about_cuda)
             if test is None or not _stays_behind(side, file, call.func.value):
                 test = test or (None if asked_alone else _guard(file, call))
-                test = test if _after_prepare(side, file, call, frozenset()) else None
+                test = test if side.after_prepare(file, call) else None
             if test is not None:
                 yield (
                     file,
@@ -266,29 +266,13 @@ def _typed_by_cuda(side: Side) -> Found:
                     )
 
 
-def _after_prepare(side: Side, file: File, node: ast.AST, seen: frozenset[Function]) -> bool:
-    """Whether a node can run once a model is prepared."""
-    scope = file.scope(node).function
-    graph = side.graph(scope)
-    step = step_of(file, node, graph)
-    for other, call in side.asked("prepare"):
-        first = step_of(file, call, graph) if other is file and file.scope(call).function is scope else None
-        if first is not None and step is not None and graph.reachable(first, step):
-            return True
-    function = scope.node
-    if not isinstance(function, Function) or function in seen:
-        return False
-    sites = side.above(function)
-    return not sites or any(_after_prepare(side, site.file, site.call, seen | {function}) for site in sites)
-
-
 def _left_to_cuda(side: Side) -> Found:
     """`x.cuda() if torch.cuda.is_available() else x`, also in another file: on another accelerator x stays behind."""
     about_cuda = _about_cuda(side)
     for file, call in side.calls:
         if file in side.involved and about_cuda and _moves(call) and getattr(call.func, "attr", "") == "cuda":
             test = _condition(side, file, call, about_cuda)
-            if test is not None and _after_prepare(side, file, call, frozenset()):
+            if test is not None and side.after_prepare(file, call):
                 yield (
                     file,
                     call,

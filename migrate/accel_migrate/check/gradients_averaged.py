@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.drawn_anew import drawn_anew
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
@@ -27,9 +28,11 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
         yield from _through_again(side, file, call)
+        yield from _without_a_forward(side, file, call)
     for file in {file: None for file, _ in calls}:
         yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
     yield from _trained_buffers(side)
+    yield from drawn_anew(side)
 
 
 def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
@@ -87,6 +90,27 @@ def _through_again(side: Side, file: File, first: ast.Call) -> Found:
             reason = "which one before went through: its gradients would not be averaged"
             yield file, second, f"`{unparse(second)[:50]}` may go through `{text}`, {reason}"
             return
+
+
+def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
+    """Two backward passes with no forward between them: of the forwards before, DDP averages what the first goes through."""
+    scope = file.scope(first).function
+    graph = side.graph(scope)
+    before = step_of(file, first, graph)
+    own = _forwards(side, file, first)
+    for other, second in side.asked("backward"):
+        step = step_of(file, second, graph) if other is file and file.scope(second).function is scope else None
+        if step is None or before is None:
+            continue
+        models = {unparse(call.func) for call in own} & {unparse(call.func) for call in _forwards(side, file, second)}
+        for model in sorted(models):
+            run = [call for f, call in side.calls if f is file and unparse(call.func) == model]
+            met = [at for call in run if (at := step_of(file, call, graph)) is not None]
+            here = all(file.scope(call).function is scope for call in run)
+            if here and step not in met and graph.reachable_past(before, step, met):
+                reason = f"without a forward of {model} between them: gradients would be averaged in one alone"
+                yield file, second, f"`{unparse(first)[:50]}` and `{unparse(second)[:50]}` would run {reason}"
+                return
 
 
 def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
@@ -169,6 +193,8 @@ def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
                 found.setdefault(name, []).append(node.value)
+        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+            found.setdefault(node.target.id, []).append(node.iter)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if isinstance(node.func.value, ast.Name):
                 found.setdefault(node.func.value.id, []).extend(node.args)
@@ -254,7 +280,8 @@ CONDITION = Condition(
     why="Processes stay alike because a prepared model averages the gradients of its parameters. It does so when the loss comes "
     "through its `forward`, or through a method that is registered. Weights of a model that is not prepared, of a bare model "
     "whose methods make the loss, or in buffers would drift apart from process to process, in silence. So would those of a model "
-    "whose one forward two backward passes go through: DistributedDataParallel averages in the first of them alone.",
+    "whose one forward two backward passes go through: DistributedDataParallel averages in the first of them alone. And what a "
+    "process draws for itself must not get into weights or gradients once they are alike on all.",
     example_before="loss = accelerator.unwrap_model(model).energy(x)\naccelerator.backward(loss)",
     example_after="accelerator.register_forward_method(model, 'energy')\nloss = model.energy(x)\naccelerator.backward(loss)",
     find=find,

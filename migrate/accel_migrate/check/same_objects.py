@@ -36,6 +36,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _wrapped(side, file, call, names, called)
         yield from _rebound(side, file, call, names & called)
         yield from _built_again(side, file, call, names & called)
+        yield from _another_loader(side, file, call, names)
 
 
 def _wrapped(side: Side, file: File, call: ast.Call, names: set[str], called: set[str]) -> Found:
@@ -130,6 +131,49 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
             )
 
 
+def _another_loader(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+    """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
+    for node in file.of_kinds(ast.Assign):
+        if not isinstance(node, ast.Assign) or not side.flows.made(file, node.value, "loader"):
+            continue
+        target = unparse(node.targets[0])
+        if target not in names or not _is_same_variable(file, node, call, target):
+            continue
+        made = any(isinstance(part, ast.Call) and part is not call for part in walk(node.value))
+        again = _prepared_again(side, file, node, target) or any(part is call for part in walk(node.value))
+        if made and not again and _runs_after(side, file, node, file, call, frozenset()):
+            if any(_trains_on(side, other, loop, target, node) for other in side.files for loop in _loops(other)):
+                yield file, node, f"`{unparse(node)[:60]}` would make another {target}, which nothing shards or moves"
+
+
+def _loops(file: File) -> list[ast.For | ast.AsyncFor]:
+    return [node for node in file.of_kinds(ast.For, ast.AsyncFor) if isinstance(node, ast.For | ast.AsyncFor)]
+
+
+def _trains_on(side: Side, file: File, loop: ast.For | ast.AsyncFor, target: str, made: ast.Assign) -> bool:
+    """Whether a loop with a backward pass goes over what was made, by its name or as a parameter."""
+    if not any(isinstance(part, ast.Attribute) and part.attr == "backward" for part in walk(loop)):
+        return False
+    flows = side.flows
+    loaders = {part for part in walk(made.value) if isinstance(part, ast.Call)}
+    return any(
+        isinstance(part, ast.Name | ast.Attribute)
+        and any(each.node in loaders for each in flows.made(file, part, "loader"))
+        and (unparse(part) != target or made not in file.parents or _may_hold(side, file, made, loop))
+        for part in walk(loop.iter)
+    )
+
+
+def _may_hold(side: Side, file: File, made: ast.Assign, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a name that was set may still hold that where a loop of the same function begins."""
+    graph = side.graph(file.scope(made))
+    if not (graph.holds(made) and graph.holds(loop)):
+        return True
+    target = unparse(made.targets[0])
+    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == target]  # type: ignore[attr-defined]
+    return graph.reachable_past(made, loop, [n for n in others if graph.holds(n)])
+
+
 def _is_same_variable(file: File, node: ast.Assign, call: ast.Call, target: str) -> bool:
     """Whether a target is the name that was prepared, not one of another function or class."""
     if "." in target:
@@ -183,7 +227,7 @@ CONDITION = Condition(
     name="same_objects",
     summary="something else than what was prepared would train",
     why="`prepare` gives back the objects that must train. An object that stored the model or the optimizer before that goes on "
-    "with the old ones, and so does a script that loads a whole model into the same name afterwards.",
+    "with the old ones, and so does a script that loads a whole model into the same name, or builds another loader, afterwards.",
     example_before="trainer = Trainer(model, optimizer)\nmodel, optimizer = accelerator.prepare(model, optimizer)",
     example_after="model, optimizer = accelerator.prepare(model, optimizer)\ntrainer = Trainer(model, optimizer)",
     find=find,

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.storage.attributes import owner_of
 from accel_migrate.analysis.values.made_of import computes
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Safety
@@ -18,13 +17,13 @@ CODE = "AM105"
 def find(context: Context) -> Iterator[Change]:
     training, source = context.training, context.module.source
     yield from _past_forward(context)
-    for module, node in training.model_attributes:
+    for asked in training.model_attributes:
+        module, node, model = asked
         if module is not context.module or node in training.gone:
             continue
-        spelled = training.ready(module, node)
-        model = owner_of(node)
+        spelled = training.ready(module, model)
         owner = source.code(model)
-        part = f"`{node.attr}`" if isinstance(node, ast.Attribute) else f"{ast.unparse(node.func)}()"
+        part = asked.text
         if spelled is None:
             message = (
                 f"`{owner}` is wrapped on several processes, and {part} then meets the wrapper; hand over "
@@ -34,9 +33,7 @@ def find(context: Context) -> Iterator[Change]:
         else:
             edit = replace_node(source, model, f"{spelled}.unwrap_model({owner})")
             message = (
-                f"{part} belongs to the model itself"
-                if isinstance(node, ast.Attribute)
-                else f"{part} of the model itself"
+                f"{part} of the model itself" if isinstance(node, ast.Call) else f"{part} belongs to the model itself"
             )
             yield change(CODE, node, message, [edit], loop=training.index)
 
@@ -45,7 +42,7 @@ def _past_forward(context: Context) -> Iterator[Change]:
     """One note for a file, at the first call that runs layers of the model by another way than its forward."""
     training, script = context.training, context.script
     registered = {name for _, name in training.forward_methods}
-    for module, node in training.model_attributes:
+    for module, node, _ in training.model_attributes:
         call = module.parents[node]
         if module is not context.module or not isinstance(node, ast.Attribute):
             continue

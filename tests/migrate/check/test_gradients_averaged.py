@@ -73,9 +73,6 @@ def test_two_backward_passes_through_one_forward() -> None:
         assert said("AM967", "x = 1\n", OWN + loop.format(again))
     for fresh in ("net(x).sum()", "other(fake.detach())", "net(fake.data)"):
         assert not said("AM967", "x = 1\n", OWN + loop.format(fresh))
-    assert not said(
-        "AM967", "x = 1\n", OWN + loop.format("fake.sum()").replace("retain_graph=True", "retain_graph=False")
-    )
 
 
 def test_the_next_round_has_a_forward_of_its_own() -> None:
@@ -93,3 +90,46 @@ def test_what_one_call_of_a_model_is_handed_another_is_not() -> None:
     )
     assert said("AM967", "x = 1\n", OWN + top + loop.format(""))
     assert not said("AM967", "x = 1\n", OWN + top + loop.format(".detach()"))
+
+
+def test_two_backward_passes_without_a_forward_between_them() -> None:
+    both = "for x in data:\n    a, b = net(x), net(-x)\n    accelerator.backward(a)\n{}    accelerator.backward({})\n"
+    assert said("AM967", "x = 1\n", OWN + both.format("", "b"))
+    assert not said("AM967", "x = 1\n", OWN + both.format("    b = net(-x)\n", "b"))
+    assert not said("AM967", "x = 1\n", OWN + both.format("", "other(x)"))
+    each = (
+        "for x in data:\n    losses = [net(x), net(-x)]\n    for loss in losses:\n        accelerator.backward(loss)\n"
+    )
+    assert said("AM967", "x = 1\n", OWN + each)
+
+
+def test_what_each_process_draws_is_not_put_into_weights() -> None:
+    step = "for x in data:\n    accelerator.backward(net(x))\n    {}\n    opt.step()\n"
+    weights = "for p in {}.parameters():\n        p{}"
+    for line in (
+        weights.format("net", ".grad.add_(torch.randn_like(p.grad))"),
+        weights.format("net", ".data += 0.1 * torch.randn(p.shape)"),
+        weights.format("accelerator.unwrap_model(net)[0]", ".data.normal_(0, 1)"),
+        "accelerator.unwrap_model(net).head.reset_parameters()",
+        "torch.nn.init.normal_(accelerator.unwrap_model(net).head.weight)",
+    ):
+        assert said("AM967", "x = 1\n", OWN + step.format(line)), line
+    for line in (
+        weights.format("net", ".grad.add_(0.1 * p)"),
+        weights.format("other", ".data.normal_(0, 1)"),
+        "torch.nn.init.zeros_(accelerator.unwrap_model(net).head.weight)",
+        "noise = torch.randn(3)",
+        "x[0] = torch.randn(3)",
+    ):
+        assert not said("AM967", "x = 1\n", OWN + step.format(line)), line
+    early = "torch.nn.init.normal_(net.weight)\n"
+    assert not said("AM967", "x = 1\n", early + OWN + step.format("pass"))
+
+
+def test_what_each_process_draws_is_not_put_into_weights_of_a_trainer() -> None:
+    trainer = (
+        "import torch\nfrom accel_runtime import Accelerator\nclass Trainer:\n    def __init__(self, net):\n"
+        "        self.accelerator = Accelerator()\n        self.net = self.accelerator.prepare(net)\n"
+        "    def fit(self):\n        self.accelerator.unwrap_model(self.net).head.reset_parameters()\nTrainer(net).fit()\n"
+    )
+    assert said("AM967", "x = 1\n", trainer)

@@ -69,3 +69,18 @@ def test_a_method_that_builds_is_called_again() -> None:
     assert not said("AM960", "x = 1\n", start + moved + "Solver().train()\n")
     once = solver.replace("        self.build()\n        self.net(2)\n", "")
     assert not said("AM960", "x = 1\n", start + once + "Solver().train()\n")
+
+
+def test_a_loader_that_is_built_again_and_trained_on() -> None:
+    made = "data = torch.utils.data.DataLoader(d)\n"
+    top = TOP + made + "net, opt, data = accelerator.prepare(net, opt, data)\n"
+    loop = "for epoch in range(3):\n    {}\n    for x in data:\n        {}\n"
+    again = made.strip()
+    train = "accelerator.backward(net(x))"
+    assert said("AM960", "x = 1\n", top + loop.format(again, train))
+    assert said("AM960", "x = 1\n", top + loop.format(f"if epoch == 1:\n        {again}", train))
+    assert not said("AM960", "x = 1\n", top + loop.format("pass", train) + made + "for x in data:\n    show(x)\n")
+    prepared = again + "\n    data = accelerator.prepare(data)"
+    assert not said("AM960", "x = 1\n", top + loop.format(prepared, train))
+    handed = "def train(batches):\n    for x in batches:\n        accelerator.backward(net(x))\n"
+    assert said("AM960", "x = 1\n", top + handed + f"for epoch in range(3):\n    {again}\n    train(data)\n")

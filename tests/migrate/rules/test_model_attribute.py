@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import notes, rewritten
+from tests.migrate.rules.verbs import migrated, notes, rewritten
 
 SCRIPT = """
 import torch
@@ -52,6 +52,15 @@ for x, y in loader:
         ("note(type(model).__name__)", "note(type(accelerator.unwrap_model(model)).__name__)"),
         ("ready = isinstance(model, Net)", "ready = isinstance(accelerator.unwrap_model(model), Net)"),
         ("layers = len(model)", "layers = len(accelerator.unwrap_model(model))"),
+        ("width = model[0].in_features", "width = accelerator.unwrap_model(model)[0].in_features"),
+        (
+            "kinds = [type(layer) for layer in model]",
+            "kinds = [type(layer) for layer in accelerator.unwrap_model(model)]",
+        ),
+        ("layers = list(model.cpu())", "layers = list(accelerator.unwrap_model(model).cpu())"),
+        ("layer = getattr(model, name)", "layer = getattr(accelerator.unwrap_model(model), name)"),
+        ('path = f"best_{model}.pt"', 'path = f"best_{accelerator.unwrap_model(model)}.pt"'),
+        ("known = key in model", "known = key in accelerator.unwrap_model(model)"),
         ("text = str(model)", "text = str(accelerator.unwrap_model(model))"),
         ("names = dict(model.named_parameters())", "names = dict(accelerator.unwrap_model(model).named_parameters())"),
     ],
@@ -77,7 +86,8 @@ def test_what_a_wrapper_has_too_stays(line: str) -> None:
 
 def test_before_prepare_the_model_is_bare() -> None:
     early = "model.fc.reset_parameters()"
-    rewritten(SCRIPT.format(early=early, line="pass"), AFTER.format(early=early, line="pass"))
+    result = migrated(SCRIPT.format(early=early, line="pass"))
+    assert early in result[: result.index("accelerator.prepare(")]
 
 
 NET = """
@@ -127,6 +137,21 @@ def test_says_that_layers_run_past_the_forward(call: str) -> None:
 )
 def test_says_nothing_where_no_layer_runs_past_the_forward(read: str) -> None:
     assert not _past_forward(f"seen = model.{read}")
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        "for p in model[0].parameters():\n    p.requires_grad = False",
+        "for layer in model:\n    nn.init.zeros_(layer.bias)",
+        "model[0].register_forward_hook(watch)",
+        "model.head = nn.Linear(2, 2)",
+        "nn.init.zeros_(model[0].weight)",
+    ],
+)
+def test_what_changes_the_model_stays_before_prepare(early: str) -> None:
+    result = migrated(SCRIPT.format(early=early, line="pass"))
+    assert early in result[: result.index("accelerator.prepare(")]
 
 
 SEARCHES = """

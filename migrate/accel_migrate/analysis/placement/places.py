@@ -273,36 +273,35 @@ def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> b
     """Whether a statement changes the objects, or makes something of them that must be made of the bare ones."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    for node in module.walk(statement):
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Attribute):
-            owner = module.variable(node.func.value)
-            if owner in variables:
-                if node.func.attr in _AFFECTS:
-                    return True
-                continue
-            root = node.func.value
-            while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
-                root = root.func if isinstance(root, ast.Call) else root.value
-            changes = node.func.attr in _AFFECTS or node.func.attr.endswith("_")  # `model.bias.data.zero_()`
-            if isinstance(root, ast.Name) and module.variable(root) in variables and changes:
-                return True
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in _READS:
-            continue
-        for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
-            if module.variable(argument) in variables:
-                return True
-    if isinstance(statement, ast.For):
-        looped = statement.iter
-        for node in module.walk(looped):
-            if isinstance(node, ast.Attribute) and node.attr in (
-                "parameters",
-                "named_parameters",
-                "modules",
-                "children",
-            ):
-                if module.variable(node.value) in variables:
-                    return True
+    return any(_changes(module, node, variables) for node in module.walk(statement))
+
+
+def _changes(module: Module, node: ast.AST, variables: set[Variable]) -> bool:
+    match node:
+        case ast.For(iter=looped):  # over layers, parameters or batches
+            return any(module.variable(part) in variables for part in module.walk(looped, ast.Name, ast.Attribute))
+        case (
+            ast.Attribute(ctx=ast.Store() | ast.Del(), value=owner)
+            | ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner)
+        ):
+            return _is_part(module, owner, variables)
+        case ast.Call(func=ast.Attribute(attr=name, value=owner)) if _is_part(module, owner, variables):
+            if module.variable(owner) in variables:
+                return name in _AFFECTS or name.startswith("register_")
+            return name in _AFFECTS or name.startswith("register_") or name.endswith("_")  # `model.bias.data.zero_()`
+        case ast.Call(func=function):
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            given = (*node.args, *[keyword.value for keyword in node.keywords])
+            if (module.qualified(function) or "").startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
+                return any(_is_part(module, argument, variables) for argument in given)
+            return name not in _READS and any(module.variable(argument) in variables for argument in given)
     return False
+
+
+def _is_part(module: Module, node: ast.expr, variables: set[Variable]) -> bool:
+    """Whether an expression is one of the objects, or is reached from it: `model.layers[0].weight.data`."""
+    while module.variable(node) not in variables:
+        if not isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+            return False
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
@@ -23,7 +24,30 @@ _SHARED = {
     "require_forward_param_sync", "reducer", "device_ids", "output_device", "process_group",
 }  # fmt: skip
 
-Asked = ast.Attribute | ast.Call  # `model.fc`, `type(model)`
+_BUILTINS = {
+    "print", "str", "repr", "len", "iter", "next", "list", "tuple", "set", "dict", "enumerate", "reversed", "zip", "sum",
+    "vars", "dir",
+}  # fmt: skip
+_ITSELF = {"to", "cpu", "cuda", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_"}
+_BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
+
+
+class Question(NamedTuple):
+    """What asks a model for something that its wrapper does not have, or answers otherwise."""
+
+    module: Module
+    node: ast.expr | ast.For | ast.AsyncFor  # `model.fc`, `model[0]`, `len(model)`, `for layer in model`
+    model: ast.expr
+
+    @property
+    def text(self) -> str:
+        """What is asked for, in a message."""
+        match self.node:
+            case ast.Attribute(attr=name):
+                return f"`{name}`"
+            case ast.Call(func=function):
+                return f"{ast.unparse(function)}()"
+        return f"`{ast.unparse(self.node.target)}`" if isinstance(self.node, ast.For) else f"`{ast.unparse(self.node)}`"
 
 
 def own_attributes(
@@ -33,35 +57,48 @@ def own_attributes(
     aliases: frozenset[Variable],
     timing: Timing,
     methods: tuple[ForwardMethod, ...],
-) -> Iterator[tuple[Module, Asked]]:
-    """Each question to a prepared model that its wrapper answers otherwise, where the model is prepared already."""
+) -> Iterator[Question]:
+    """Each question to a prepared model that its wrapper answers otherwise, once it is prepared; with the model in it."""
     registered: set[ast.AST] = {method.call.func for method in methods}
     for module in modules:
-        for node in module.walk(module.tree, ast.Attribute, ast.Call):
-            if node in registered or not _is_asked(module, node):
+        for node in module.walk(module.tree, ast.Name, ast.Attribute):
+            assert isinstance(node, ast.Name | ast.Attribute)
+            asked = None if isinstance(node.ctx, ast.Store) else _question(module, node)
+            if asked is None or asked in registered:
                 continue
-            assert isinstance(node, ast.Attribute | ast.Call)
-            owner = owner_of(node)
-            variable = module.variable(owner) if isinstance(owner, ast.Name | ast.Attribute) else None
+            variable = module.variable(node)
             if variable is None or not roles.of(variable) & Role.MODEL or not timing.after_prepare(module, node):
                 continue
             if any(link in aliases for link in chain(roles, graph, variable)):
-                yield module, node
+                yield Question(module, asked, node)
 
 
-def owner_of(node: Asked) -> ast.expr:
-    """What is asked: `model` of `model.fc` and of `type(model)`."""
-    return node.value if isinstance(node, ast.Attribute) else node.args[0]
-
-
-def _is_asked(module: Module, node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(attr=name):
-            return name == "__class__" or (name not in _SHARED and not name.startswith("__"))
+def _question(module: Module, model: ast.Name | ast.Attribute) -> ast.expr | ast.For | ast.AsyncFor | None:
+    """The node around a model that asks it for something; None where a wrapper answers the same."""
+    inner: ast.expr = model
+    above = module.parents.get(inner)
+    while isinstance(above, ast.Attribute) and above.attr in _ITSELF:  # `model.cpu().fc`
+        call = module.parents[above]
+        if not isinstance(call, ast.Call) or call.func is not above:
+            break
+        inner, above = call, module.parents[call]
+    match above:
+        case ast.Attribute(attr=name) if name == "__class__" or not (name in _SHARED or name.startswith("__")):
+            return above
+        case ast.Subscript(value=asked) | ast.For(iter=asked) | ast.AsyncFor(iter=asked):
+            return above if asked is inner else None
+        case ast.comprehension(iter=asked) if asked is inner:
+            return inner
+        case ast.FormattedValue(value=asked) | ast.BinOp(op=ast.Mod(), right=asked) if asked is inner:
+            return inner  # `f"best_{model}.pt"`
+        case ast.Starred() | ast.Compare(ops=[ast.In() | ast.NotIn()]):
+            return above
         case ast.Call(func=ast.Name(id="type"), args=[_], keywords=[]):
-            return isinstance(module.parents[node], ast.Attribute)  # `type(model).__name__`
-        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
-            return "Parallel" not in ast.unparse(kinds)
-        case ast.Call(func=ast.Name(id="print" | "str" | "repr" | "len"), args=[_]):
-            return True
-    return False
+            return above if isinstance(module.parents[above], ast.Attribute) else None  # `type(model).__name__`
+        case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds]) if asked is inner:
+            return above if "Parallel" not in ast.unparse(kinds) else None
+        case ast.Call(func=ast.Name(id=name)) if name in _BUILTINS and inner in above.args:
+            return above
+        case ast.Call(func=ast.Name(id=name), args=[asked, key, *_]) if name in _BY_NAME and asked is inner:
+            return above if not (isinstance(key, ast.Constant) and key.value in _SHARED) else None
+    return None

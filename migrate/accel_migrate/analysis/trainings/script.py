@@ -32,7 +32,7 @@ from accel_migrate.analysis.processes.timing import Timing, find_timing
 from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.program.star_imports import unknown_names
-from accel_migrate.analysis.storage.attributes import Asked, own_attributes
+from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
 from accel_migrate.analysis.trainings.bookkeeping import (
@@ -137,7 +137,7 @@ class _Findings:
     decisions: tuple[Decision, ...]
     storage: Storage
     bare: tuple[tuple[Module, ast.expr], ...]
-    attributes: tuple[tuple[Module, Asked], ...]
+    attributes: tuple[Question, ...]
     dropped: list[Move]
     kept: list[Move]
     unplaced: frozenset[Variable]
@@ -335,7 +335,7 @@ class _Reader:
             creation,
             home if creation.is_class else None,
             needs,
-            [*self._wishes(participants.evaluations), *found.attributes],
+            [*self._wishes(participants.evaluations), *[(asked.module, asked.node) for asked in found.attributes]],
             self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
             {**replaced, **found.precision.scaling.parameters},

@@ -17,7 +17,7 @@ from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
-from accel_migrate.analysis.storage.attributes import Asked
+from accel_migrate.analysis.storage.attributes import Question
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.trainings.decisions import Decision
 from accel_migrate.analysis.trainings.removed_moves import HostRead
@@ -62,7 +62,7 @@ class Training:
     needs_device: bool  # whether the device's variable is still read after migration
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: OutsideDevice | None  # a device from outside, where none is decided on in sight
-    model_attributes: tuple[tuple[Module, Asked], ...]  # that a wrapped model does not answer
+    model_attributes: tuple[Question, ...]  # that a wrapped model does not answer
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
     local: Locality  # which values are this process's own
