@@ -20,6 +20,7 @@ from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
 from accel_migrate.check.gradients_averaged import CONDITION as GRADIENTS_AVERAGED
 from accel_migrate.check.group_needed import CONDITION as GROUP_NEEDED
 from accel_migrate.check.kept_on_cpu import CONDITION as KEPT_ON_CPU
+from accel_migrate.check.met_alike import CONDITION as MET_ALIKE
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
 from accel_migrate.check.orphans import CONDITION as NOTHING_ORPHANED
 from accel_migrate.check.pair import Pair
@@ -56,6 +57,7 @@ CONDITIONS: tuple[Condition, ...] = (
     GROUP_NEEDED,
     GRADIENTS_AVERAGED,
     SHARDS_TOGETHER,
+    MET_ALIKE,
 )
 
 

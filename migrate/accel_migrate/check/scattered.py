@@ -56,10 +56,11 @@ def _parallel(side: Side) -> set[Key]:
 
 
 def _key(file: File, node: ast.expr) -> Key:
-    return file.path, _path(file.scope(node).function), unparse(node)
+    return file.path, path_of(file.scope(node).function), unparse(node)
 
 
-def _path(scope: Scope) -> str:
+def path_of(scope: Scope) -> str:
+    """The names of a function and of all around it."""
     names = []
     at: Scope | None = scope
     while at is not None:

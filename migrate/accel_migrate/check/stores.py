@@ -60,7 +60,8 @@ class Stores:
         return [
             store
             for store, step in steps.items()
-            if step is use or graph.reachable_past(step, use, [w for w in whole if w is not None and w is not step])
+            if (step is use and not isinstance(store.node, ast.Assign))
+            or graph.reachable_past(step, use, [w for w in whole if w is not None and w is not step])
         ]
 
     def field(self, owner: Scope, name: str) -> Place:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.check.devices_together import Devices, default_of
+from accel_migrate.check.devices_together import default_of
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
 from accel_migrate.flow.definitions import BUILTINS
@@ -46,7 +46,14 @@ _ELSEWHERE = (
     "datetime.",
 )
 _MADE_ON_CPU = frozenset({"tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "DoubleTensor"})
+_FACTORIES = frozenset(
+    {
+        "zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "logspace", "eye",
+        "normal", "as_tensor", "range", "tril_indices", "triu_indices", "hann_window",
+    }
+)  # fmt: skip
 _DEPTH = 24
+_STEPS = 5000
 
 
 class Whereabouts:
@@ -55,21 +62,31 @@ class Whereabouts:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._stores = Stores(side)
-        self._moves = {call: found for _, call, _, found in Devices(side).moves()}
         self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
-        self._depth = 0
+        self._asked: dict[tuple[ast.expr, ast.Call | None], int] = {}  # what is being worked out, by depth
+        self._cut = 0  # the least depth of what was left out because it is being worked out
+        self._steps = 0
 
     def of(self, file: File, node: ast.expr, entered: ast.Call | None = None) -> Where:
         """Where a value may be, in a function that was entered by a call (by any of them, if None)."""
         key = (node, entered)
-        if key not in self._known:
-            if self._depth > _DEPTH:
-                return frozenset({UNKNOWN})
-            self._known[key] = NOWHERE  # of what is made of itself
-            self._depth += 1
-            self._known[key] = self._of(file, node, entered)
-            self._depth -= 1
-        return self._known[key]
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:  # made of itself: what else it is made of decides
+            self._cut = min(self._cut, self._asked[key])
+            return NOWHERE
+        depth = len(self._asked)
+        self._steps = self._steps + 1 if depth else 0
+        if depth > _DEPTH or self._steps > _STEPS:
+            return frozenset({UNKNOWN})
+        outer, self._cut = self._cut, depth
+        self._asked[key] = depth
+        found = self._of(file, node, entered)
+        del self._asked[key]
+        if self._cut >= depth:  # nothing above it was left out
+            self._known[key] = found
+        self._cut = min(outer, self._cut)
+        return found
 
     def _of(self, file: File, node: ast.expr, entered: ast.Call | None) -> Where:
         match node:
@@ -94,6 +111,14 @@ class Whereabouts:
                 return self.of(file, made, entered)
         parts = [self.of(file, part, entered) for part in children(node) if isinstance(part, ast.expr)]
         return frozenset().union(*parts)
+
+    @property
+    def moves_anything(self) -> bool:
+        """Whether the program names a device at all: if not, all of it is where the model is."""
+        return any(
+            _name(call) in ("to", "cuda") or any(keyword.arg == "device" for keyword in call.keywords)
+            for _, call in self._side.calls
+        )
 
     # ---- variables
 
@@ -157,7 +182,7 @@ class Whereabouts:
         """Where a part of a value is: the elements of what a loop goes through, the items of what is unpacked."""
         name = _name(value) if isinstance(value, ast.Call) else ""
         arguments = value.args if isinstance(value, ast.Call) else []
-        if part[:1] == ("element",):
+        if part[:1] == ("element",) and name not in ("enumerate", "zip"):
             drawn = self._batches(file, value)
             if drawn is not None:
                 return drawn
@@ -189,7 +214,7 @@ class Whereabouts:
             inner = [
                 s for s in self._stores.reaching(file, value) if not s.at and not s.anywhere and s.value is not None
             ]
-            if inner and all(isinstance(s.value, ast.Call) and not s.of for s in inner) and self._depth < _DEPTH:
+            if inner and all(isinstance(s.value, ast.Call) and not s.of for s in inner):
                 return frozenset().union(
                     *[self._part(s.file, s.value, part, entered) for s in inner if s.value is not None]
                 )
@@ -311,7 +336,22 @@ class Whereabouts:
             like = self.of(file, named.value, entered)
             if like:
                 return like
-        return frozenset({CPU}) if self._moves.get(call) == {"cpu"} else frozenset({DEVICE})
+        return frozenset({CPU if self._is_cpu(file, named) else DEVICE})
+
+    def _is_cpu(self, file: File, device: ast.expr) -> bool:
+        """Whether an expression is the CPU whatever happens."""
+        match device:
+            case ast.Constant(value=str(text)):
+                return text.split(":")[0] == "cpu"
+            case ast.Call(args=[first, *_]) if file.qualified(device.func) == "torch.device":
+                return self._is_cpu(file, first)
+            case ast.Name():
+                values = [
+                    store.value for store in self._stores.of(self._side.flows.variable(file.scope(device), device.id))
+                ]
+                literal = [v for v in values if isinstance(v, ast.Constant | ast.Call) and self._is_cpu(file, v)]
+                return bool(values) and len(literal) == len(values)
+        return False
 
     def _runs_model(self, file: File, function: ast.expr) -> bool:
         return bool(
@@ -324,9 +364,11 @@ class Whereabouts:
             return frozenset({DEVICE})
         if last in _MADE_ON_CPU:
             return frozenset({CPU})
+        if last[:1].isupper() and last not in ("Variable", "Parameter"):
+            return NOWHERE  # an object: a layer, a writer
         if last == "load":
             return frozenset({UNKNOWN})
-        return _together(given) or frozenset({CPU})
+        return _together(given) or frozenset({CPU} if last in _FACTORIES else ())
 
 
 def _together(parts: Iterable[Where]) -> Where:

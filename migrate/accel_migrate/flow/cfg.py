@@ -62,9 +62,10 @@ class Graph:
     def reachable_past(self, first: ast.AST | None, second: ast.AST | None, without: Collection[ast.AST]) -> bool:
         """Whether a run can come to `second` after `first` and go through none of some statements on the way.
 
-        None is the beginning of the scope for `first`, and its end for `second`.
+        None is the beginning of the scope for `first`, and its end for `second`. A loop is gone through in each of its rounds.
         """
         barred = {point for statement in without for point in self._graph.of.get(statement, ())}
+        barred |= {point for statement in without for point in self._rounds.get(statement, ())}
         aims = set(self._graph.of[second]) if second is not None else {1}
         seen = set(barred) - aims
         begun = self._graph.of[first] if first is not None else [0]
@@ -95,6 +96,15 @@ class Graph:
                     seen.add(origin)
                     waiting.append(origin)
         return tuple(found)
+
+    @cached_property
+    def _rounds(self) -> dict[ast.AST, list[int]]:
+        """Where each `for` binds what it goes through, once in each round."""
+        found: dict[ast.AST, list[int]] = {}
+        for number, point in enumerate(self._graph.points):
+            if point.part == "target":
+                found.setdefault(point.node, []).append(number)
+        return found
 
     @cached_property
     def _every_edge(self) -> list[list[int]]:

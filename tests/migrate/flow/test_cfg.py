@@ -141,3 +141,16 @@ def test_deeply_nested_finally_blocks_stay_small() -> None:
     flow = Flow(text)
     assert len(flow.graph.points.points) < 1000
     assert flow.post_dominates("last0()", "body()")
+
+
+def test_a_loop_binds_its_target_in_each_round() -> None:
+    flow = Flow("""
+        for x in rows:
+            first(x)
+            x = moved(x)
+        last(x)
+        """)
+    loop, moved = flow["for x in rows:"], flow["x = moved(x)"]
+    assert not flow.graph.reachable_past(moved, flow["first(x)"], [loop])
+    assert flow.graph.reachable_past(moved, flow["last(x)"], [loop])
+    assert flow.graph.reachable_past(moved, flow["first(x)"], [])

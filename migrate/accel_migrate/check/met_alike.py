@@ -1,0 +1,155 @@
+"""AM969: tensors that met on one device still do, and what stayed on the CPU for those who need it there still does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import is_accelerator
+from accel_migrate.check.scattered import path_of
+from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import File
+
+CODE = "AM969"
+Key = tuple[str, str]  # the function, and what is done in it
+_MOVES = frozenset({"to", "cuda", "cpu"})
+# Draws by the generator of the device that the tensor is on, and what only the CPU has.
+_NEED_CPU = frozenset(
+    {
+        "numpy", "bernoulli", "bernoulli_", "multinomial", "normal_", "uniform_", "random_", "exponential_", "apply_", "map_",
+        "rand_like", "randn_like", "randint_like", "pack_padded_sequence", "__array__", "pin_memory",
+    }
+)  # fmt: skip
+_ANYWHERE = frozenset(
+    {
+        "len", "print", "isinstance", "type", "str", "repr", "int", "float", "bool", "range", "zip", "enumerate", "list", "tuple",
+        "dict", "set", "sum", "max", "min", "abs", "sorted", "iter", "next", "tqdm", "Variable", "id", "hasattr", "getattr",
+        "append", "extend", "insert", "update", "add", "save", "deepcopy", "copy", "format", "reversed", "all", "any", "round",
+        "pow", "make_grid", "save_image", "info", "debug", "write",
+    }
+)  # fmt: skip
+_TENSORS = (
+    "torch.",
+    "torchvision.",
+    "torchmetrics.",
+    "torch_geometric.",
+    "dgl.",
+    "einops.",
+    "kornia.",
+    "pytorch_msssim.",
+)
+
+
+def find(project: Project) -> Iterator[Violation]:
+    evidence = project.evidence
+    if not evidence.after.created or any(_keeps_to_cpu(call) for _, call in evidence.after.created):
+        return
+    before, after = Whereabouts(evidence.before), Whereabouts(evidence.after)
+    if not before.moves_anything:
+        return
+    for pair in project.files:
+        old, new = evidence.before.file(pair.path), evidence.after.file(pair.path)
+        if old is None or new is None or new not in evidence.after.involved:
+            continue
+        known = _meetings(old)
+        for key, nodes in _meetings(new).items():
+            others = known.get(key, [])
+            if len(others) != len(nodes):
+                continue
+            for node, other in zip(nodes, others):
+                message = _parted(after, new, node, before, old, other) or _needed(after, new, node, before, old, other)
+                if message and not evidence.after.flows.callees.get(node):  # type: ignore[call-overload]
+                    yield Violation(CODE, pair.path, node.lineno, message)
+
+
+def _keeps_to_cpu(made: ast.Call) -> bool:
+    told = {keyword.arg: keyword.value for keyword in made.keywords}
+    return isinstance(told.get("cpu"), ast.Constant) and told["cpu"].value is True  # type: ignore[attr-defined]
+
+
+def _meetings(file: File) -> dict[Key, list[ast.expr]]:
+    """Where a function lets values meet, or hands them on, by what it does: the third `a == b` of it, the first `f(x)`."""
+    found: dict[Key, list[ast.expr]] = {}
+    for node in file.of_kinds(ast.Call, ast.BinOp, ast.Compare, ast.Subscript):
+        if isinstance(node, ast.Call):
+            name = _name(node)
+            if name in _MOVES or (isinstance(node.func, ast.Attribute) and is_accelerator(node.func.value)):
+                continue
+        else:
+            name = type(node).__name__ + type(getattr(node, "op", None)).__name__
+        found.setdefault((path_of(file.scope(node).function), name), []).append(node)  # type: ignore[arg-type]
+    return found
+
+
+def _operands(file: File, node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.Call():
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) and not file.qualified(node.func) else []
+            return [*owner, *node.args, *[keyword.value for keyword in node.keywords]]
+        case ast.BinOp():
+            return [node.left, node.right]
+        case ast.Compare() if not any(isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in node.ops):
+            return [node.left, *node.comparators]
+        case ast.Subscript():
+            return [node.value, node.slice]
+    return []
+
+
+def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
+    """What is on the CPU, and meets something on the device, though it did not before."""
+    places = [(part, after.of(new, part)) for part in _operands(new, node)]
+    alone = [part for part, where in places if where == {CPU}]
+    if isinstance(node, ast.Subscript):
+        alone = [part for part in alone if part is node.value]  # an index may be on the CPU
+    if isinstance(node, ast.Call) and not (_is_of_tensors(new, node) or _is_method(new, node)):
+        return ""
+    if not alone or not any(where == {DEVICE} for _, where in places):
+        return ""
+    had = [before.of(old, part) for part in _operands(old, other)]
+    if {CPU} in had and {DEVICE} in had:
+        return ""  # so it was: a number in a tensor may be anywhere
+    return f"`{unparse(alone[0])[:40]}` would be on the CPU in `{unparse(node)[:60]}`, and what it meets on the device"
+
+
+def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
+    """What was on the CPU and would be on the device, where it is handed to somebody who may need it on the CPU."""
+    if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _may_need_cpu(new, node):
+        return ""
+    for part, was in zip(_operands(new, node), _operands(old, other)):
+        where: Where = after.of(new, part)
+        if where == {DEVICE} and before.of(old, was) == {CPU}:
+            return f"`{unparse(part)[:40]}` was on the CPU in `{unparse(node)[:60]}`, and would be on the device"
+    return ""
+
+
+def _may_need_cpu(file: File, call: ast.Call) -> bool:
+    name = _name(call)
+    if name in _NEED_CPU:
+        return True
+    return not (name in _ANYWHERE or _is_of_tensors(file, call) or _is_method(file, call))
+
+
+def _is_of_tensors(file: File, call: ast.Call) -> bool:
+    return (file.qualified(call.func) or "").startswith(_TENSORS)
+
+
+def _is_method(file: File, call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and not file.qualified(call.func)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+CONDITION = Condition(
+    code=CODE,
+    name="met_alike",
+    summary="tensors that met on one device would part, or what is needed on the CPU would be on the device",
+    why="Batches of a prepared loader are on the device. What the script left on the CPU, for numpy, for lengths, to compare "
+    "with something that is there, or for a function that nobody can look into, must stay there.",
+    example_before="rows = table_on_cpu[indices]  # indices: of a prepared loader",
+    example_after="loader = accelerator.prepare(loader, device_placement=[False])",
+    find=find,
+)

@@ -1,0 +1,89 @@
+"""AM969: what met on the CPU still does, and what is needed there stays."""
+
+from __future__ import annotations
+
+import pytest
+from accel_migrate.analysis.moves.unmoved import Members
+
+from tests.migrate.check.reading import said
+from tests.migrate.rules.verbs import migrated, unchanged
+
+HEAD = "import numpy as np\nimport torch\nfrom torch.utils.data import DataLoader\n{}train = DataLoader(rows)\n"
+BEFORE = HEAD.format("") + "net = net.to(device)\n"
+AFTER = (
+    HEAD.format("from accel_runtime import Accelerator\naccelerator = Accelerator()\n")
+    + "net, train = accelerator.prepare(net, train)\n"
+)
+OFF = AFTER.replace("(net, train)", "(net, train, device_placement=[True, False])")
+LOOP = "for i, (x, n) in enumerate(train):\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "net(x.to(device), torch.nn.utils.rnn.pack_padded_sequence(x, n))",
+        "net(x.to(device))\n    print(n.numpy())",
+        "net(x.to(device))\n    np.mean(n)",
+        "net(x.to(device))\n    f1_score(n, y)",
+        "noise = torch.rand(3)\n    net((x + noise).to(device))",
+        "table = torch.zeros(9)\n    net(x.to(device), table[n])",
+        "kept = torch.bernoulli(x)\n    net(kept.to(device))",
+        "out = net(x.to(device)).cpu()\n    right += (out == n).sum()",
+        "def look(n):\n        return draw(n)\n    net(x.to(device), look(n))",
+    ],
+)
+def test_what_a_prepared_loader_takes_to_the_device(use: str) -> None:
+    moved = use.replace("x.to(device)", "x").replace(").to(device)", ")").replace("kept.to(device)", "kept")
+    assert said("AM969", BEFORE + LOOP.format(use), AFTER + LOOP.format(moved))
+    stays = use.replace("device", "accelerator.device")
+    assert not said("AM969", BEFORE + LOOP.format(use), OFF + LOOP.format(stays))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "net(x.to(device))\n    print(len(n), n.size(0), n.shape)",
+        "loss = torch.nn.functional.mse_loss(net(x.to(device)), n.to(device))\n    total += loss.item() * len(x)",
+        "out = net(x.to(device))\n    right += (out.argmax(1) == n.to(device)).sum()",
+        "x = x.view(-1).to(device)\n    net(x)\n    print(i, x.cpu().numpy(), np.interp([i], [0], [1]))",
+        "noise = torch.rand(3).to(device)\n    net(x.to(device) + noise)",
+    ],
+)
+def test_what_is_on_the_device_in_both(use: str) -> None:
+    moved = use
+    for name in ("x", "n"):
+        moved = moved.replace(f"{name}.to(device)", name)
+    moved = moved.replace(".view(-1).to(device)", ".view(-1)").replace("(device)", "(accelerator.device)")
+    assert not said("AM969", BEFORE + LOOP.format(use), AFTER + LOOP.format(moved))
+
+
+def test_an_accelerator_that_keeps_to_the_cpu() -> None:
+    use = LOOP.format("net(x)\n    n.numpy()")
+    assert not said("AM969", BEFORE + use, AFTER.replace("Accelerator()", "Accelerator(cpu=True)") + use)
+
+
+@pytest.mark.parametrize(
+    ("names", "inside"),
+    [
+        ("x, n", "loss = net(x.to(place), n).mean()"),
+        ("x, n", "x = x.to(place)\n    loss = net(x, n).mean()"),
+        ("batch", "x, n = batch\n    loss = net(x.to(place), n).mean()"),
+        ("batch", "loss = net(batch['x'].to(place), batch['n']).mean()"),
+        ("batch", "batch['x'] = batch['x'].to(place)\n    loss = net(batch['x'], batch['n']).mean()"),
+        ("x, n", "loss = (net(x.to(place)) * table[n].to(place)).mean()"),
+        ("x, n", "loss = net(x.to(place)).mean()\n    seen = looked_up(n)"),
+        ("x, n", "x = x + torch.rand(4)\n    loss = net(x.to(place)).mean()"),
+    ],
+)
+def test_members_of_a_batch_that_the_analysis_overlooks(
+    names: str, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import numpy\nimport torch\nplace = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "rows = torch.utils.data.DataLoader(data(), batch_size=4)\ntable = torch.zeros(9, 4)\nnet = build().to(place)\n"
+        f"steps = torch.optim.SGD(net.parameters(), lr=0.1)\nfor {names} in rows:\n    {inside}\n"
+        "    steps.zero_grad()\n    loss.backward()\n    steps.step()\n"
+    )
+    migrated(source)
+    monkeypatch.setattr(Members, "unmoved", lambda self, loop: None)
+    assert "(AM969)" in unchanged(source)
