@@ -15,6 +15,7 @@ _DEPTH = 6
 _MOST = 12  # spellings of one path
 _HOLE = re.compile(r"<[^<>]*>")  # a part that is not written out, by what it is read from
 _JOINS = frozenset(["join", "joinpath"])
+_PATHS = frozenset(["Path", "PurePath", "cwd", "home", "resolve", "absolute", "expanduser", "joinpath"])
 _SAME = frozenset(["str", "Path", "PurePath", "abspath", "expanduser", "realpath", "normpath", "fspath", "resolve"])
 
 
@@ -45,7 +46,11 @@ class Paths:
             case ast.BinOp(op=ast.Add(), left=left, right=right):
                 return self._together(file, [left, right], "", depth)
             case ast.BinOp(op=ast.Div(), left=left, right=right):
-                return self._together(file, [left, right], "/", depth)
+                joined = self._together(file, [left, right], "/", depth)
+                named = any(_HOLE.sub("", text).strip("/") for text in joined) or self._is_path(file, left, depth)
+                return (
+                    joined if named else [f"<{ast.unparse(node).replace('/', '|')}>"]
+                )  # a quotient, by all that is known
             case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str(text)), right=right):
                 given = right.elts if isinstance(right, ast.Tuple) else [right]
                 return self._filled(file, re.split(r"%[-+0-9.]*[a-z]", text), given, depth)
@@ -69,6 +74,18 @@ class Paths:
             ends = self._of(file, part, depth + 1)
             found = [f"{one}{between if index else ''}{end}" for one in found for end in ends][:_MOST]
         return found
+
+    def _is_path(self, file: File, node: ast.expr, depth: int) -> bool:
+        """Whether something is made by `Path`: what is divided otherwise is a number."""
+        match node:
+            case ast.Call():
+                return _name(node) in _PATHS
+            case ast.BinOp(op=ast.Div(), left=left):
+                return self._is_path(file, left, depth)
+            case ast.Name() if depth <= _DEPTH:
+                stores = [store for store in self._stores.reaching(file, node) if store.value is not None]
+                return any(self._is_path(store.file, store.value, depth + 1) for store in stores)  # type: ignore[arg-type]
+        return False
 
     def _filled(self, file: File, texts: list[str], given: list[ast.expr], depth: int) -> list[str]:
         """A text with values in its gaps; what is not known to be in one is left open."""

@@ -179,3 +179,14 @@ def test_an_epoch_of_training_is_a_wait() -> None:
         f"for e in range(3):\n    {save}\n    for x in data:\n        {load}\n        accelerator.backward(net(x))\n"
     )
     assert said("AM962", "x = 1\n", HEAD + inside)
+
+
+def test_a_quotient_is_not_a_path_unless_it_is_made_of_one() -> None:
+    named = "name = '{}_{}'.format(temperature, k)\nfor e in range(3):\n    accelerator.save(weights, f'results/{name}.pt')\n"
+    scaled = "    scores = torch.exp(torch.mm(x, y) / temperature)\n"
+    assert not said("AM962", "x = 1\n", HEAD + named + scaled)
+    made = "from pathlib import Path\nfolder = Path(args.folder)\naccelerator.save(weights, folder / name)\n"
+    assert said("AM962", "x = 1\n", HEAD + made + "torch.load(folder / name)\n")
+    assert said("AM962", "x = 1\n", HEAD + made + "again = folder\ntorch.load(again / name)\n")
+    handed = "accelerator.save(weights, args.folder / name)\ntorch.load(args.folder / name)\n"
+    assert said("AM962", "x = 1\n", HEAD + handed)
