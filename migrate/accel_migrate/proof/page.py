@@ -6,6 +6,7 @@ from html import escape
 
 from accel_migrate.proof.check import Quantity
 from accel_migrate.proof.curves import figure
+from accel_migrate.proof.meaning import meanings
 from accel_migrate.proof.verdict import Verdict, item, on_stand_ins, table, unproven
 
 
@@ -15,6 +16,7 @@ def render(verdict: Verdict) -> str:
     return (
         f'<section id="proof" class="proof"><h2><span class="badge {badge.replace(" ", "-")}">{badge}</span>'
         f"<span>{escape(verdict.name)}</span></h2>{problem}{_stand_ins(verdict)}{_difference(verdict)}{_figures(verdict)}{_table(verdict)}"
+        f"{_meanings(verdict)}"
         "</section>"
     )
 
@@ -75,3 +77,16 @@ def _table(verdict: Verdict) -> str:
         for processes, quantity, result, told in table(verdict)
     )
     return f'<table class="checks"><caption>What was compared</caption>{rows}</table>' if rows else ""
+
+
+def _meanings(verdict: Verdict) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{each.kind}</th><td>{each.shows}</td><td>{each.leaves_open}</td><td>{each.remedy}</td></tr>'
+        for each in meanings(verdict)
+    )
+    head = "<tr><td></td><td>shows</td><td>does not show</td><td>what you can do</td></tr>"
+    return (
+        f'<table class="checks"><caption>What this shows, and what it does not</caption>{head}{rows}</table>'
+        if rows
+        else ""
+    )

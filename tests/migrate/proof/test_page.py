@@ -11,10 +11,11 @@ import jsonschema
 import pytest
 from accel_migrate.outcome import Outcome as FileOutcome
 from accel_migrate.plan import Status
-from accel_migrate.proof import data, page, text
+from accel_migrate.proof import data, meaning, page, text
 from accel_migrate.proof.blame import Suspect
 from accel_migrate.proof.check import Check, Difference, Quantity, Result
 from accel_migrate.proof.record import Event
+from accel_migrate.proof.runs import StandIn
 from accel_migrate.proof.step.conclude import StepAnswer, StepResult
 from accel_migrate.proof.verdict import Curve, Outcome, Verdict, answer
 from accel_migrate.report import Report, Shown, render
@@ -117,6 +118,17 @@ def test_programs_are_told_what_the_schema_says(verdict: Verdict) -> None:
     schema = json.loads((Path(__file__).parents[3] / "docs" / "report-schema.json").read_text())
     report = Report((), proof=Shown(answer(verdict), "", data.render(verdict)))
     jsonschema.validate(json.loads(render(report, "json")), schema)
+
+
+def test_the_page_tells_what_its_proof_shows_in_the_words_of_the_docs() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "verify.md").read_text()
+    assert all(f"| {each.kind} | {each.shows} | {each.leaves_open} | {each.remedy} |" in docs for each in meaning.ALL)
+    whole = replace(PROVEN, step=STEPS[0], stand_ins=(StandIn("MNIST", "made up"),))
+    assert list(meaning.meanings(whole)) == [meaning.ONE, meaning.MANY, meaning.STEP, meaning.STAND_INS]
+    assert list(meaning.meanings(PROVEN)) == [meaning.ONE, meaning.MANY]
+    assert not list(meaning.meanings(DIFFERS))
+    assert all(each.remedy in page.render(whole) for each in meaning.meanings(whole))
+    assert "What this shows" not in page.render(DIFFERS)
 
 
 def test_the_answer_comes_first_in_one_line() -> None:
