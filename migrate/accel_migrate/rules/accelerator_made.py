@@ -62,6 +62,21 @@ def find(context: Context) -> Iterator[Change]:
         )
         yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
 
+    if _knows_no_cuda(context):
+        told = (
+            "the script chose between Apple's GPU (mps) and the CPU; the Accelerator takes any GPU, also one of CUDA, which the "
+            "script did not use: to stay with its choice, make it with cpu=not torch.backends.mps.is_available()"
+        )
+        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
+
+
+def _knows_no_cuda(context: Context) -> bool:
+    """Whether a script asks for `mps` and never for a GPU of another kind."""
+    start = context.training.start
+    texts = [module.source.data for module in context.training.modules]
+    others = any(word in text for text in texts for word in (b"cuda", b"xpu", b"torch.accelerator", b"tpu"))
+    return start.device is None and start.cpu != "True" and not others and any(b"mps" in text for text in texts)
+
 
 def _meaning(context: Context, chosen: str) -> str:
     """What the script's own choice means from now on."""

@@ -1,4 +1,4 @@
-"""AM503: a copy of a prepared model is a copy of the model itself."""
+"""AM503: what copies, exports or logs a prepared model gets the model itself."""
 
 from __future__ import annotations
 
@@ -7,33 +7,94 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_node
-from accel_migrate.plan import Change
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM503"
-_TAKES = {"copy.deepcopy", "copy.copy", "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "pickle.dump"}
+_TAKES = {
+    *("copy.deepcopy", "copy.copy", "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export"),
+    *("pickle.dump", "pickle.dumps", "dill.dump", "cloudpickle.dump", "joblib.dump"),
+    *("mlflow.pytorch.log_model", "mlflow.pytorch.save_model", "torchsummary.summary", "torchinfo.summary"),
+}
+# What may have the wrapper: it looks at the model, hangs hooks on it, or is taken over by another rule.
+_MAY_WRAP = {
+    "print",
+    "pprint",
+    "str",
+    "repr",
+    "len",
+    "id",
+    "type",
+    "isinstance",
+    "hasattr",
+    "getattr",
+    "setattr",
+    "watch",
+}
+_MAY_WRAP |= {
+    "info",
+    "debug",
+    "warning",
+    "error",
+    "log",
+    "write",
+    "append",
+    "add",
+    "update",
+    "prepare",
+    "super",
+    "next",
+    "iter",
+}
+_MAY_WRAP |= {
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "parameters_to_vector",
+    "save",
+    "DataParallel",
+    "DistributedDataParallel",
+}
 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     for call in module.calls:
-        if module.qualified(call.func) in _TAKES and call.args and training.timing.after_prepare(module, call):
-            given = call.args[0]
+        if not training.timing.after_prepare(module, call):
+            continue
+        takes = module.qualified(call.func) in _TAKES
+        for given in call.args[:1] if takes else [*call.args, *[keyword.value for keyword in call.keywords]]:
             variable = module.variable(given) if isinstance(given, ast.Name | ast.Attribute) else None
-            spelled = training.ready(module, call)
-            if variable is None or not training.holds(variable) or spelled is None:
+            if variable is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
                 continue
-            if context.script.roles.of(variable) & Role.MODEL:
+            spelled = training.ready(module, call)
+            if takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
                 yield change(CODE, call, "takes the model itself, without its wrapper", [edit], loop=training.index)
+            elif takes or _may_keep(context, call):
+                message = (
+                    f"{unparse(call.func)}() is outside of the files that were analysed, and gets the wrapper of "
+                    f"`{unparse(given)}` on several processes; if it copies, saves or looks into the model, hand it "
+                    "accelerator.unwrap_model(...)"
+                )
+                yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _may_keep(context: Context, call: ast.Call) -> bool:
+    """Whether a call leaves the project with the model, for something that is not known to take a wrapper."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    roles, module = context.script.roles, context.module
+    if name in _MAY_WRAP or roles.target(module, call) is not None or roles.role(module, call.func) & Role.MODEL:
+        return False
+    return (module.qualified(call.func) or "").partition(".")[0] not in ("", "torch", "copy")
 
 
 RULE = Rule(
     code=CODE,
     name="model_copied",
-    summary="copy and export the model itself",
-    why="On several processes a prepared model is wrapped, and a wrapper cannot be copied or exported: it holds hooks and "
-    "process groups.",
+    summary="copy, export and log the model itself",
+    why="On several processes a prepared model is wrapped, and a wrapper cannot be copied, exported or logged: it holds hooks "
+    "and process groups. Where a function that cannot be looked into gets the model, a note says so.",
     example_before="best = copy.deepcopy(model)",
     example_after="best = copy.deepcopy(accelerator.unwrap_model(model))",
     find=find,

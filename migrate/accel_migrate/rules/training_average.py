@@ -17,6 +17,7 @@ from accel_migrate.plan import Change, Edit, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM605"
+_PERCENT = 100
 _IN_BOTH = (
     "where this trains, what is divided is over this process's share: the figure is N times too small on N processes; times "
     "accelerator.num_processes it is about that of all"
@@ -38,6 +39,8 @@ def find(context: Context) -> Iterator[Change]:
         if _is_of_loss(context, node):
             continue
         counted = counts.counted(module, right)
+        if counted is Counted.SHARE and _is_number_of_data(context, node, right):
+            counted = Counted.UNKNOWN
         if _also_evaluates(context, node):
             if counted is Counted.ALL and _is_read(context, node):
                 yield change(CODE, right, _IN_BOTH, loop=training.index, safety=Safety.NOTE)
@@ -45,6 +48,13 @@ def find(context: Context) -> Iterator[Change]:
         yield from _divided(context, node, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
     yield from _by_phase(context, [f for f in figures if f.loop in by_phase])
+
+
+def _is_number_of_data(context: Context, node: ast.AST, right: ast.expr) -> bool:
+    """`running_loss / 50000` after the loop: in the loop a number written out counts the batches between two lines of a log."""
+    written = isinstance(right, ast.Constant) and isinstance(right.value, int | float) and right.value > _PERCENT
+    loops = {loop.statement for loop in context.training.loops}
+    return written and loops.isdisjoint(context.module.ancestors(node))
 
 
 def _also_evaluates(context: Context, node: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import training
-from tests.migrate.rules.verbs import migrated
+from tests.migrate.rules.verbs import migrated, noted, notes
 
 NEW = "from accel_runtime import Accelerator\n"
 REST = training().partition("import wandb\n")[2].replace("SummaryWriter", "str")
@@ -40,3 +40,10 @@ REST = training().partition("import wandb\n")[2].replace("SummaryWriter", "str")
 )
 def test_the_import_joins_those_of_other_packages(above: str, below: str):
     assert migrated(above + below + REST).startswith(above + NEW + below)
+
+
+def test_names_a_choice_that_knew_no_cuda():
+    script = training().replace("cuda.is_available", "backends.mps.is_available").replace('"cuda"', '"mps"')
+    assert "mps.is_available()" in noted(script, "AM101")
+    either = training(after="print(torch.backends.mps.is_available())")
+    assert not any("Apple" in message for message in notes(either))

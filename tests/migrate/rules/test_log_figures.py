@@ -137,3 +137,11 @@ def test_says_nothing_of_other_numbers():
     batched = "batch = 20\nrows = torch.randn(batch, 3)\n"
     source = counted("batch", "TensorDataset(rows, rows)", batched).replace("batch_size=4, sh", "batch_size=batch, sh")
     assert "AM605" not in codes(source)
+
+
+def test_names_a_number_of_samples_that_is_written_out():
+    counted = training(inside="total += loss.item() * x.size(0)", after="print(total / 50000)")
+    assert "`50000`" in noted(counted, "AM605")
+    assert "AM605" not in codes(training(inside="total += loss.item()", after="print(total / 2)"))
+    between = "total += loss.item()\nif i % 2000 == 1999:\n    print(total / 2000)\n    total = 0.0"
+    assert "AM605" not in codes(training(inside=between))

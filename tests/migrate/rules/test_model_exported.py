@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.scripts import becomes, stays, training
+from tests.migrate.rules.scripts import becomes, codes, stays, training
+from tests.migrate.rules.verbs import noted
 
 
 def test_copies_the_model_itself():
@@ -40,3 +41,18 @@ def test_guards_a_model_that_is_saved_before_prepare():
         training(ready='model.save_pretrained("start")\nmodel.requires_grad_(True)'),
         'if accelerator.is_main_process:\nmodel.save_pretrained("start")',
     )
+
+
+def test_logs_the_model_itself():
+    becomes(
+        training(functions="import mlflow.pytorch", after="mlflow.pytorch.log_model(model, 'digits')"),
+        "mlflow.pytorch.log_model(accelerator.unwrap_model(model), 'digits')",
+    )
+
+
+def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
+    message = noted(training(functions="import archive", after="archive.keep(model=model)"), "AM503")
+    assert "archive.keep()" in message and "unwrap_model" in message
+    for line in ("print(model)", "wandb.watch(model)", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1)"):
+        assert "AM503" not in codes(training(after=line))
+    assert "AM503" not in codes(training(functions="def keep(net):\n    return net", after="keep(model)"))
