@@ -60,6 +60,7 @@ def _within_spread(original: Trace, again: Trace, migrated: Trace) -> list[Check
 
 def on_many(original: Trace, again: Trace, ranks: Sequence[Trace], nudged: Nudged = lambda: None) -> list[Check]:
     """Several processes that share each batch: together they see and compute what one did."""
+    original, *ranks = _without_looks(original, ranks)
     main, count = ranks[0], len(ranks)
     losses = _losses_on_many(original, ranks, nudged) if repeats(original, again) else []
     if any(check.result is Result.NOT_COMPARED for check in losses):
@@ -70,6 +71,30 @@ def on_many(original: Trace, again: Trace, ranks: Sequence[Trace], nudged: Nudge
     checks = [_samples_on_many(original, ranks), *losses, _rates_on_many(original, main, count)]
     checks.append(_weights(count, main.parameters, ranks[1:]))
     return checks
+
+
+def _without_looks(original: Trace, ranks: Sequence[Trace]) -> list[Trace]:
+    """The runs without batches that a script looked at before it trained: of a pass of one batch, whole on every process."""
+    passes = [_passes(trace) for trace in (original, *ranks)]
+    looks = {
+        number
+        for number, batches in passes[0].items()
+        if len(batches) == 1 and all(others.get(number) == batches for others in passes[1:])
+    }
+    if looks == passes[0].keys():
+        return [original, *ranks]
+    return [
+        replace(trace, events=tuple(e for e in trace.events if e.kind != "batch" or e.facts["number"] not in looks))
+        for trace in (original, *ranks)
+    ]
+
+
+def _passes(trace: Trace) -> dict[int, list[object]]:
+    """The samples of each batch that losses were computed from, by the pass over a loader that it came from."""
+    found: dict[int, list[object]] = {}
+    for batch in (batch for loss in trace.losses for batch in loss.batches):
+        found.setdefault(batch.facts["number"], []).append(batch.facts["indices"])
+    return found
 
 
 def weights_on_many(ranks: Sequence[Trace]) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,23 @@ def test_the_original_is_not_run_again_where_rounding_explains_all() -> None:
 def test_every_process_that_sees_the_whole_batch_is_caught() -> None:
     whole = [trace(rank=0), trace(rank=1)]
     assert found(on_many(trace(), trace(), whole), Quantity.SAMPLES).result is Result.DIFFERS
+
+
+def looking(ahead: Trace, *samples: int) -> Trace:
+    """A run that looked at a batch of another loader before it trained."""
+    facts = {"indices": list(samples), "rows": [f"other {index}" for index in samples], "number": 0}
+    return replace(ahead, events=(Event("batch", "train.py", 5, {**ahead.events[0].facts, **facts}), *ahead.events))
+
+
+def test_a_batch_that_every_process_looks_at_whole_is_left_aside_and_one_that_is_shared_is_not() -> None:
+    original = looking(trace(), 20, 21, 22, 23)
+    alike = [looking(rank, 20, 21, 22, 23) for rank in ranks()]
+    assert found(on_many(original, original, alike), Quantity.SAMPLES).result is Result.EQUAL
+    other = [looking(rank, 20, 21) for rank in ranks()]
+    assert found(on_many(original, original, other), Quantity.SAMPLES).result is Result.DIFFERS
+    single = trace(losses=(1.0,))
+    alone = [trace(losses=(1.0,), rank=rank) for rank in (0, 1)]
+    assert found(on_many(single, single, alone), Quantity.SAMPLES).result is Result.DIFFERS
 
 
 def test_filling_of_a_partial_batch_is_left_aside_and_ends_the_comparison() -> None:
