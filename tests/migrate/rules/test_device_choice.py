@@ -191,6 +191,20 @@ def test_a_second_device_leaves_the_loop(choice, after, told):
     assert told in unchanged(script(choice, after=after))
 
 
+@pytest.mark.parametrize("computed", ["image.add(mean)", "image.sub_(mean)"])
+def test_a_callable_that_goes_where_its_image_is_names_no_second_device(computed):
+    scaling = f"""
+class Scaling:
+    def __call__(self, image):
+        device = image.device
+        mean = torch.ones(3).to(device)
+        return {computed}
+"""
+    source = dedent(script('place = "cuda"'))
+    head, _, rest = source.partition('place = "cuda"')
+    assert "Accelerator(" in migrated(f'{head}{scaling}\nplace = "cuda"{rest}')
+
+
 def test_one_gpu_by_its_number_in_every_move_is_the_accelerators():
     result = migrated(script("", '"cuda:1"'))
     assert 'Accelerator(device="cuda:1")' in result

@@ -212,7 +212,7 @@ def _is_used_as_tensor(module: Module, variable: Variable) -> bool:
         parent = module.parents[node]
         if isinstance(parent, ast.BinOp | ast.Subscript | ast.UnaryOp):
             return True
-        if isinstance(parent, ast.Attribute) and parent.attr in _OF_TENSORS:
+        if isinstance(parent, ast.Attribute) and parent.attr.removesuffix("_") in _OF_TENSORS:
             return True
         if isinstance(parent, ast.Call) and node in parent.args:
             return True
@@ -222,6 +222,7 @@ def _is_used_as_tensor(module: Module, variable: Variable) -> bool:
 _OF_TENSORS = {
     "shape", "size", "dim", "ndim", "view", "reshape", "dtype", "to", "float", "long", "mean", "sum", "parameters", "new",
     "transpose", "permute", "unsqueeze", "squeeze", "numel", "type", "detach", "clone", "data", "is_cuda", "flatten",
+    "add", "sub", "mul", "div", "pow", "exp", "log", "clamp", "mm", "matmul",
 }  # fmt: skip
 
 
