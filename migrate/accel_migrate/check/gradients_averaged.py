@@ -104,10 +104,10 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
             continue
         models = {unparse(call.func) for call in own} & {unparse(call.func) for call in _forwards(side, file, second)}
         for model in sorted(models):
-            run = [call for f, call in side.calls if f is file and unparse(call.func) == model]
+            here = [call for f, call in side.calls if f is file and file.scope(call).function is scope]
+            run = [call for call in here if unparse(call.func) == model or side.flows.callees.get(call)]
             met = [at for call in run if (at := step_of(file, call, graph)) is not None]
-            here = all(file.scope(call).function is scope for call in run)
-            if here and step not in met and graph.reachable_past(before, step, met):
+            if met and step not in met and graph.reachable_past(before, step, met):
                 reason = f"without a forward of {model} between them: gradients would be averaged in one alone"
                 yield file, second, f"`{unparse(first)[:50]}` and `{unparse(second)[:50]}` would run {reason}"
                 return
