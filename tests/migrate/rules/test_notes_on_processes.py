@@ -778,6 +778,21 @@ def test_tells_parts_whose_result_nothing_reads():
     assert "AM808" not in codes(parts("pass", "y = self.body(x)\n        return self.head(y)"))
 
 
+@pytest.mark.parametrize("test", ["x.mean() > 0", "random.random() < 0.5", "torch.rand(1) < 0.5"])
+def test_tells_parts_that_run_in_some_steps(test: str):
+    forward = f"if {test}:\n            x = self.body(x)\n        return self.head(x)"
+    source = "import random\n" + parts("pass", forward).lstrip()
+    assert f"is used as `{test}` decides" in noted(source, "AM808")
+
+
+def test_tells_parts_in_a_loop_that_may_have_no_round():
+    forward = "for _ in range(random.randint({}, 3)):\n            x = self.body(x)\n        return self.head(x)"
+    assert "randint(0, 3)" in noted("import random\n" + parts("pass", forward.format(0)).lstrip(), "AM808")
+    assert "AM808" not in codes("import random\n" + parts("pass", forward.format(1)).lstrip())
+    shaped = "if x.size(0) > 1:\n            x = self.body(x)\n        return self.head(x)"
+    assert "AM808" not in codes(parts("pass", shaped))
+
+
 def test_tells_parts_that_an_option_decides_on():
     forward = "if self.extra:\n            x = self.body(x)\n        return self.head(x)"
     chosen = noted(parts("pass", forward, "Net(sys.argv[1] == 'x')"), "AM808")
@@ -840,8 +855,8 @@ def test_tells_noise_that_an_object_of_the_script_draws():
 
 
 def test_names_the_line_of_the_other_loop_that_reads_a_loader_whole():
-    counted = "for a, b in test_loader:\n    right += (model(a).argmax(1) == b).sum().item()"
-    kept = "for a, b in test_loader:\n    kept = 0.5 * kept + model(a)"
+    counted = "for a, b in test_loader:\n    right += (model(a.to(device)).argmax(1) == b.to(device)).sum().item()"
+    kept = "for a, b in test_loader:\n    kept = 0.5 * kept + model(a.to(device))"
     source = training(after=f"right = 0\n{counted}\nkept = 0\n{kept}\nprint(right, kept)")
     lines = [number for number, line in enumerate(source.lstrip().splitlines(), 1) if "in test_loader" in line]
     assert f"another loop reads the same loader whole (line {lines[1]})" in noted(source, "AM402")

@@ -136,7 +136,44 @@ class OwnModule:
         test = tests.pop() if len(tests) == 1 else None
         if test is not None and not any(self._conditions(binding.statement) for binding in made):
             return f"is used only where `{test}` holds ({self._line(running)}), and gets no gradient elsewhere"
+        by_value = [self._decided_by_values(node) for node in running]
+        if all(text is not None for text in by_value):
+            return f"is used as `{by_value[0]}` decides ({self._line(running)}), and gets no gradient in other steps"
         return None
+
+    def _decided_by_values(self, node: ast.AST) -> str | None:
+        """A test on the numbers that forward is handed, or on what it draws, that decides in each step whether a part runs."""
+        function = self._function(node)
+        given = {a.arg for a in function.args.args[1:]} if function is not None else set()
+        for test, _ in self._conditions(node):
+            if self._draws(test) or any(self._is_number_of(part, given) for part in self.module.walk(test)):
+                return unparse(test)
+        loops = [a for a in self.module.ancestors(node) if isinstance(a, ast.For) and self._function(a) is function]
+        return next((unparse(loop.iter) for loop in loops if self._draws(loop.iter, "0")), None)
+
+    def _draws(self, test: ast.AST, least: str = "") -> bool:
+        """Whether a number is drawn in an expression; with `least`, one that may be as small as that."""
+        calls = [node for node in self.module.walk(test) if isinstance(node, ast.Call)]
+        drawn = [
+            c
+            for c in calls
+            if (self.module.qualified(c.func) or "").startswith(("random.", "numpy.random.", "torch.rand"))
+        ]
+        return any(not least or [unparse(a) for a in call.args[:1]] == [least] for call in drawn)
+
+    def _is_number_of(self, node: ast.AST, given: set[str]) -> bool:
+        """`x.mean() > 0` of a parameter `x`: a comparison of its numbers, not of its shape."""
+        if not isinstance(node, ast.Compare) or not all(
+            isinstance(o, ast.Lt | ast.Gt | ast.LtE | ast.GtE) for o in node.ops
+        ):
+            return False
+        return any(
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr in ("mean", "sum", "max", "min", "item", "norm", "std", "any", "all")
+            and any(isinstance(name, ast.Name) and name.id in given for name in self.module.walk(call.func.value))
+            for call in self.module.walk(node)
+        )
 
     def _head_left(self, made: list[Binding], reads: list[ast.AST]) -> str | None:
         """`self.features = resnet18()` of which layers alone are read: its `fc` is a part, and nothing runs it."""
