@@ -134,31 +134,44 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
 def _another_loader(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
     for node in file.of_kinds(ast.Assign):
-        if not isinstance(node, ast.Assign) or not side.flows.made(file, node.value, "loader"):
-            continue
-        target = unparse(node.targets[0])
-        if target not in names or not _is_same_variable(file, node, call, target):
-            continue
-        made = any(isinstance(part, ast.Call) and part is not call for part in walk(node.value))
-        again = _prepared_again(side, file, node, target) or any(part is call for part in walk(node.value))
-        if made and not again and _runs_after(side, file, node, file, call, frozenset()):
-            if any(_trains_on(side, other, loop, target, node) for other in side.files for loop in _loops(other)):
-                yield file, node, f"`{unparse(node)[:60]}` would make another {target}, which nothing shards or moves"
+        assert isinstance(node, ast.Assign)
+        for target, value in _set(node):
+            text = unparse(target)
+            if text not in names or not _is_same_variable(file, node, call, text):
+                continue
+            if any(isinstance(part, ast.expr) and (part is call or unparse(part) == text) for part in walk(value)):
+                continue  # `loader = tqdm(loader)` hands on what it was
+            loaders = {made.node for made in side.flows.made(file, value, "loader")}
+            if not loaders or _prepared_again(side, file, node, text):
+                continue
+            if _runs_after(side, file, node, file, call, frozenset()) and any(
+                _trains_on(side, other, loop, text, node, loaders) for other in side.files for loop in _loops(other)
+            ):
+                yield file, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
+
+
+def _set(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value, also of `a, b = b, a`."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts)
+        else:
+            yield target, node.value
 
 
 def _loops(file: File) -> list[ast.For | ast.AsyncFor]:
     return [node for node in file.of_kinds(ast.For, ast.AsyncFor) if isinstance(node, ast.For | ast.AsyncFor)]
 
 
-def _trains_on(side: Side, file: File, loop: ast.For | ast.AsyncFor, target: str, made: ast.Assign) -> bool:
+def _trains_on(
+    side: Side, file: File, loop: ast.For | ast.AsyncFor, target: str, made: ast.Assign, loaders: set[ast.AST]
+) -> bool:
     """Whether a loop with a backward pass goes over what was made, by its name or as a parameter."""
     if not any(isinstance(part, ast.Attribute) and part.attr == "backward" for part in walk(loop)):
         return False
-    flows = side.flows
-    loaders = {part for part in walk(made.value) if isinstance(part, ast.Call)}
     return any(
         isinstance(part, ast.Name | ast.Attribute)
-        and any(each.node in loaders for each in flows.made(file, part, "loader"))
+        and any(each.node in loaders for each in side.flows.made(file, part, "loader"))
         and (unparse(part) != target or made not in file.parents or _may_hold(side, file, made, loop))
         for part in walk(loop.iter)
     )
