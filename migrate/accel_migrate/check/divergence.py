@@ -156,7 +156,7 @@ class Divergence:
             case ast.BoolOp() | ast.Compare() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr():
                 for child in children(node):
                     if isinstance(child, ast.expr):
-                        yield again(node=child, part=VALUE)
+                        yield again(node=child, part=ORIGIN if _by_element(node, part) else VALUE)
 
     def _variable(self, asked: Question, name: ast.Name) -> Iterator[Question | str]:
         file = asked.file
@@ -350,6 +350,14 @@ class Divergence:
         if asked.part[:1] == ("element",):
             for value in yielded(callee):
                 yield Question(file, value, asked.part[1:], calls)
+
+
+def _by_element(node: ast.expr, part: Path) -> bool:
+    """Whether the number of elements is asked of what is computed one by one: it has as many as what it comes from."""
+    joins = isinstance(node, ast.BoolOp | ast.JoinedStr) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+    )
+    return part[-1:] in (COUNT, ORIGIN) and (part[-1:] == ORIGIN or not joins)
 
 
 def _told(test: ast.expr | None) -> Iterator[tuple[str, object]]:

@@ -105,7 +105,8 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
         models = {unparse(call.func) for call in own} & {unparse(call.func) for call in _forwards(side, file, second)}
         for model in sorted(models):
             here = [call for f, call in side.calls if f is file and file.scope(call).function is scope]
-            run = [call for call in here if unparse(call.func) == model or side.flows.callees.get(call)]
+            again = {unparse(call.func) for call in own} if second is first else {model}  # the next round has its own
+            run = [call for call in here if unparse(call.func) in again or side.flows.callees.get(call)]
             met = [at for call in run if (at := step_of(file, call, graph)) is not None]
             if met and step not in met and graph.reachable_past(before, step, met):
                 reason = f"without a forward of {model} between them: gradients would be averaged in one alone"

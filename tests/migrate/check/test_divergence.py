@@ -196,3 +196,12 @@ def test_an_evaluation_of_other_samples_on_each_process() -> None:
     assert asked(loop.format("shuffle=True, drop_last=True"))
     assert not asked(loop.format("shuffle=True"))
     assert not asked("torch.manual_seed(0)\n" + loop.format("shuffle=True, drop_last=True"))
+
+
+def test_the_number_of_samples_does_not_depend_on_what_they_are() -> None:
+    made = (
+        "def make(n):\n    x = torch.randn(n, 8)\n    return torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())\n"
+        "rows = torch.utils.data.DataLoader(make({}))\nfor x in rows:\n    accelerator.backward(net(x))\n"
+    )
+    assert not asked(made.format("64"))
+    assert asked(made.format("random.randint(8, 64)"))
