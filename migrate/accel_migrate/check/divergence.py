@@ -258,6 +258,8 @@ class Divergence:
         if own:
             if part[-1:] != ORIGIN:
                 yield own
+            for size in call.args if part[-1:] == ORIGIN else ():
+                yield again(node=size, part=VALUE)
             return
         if isinstance(function, ast.Attribute) and is_accelerator(function.value):
             yield from self._of_accelerator(asked, call, function.attr)
