@@ -61,7 +61,7 @@ def parse(text: str) -> Shape:
 def make(shape: Shape, folder: Path) -> None:
     """Write it into a copy of the project, unless it is there; the same bytes each time."""
     target = folder / shape.path
-    if not target.exists():
+    if not target.exists() or (target.is_dir() and all(each.name.startswith(".") for each in target.iterdir())):
         target.parent.mkdir(parents=True, exist_ok=True)
         _maker(shape, not shape.path.suffix)(shape, target, random.Random(str(shape.path)))
 

@@ -28,10 +28,11 @@ class Project:
 
     def copy(self, target: Path, rewrites: Mapping[Path, bytes]) -> None:
         """The whole folder anew, with these files in the place of their originals."""
-        for source in self._files():
-            copied = target / source.relative_to(self.root)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copied)
+        for folder, files in _walk(self.root, self.data):
+            copied = target / folder.relative_to(self.root)
+            copied.mkdir(parents=True, exist_ok=True)  # an empty one too: scripts write into `logs/`
+            for source in files:
+                shutil.copy2(source, copied / source.name)
         for source in self.data:
             if source.is_relative_to(self.root):
                 linked = target / source.relative_to(self.root)
@@ -61,14 +62,17 @@ class Project:
 
 
 def _below(folder: Path, without: Sequence[Path]) -> Iterator[Path]:
+    return (file for _, files in _walk(folder, without) for file in files)
+
+
+def _walk(folder: Path, without: Sequence[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Each folder that is copied, with its files."""
     # A link of the user's own is followed: in the copy it would lead a script's writes out again.
     for parent, folders, files in os.walk(folder, followlinks=True):
         here = Path(parent)
         folders[:] = sorted(name for name in folders if _is_copied(here / name, without) and not _loops(here / name))
-        for name in sorted(files):
-            file = here / name
-            if file not in without and file.is_file():
-                yield file
+        inside = (here / name for name in sorted(files))
+        yield here, [file for file in inside if file not in without and file.is_file()]
 
 
 def _is_copied(folder: Path, without: Sequence[Path]) -> bool:

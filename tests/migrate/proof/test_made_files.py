@@ -45,6 +45,14 @@ def test_what_is_there_stays_and_what_is_made_is_the_same_each_time(tmp_path: Pa
     (tmp_path / "there.txt").write_text("mine")
     make(parse("there.txt=9"), tmp_path)
     assert (tmp_path / "there.txt").read_text() == "mine"
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "mine.png").write_bytes(b"")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ".keep").write_bytes(b"")
+    for folder in ("images", "kept"):
+        make(parse(f"{folder}/=2x4x4x3"), tmp_path)
+    assert [each.name for each in (tmp_path / "images").iterdir()] == ["mine.png"]
+    assert len(list((tmp_path / "kept").glob("*.png"))) == 2, "a folder that a repository only keeps is empty"
     for folder in ("one", "two"):
         make(parse("x.npy=4x4"), tmp_path / folder)
     assert (tmp_path / "one/x.npy").read_bytes() == (tmp_path / "two/x.npy").read_bytes()

@@ -34,6 +34,13 @@ def test_a_copy_has_the_files_of_the_project_and_the_rewrites(project: Path, tmp
     assert (project / "train.py").read_text() == "train.py"
 
 
+def test_an_empty_folder_is_there_to_be_written_into(project: Path, tmp_path: Path) -> None:
+    (project / "runs" / "logs").mkdir(parents=True)
+    Project(project).copy(tmp_path / "copy", {})
+    assert (tmp_path / "copy" / "runs" / "logs").is_dir()
+    assert not (tmp_path / "copy" / "env").exists() and not (tmp_path / "copy" / "pkg" / "__pycache__").exists()
+
+
 def test_a_link_of_the_project_is_copied_so_that_nothing_is_written_through_it(project: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "big.bin").write_text("kept")
