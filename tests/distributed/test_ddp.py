@@ -61,6 +61,17 @@ def error_about_unused():
     return str(raised.value)
 
 
+def error_about_frozen_since():
+    """Weights that are frozen after prepare() are named, not those that stand where they stood."""
+    accelerator = Accelerator()
+    model = accelerator.prepare(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+    accelerator.unwrap_model(model)[0].requires_grad_(False)
+    accelerator.backward(model(torch.ones(1, 2)).sum())
+    with pytest.raises(UsageError) as raised:
+        model(torch.ones(1, 2))
+    return str(raised.value)
+
+
 def trained_though_unused():
     settings = DistributedDataParallelKwargs(find_unused_parameters=True)
     accelerator = Accelerator(kwargs_handlers=[settings])
@@ -91,6 +102,7 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
         return (
             {precision: losses_of(precision) for precision in TOLERANCE},
             error_about_unused(),
+            error_about_frozen_since(),
             trained_though_unused(),
             sync_batchnorm_on_the_cpu(),
             [trained_with_views(expanded) for expanded in (False, True)],
@@ -101,10 +113,11 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
     for precision, tolerance in TOLERANCE.items():
         assert relative_distance(first[0][precision], reference) < tolerance, precision
     assert first == second
-    _, complaint, (count, gradient, still_unused), no_sync, views = first
+    _, complaint, frozen, (count, gradient, still_unused), no_sync, views = first
     assert views == [(True, shape, [6.0, 6.0]) for shape in ((6, 1, 2), (6, 2))]
     assert complaint.startswith("2 parameters of Partly had no part in the loss of the last step")
     assert ": unused.weight, unused.bias; freeze them" in complaint
+    assert ": 0.weight, 0.bias; freeze them" in frozen
     assert (count, still_unused) == (1, True)
     assert gradient
     assert "torch has no SyncBatchNorm for the CPU" in no_sync

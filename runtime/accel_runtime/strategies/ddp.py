@@ -37,13 +37,19 @@ class DataParallel(DistributedDataParallel):
 
     ran = False
 
+    def __init__(self, module: Module, **settings: Any) -> None:
+        super().__init__(module, **settings)
+        self.trained = [
+            name for name, weight in module.named_parameters() if weight.requires_grad
+        ]  # as torch counts them
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not self.ran:
             self.ran = True
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
-            refuse_unused(self.module, error)
+            refuse_unused(self.module, self.trained, error)
             raise
 
     def register(self, name: str) -> None:

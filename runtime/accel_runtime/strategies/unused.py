@@ -12,11 +12,10 @@ _NUMBERS = re.compile(r"Parameter indices which did not receive grad for rank \d
 SHOWN = 5
 
 
-def refuse_unused(model: Module, error: RuntimeError) -> None:
+def refuse_unused(model: Module, trained: list[str], error: RuntimeError) -> None:
     """Raises the error in other words if it is torch's about parameters without a gradient."""
     if not (found := _NUMBERS.search(str(error))):
         return
-    trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
     names = [trained[int(number)] for number in found[1].split()]
     raise UsageError(
         f"{len(names)} parameters of {type(model).__name__} had no part in the loss of the last step, so their gradients "
