@@ -126,3 +126,13 @@ def test_the_command_runs_a_script_and_says_where_it_parts(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "True\n")
     assert "found at least two devices, cuda:0 and cpu" in done.stderr
+
+
+@pytest.mark.parametrize("kind", [torch.LongTensor, torch.Tensor, "torch.FloatTensor"])
+def test_a_cast_to_a_type_of_the_cpu_is_a_move(kind):
+    x = torch.ones(2, device="cuda")
+    assert not x.type(kind).is_cuda
+    assert not x.type_as(torch.ones(1)).is_cuda
+    assert x.type(torch.long).is_cuda
+    assert x.type(torch.cuda.LongTensor).is_cuda
+    assert torch.ones(1).type_as(x).is_cuda

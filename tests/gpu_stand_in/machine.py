@@ -116,7 +116,12 @@ class _Anything:
 
 def _maker(plain: Any) -> Any:
     """`torch.cuda.FloatTensor(...)`, and what `x.type(torch.cuda.FloatTensor)` is given."""
-    return lambda *args: plain(*args).cuda()
+
+    def made(*args: Any) -> Any:
+        return plain(*args).cuda()
+
+    made.__module__, made.__name__ = "torch.cuda", plain.__name__
+    return made
 
 
 def _generators(machine: Machine) -> Any:

@@ -95,10 +95,14 @@ def replaced(machine: Machine) -> Iterator[tuple[Any, str, Any]]:
             name = _PLAIN.type(tensor)
             return name.replace("torch.", "torch.cuda.") if where(tensor).type == "cuda" else name
         wanted = args[0] if args else kwargs["dtype"]
-        if getattr(wanted, "__name__", wanted) and "cuda." in str(getattr(wanted, "name", wanted)):
-            plain_kind = str(getattr(wanted, "name", wanted)).replace("cuda.", "")
-            return moved(_PLAIN.type(tensor, plain_kind), machine.device("cuda"))
-        return _PLAIN.type(tensor, *args, **kwargs)
+        if isinstance(wanted, torch.dtype):
+            return _PLAIN.type(tensor, wanted)
+        named = wanted if isinstance(wanted, str) else f"{wanted.__module__}.{wanted.__name__}"
+        device = machine.device("cuda" if ".cuda." in named else "cpu")
+        return moved(_PLAIN.type(tensor, named.replace(".cuda.", ".")), device)
+
+    def type_as(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return moved(_PLAIN.type(tensor, other.dtype), where(other))
 
     found: dict[str, Any] = {
         "device": property(where),
@@ -111,6 +115,7 @@ def replaced(machine: Machine) -> Iterator[tuple[Any, str, Any]]:
         "cuda": cuda,
         "cpu": lambda tensor, *a, **k: moved(tensor, CPU),
         "type": kind,
+        "type_as": type_as,
         "__deepcopy__": deepcopy,
         "pin_memory": lambda tensor, *a, **k: tensor,
         "record_stream": lambda tensor, stream: None,

@@ -9,6 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.scattered import fed_from_the_cpu
+from accel_migrate.check.whereabouts import CPU, Whereabouts
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Scope
@@ -46,6 +47,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _moved_all_the_same(evidence)
     else:
         yield from fed_from_the_cpu(evidence)
+        yield from _cast_to_the_cpu(side)
     about_cuda = _about_cuda(side)
     asked = [(file, keyword) for file, call in side.created for keyword in call.keywords if keyword in told]
     by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
@@ -167,6 +169,21 @@ def _unmoved(side: Side) -> Found:
                     file,
                     call,
                     f"{name.id} would be on the CPU in `{unparse(call)[:60]}`: nothing moves it, nor is its loader prepared",
+                )
+
+
+def _cast_to_the_cpu(side: Side) -> Found:
+    """`model(x)` after `x = x.type(torch.LongTensor)`: the cast took a batch of the device back."""
+    where = Whereabouts(side)
+    if not any(where.casts_to_cpu(file, call) for file, call in side.calls):
+        return
+    for file, call in side.calls:
+        for given in call.args if side.flows.made(file, call.func, "prepared") else ():
+            if where.of(file, given) == {CPU}:
+                yield (
+                    file,
+                    call,
+                    f"{unparse(given)[:40]} would be on the CPU in `{unparse(call)[:60]}`: it is cast to a CPU type",
                 )
 
 

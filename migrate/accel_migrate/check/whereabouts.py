@@ -16,6 +16,7 @@ from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.tensor_types import is_cpu_type
 
 CPU, DEVICE, UNKNOWN = "cpu", "device", "unknown"
 Where = frozenset[str]
@@ -326,6 +327,8 @@ class Whereabouts:
                 named = call.args[0]
                 if (file.qualified(named) or "").startswith("torch."):
                     named = None  # a type
+            if self.casts_to_cpu(file, call):
+                return frozenset({CPU})
             if name in ("to", "type", "type_as") and named is None and isinstance(call.func, ast.Attribute):
                 if name == "type_as" and call.args:
                     return self.of(file, call.args[0], entered)
@@ -337,6 +340,15 @@ class Whereabouts:
             if like:
                 return like
         return frozenset({CPU if self._is_cpu(file, named) else DEVICE})
+
+    def casts_to_cpu(self, file: File, call: ast.Call) -> bool:
+        """`x.type(torch.LongTensor)`: the type, by its name or in a variable, may be one of the CPU's tensors."""
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args):
+            return False
+        kind = call.args[0]
+        stores = self._stores.reaching(file, kind) if isinstance(kind, ast.Name) else []
+        named = [kind, *[s.value for s in stores if s.value is not None]]
+        return any(is_cpu_type(n.value if isinstance(n, ast.Constant) else file.qualified(n)) for n in named)
 
     def _is_cpu(self, file: File, device: ast.expr) -> bool:
         """Whether an expression is the CPU whatever happens."""

@@ -159,3 +159,21 @@ def test_what_data_parallel_moved_and_nothing_moves_now(lines: str) -> None:
 )
 def test_what_data_parallel_moved_and_is_on_the_device(lines: str) -> None:
     assert not said("AM959", PARALLEL + lines, FED + lines)
+
+
+def test_a_batch_that_a_cast_takes_back_to_the_cpu() -> None:
+    top = TOP.format("").replace("net = accelerator.prepare(net)", "net, test = accelerator.prepare(net, test)")
+    loop = "Kind = torch.FloatTensor\nfor x, y in test:\n    {}\n    net({})\n"
+    for inside, given in (
+        ("x = x.type(torch.LongTensor)", "x"),
+        ("pass", "x.type(Kind)"),
+        ("pass", "x.type('torch.LongTensor')"),
+    ):
+        for before in ("x = 1\n", "net = net.to(device)\n"):
+            assert "cast to a CPU type" in said("AM959", before, top + loop.format(inside, given))[0]
+    for inside, given in (
+        ("x = x.type(torch.long)", "x"),
+        ("x = x.type(torch.LongTensor)\n    x = x.to(accelerator.device)", "x"),
+        ("pass", "x.type(Kind).to(accelerator.device)"),
+    ):
+        assert not said("AM959", "net = net.to(device)\n", top + loop.format(inside, given))

@@ -154,3 +154,26 @@ def test_data_parallel_moved_its_input_and_the_prepared_loader_does_from_now_on(
     result = migrated(script("x, y", "loss = (reader(x) - y.to(place)).mean()", "reader = nn.DataParallel(reader)"))
     assert "loss = (reader(x) - y).mean()" in result
     assert "device_placement" not in result
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "x = x.type(torch.LongTensor)\nx = x.to(place)\nloss = reader(x).mean()",
+        "loss = reader(x.type(torch.Tensor).to(place)).mean()",
+        "loss = reader(x.type('torch.LongTensor').to(place)).mean()",
+        "loss = reader(x.type(Kind).to(place)).mean()",
+        "loss = reader(x.type_as(table).to(place)).mean()",
+        "loss = reader(torch.FloatTensor(x).to(place)).mean()",
+    ],
+)
+def test_a_cast_to_a_type_of_the_cpu_keeps_the_move_after_it(inside):
+    result = migrated(script("x, n", inside, between="Kind = torch.FloatTensor"))
+    assert OFF in result
+    assert inside.replace("\n", "\n    ") in result
+
+
+def test_a_cast_to_a_type_of_numbers_moves_nothing():
+    result = migrated(script("x, n", "loss = reader(x.type(torch.long).to(place)).mean()"))
+    assert "device_placement" not in result
+    assert "reader(x.type(torch.long)).mean()" in result

@@ -51,6 +51,8 @@ def test_batches_of_a_loader_alone_may_go_anywhere():
     [
         {"inside": "noise = torch.randn(4, 2)"},
         {"forward": "h = torch.zeros(len(x), 2)"},
+        {"inside": "x = x.type(torch.FloatTensor)"},
+        {"forward": "x = x.type(torch.FloatTensor)"},
         {"after": "show(net(x).detach().numpy())"},
         {"after": "net = Net()"},
         {"loader": "loader = [(torch.ones(4, 2), torch.ones(4, 1))]"},

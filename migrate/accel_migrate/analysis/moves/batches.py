@@ -10,8 +10,25 @@ from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.tensor_types import is_cpu_type
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
+
+
+def casts_to_cpu(module: Module, call: ast.Call) -> bool:
+    """`x.type(torch.LongTensor)`, also by a name or a text: the type names the CPU."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "type" or module.qualified(call.func) is not None:
+        return False
+    given = [*call.args[:1], *[keyword.value for keyword in call.keywords if keyword.arg == "dtype"]]
+    return any(_is_cpu_type(module, kind) for kind in given)
+
+
+def _is_cpu_type(module: Module, kind: ast.expr) -> bool:
+    if isinstance(kind, ast.Constant):
+        return is_cpu_type(kind.value)
+    variable = module.variable(kind)
+    values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
+    return is_cpu_type(module.qualified(kind)) or any(is_cpu_type(module.qualified(v)) for v in values if v is not None)
 
 
 class Batches:
@@ -55,7 +72,9 @@ class Batches:
         if isinstance(function, ast.Name) and function.id in ("list", "tuple", "dict", "map") and node.args:
             return self.loaders(module, node.args[-1], depth + 1)
         if isinstance(function, ast.Attribute) and module.qualified(function) is None:
-            if function.attr in _LEAVES_DEVICE:
+            if function.attr in _LEAVES_DEVICE or casts_to_cpu(module, node):
+                return None
+            if function.attr == "type_as" and node.args and self.loaders(module, node.args[0], depth + 1) is None:
                 return None
             return self.loaders(module, function.value, depth + 1)
         return None

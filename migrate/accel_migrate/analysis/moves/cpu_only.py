@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
@@ -87,6 +88,7 @@ def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
             _makes(roles, module, call)
             or _reads_array(call)
             or _moves_batch(roles, module, call)
+            or casts_to_cpu(module, call)
             or _runs_on_other(roles, module, call)
         )
         and _runs_late(module, call, timing)

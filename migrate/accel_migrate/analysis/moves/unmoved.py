@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import LoaderLoop
@@ -103,13 +104,14 @@ class Members:
         while (
             isinstance(parent, ast.Subscript | ast.Attribute | ast.Starred) and getattr(parent, "value", None) is whole
         ):
-            if isinstance(parent, ast.Attribute) and parent.attr in _ANYWHERE:
-                return None
             call = module.parents[parent]
+            back = isinstance(call, ast.Call) and casts_to_cpu(module, call)
+            if isinstance(parent, ast.Attribute) and parent.attr in _ANYWHERE and not back:
+                return None
             if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
                 if call in self.moves or call in self.fetched:
                     return None
-                if not self._stays_there(module, call, parent.attr):
+                if back or not self._stays_there(module, call, parent.attr):
                     return told
                 parent = call
             whole, parent = parent, module.parents[parent]
