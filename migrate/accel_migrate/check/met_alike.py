@@ -108,8 +108,12 @@ def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
     if not alone or not any(where == {DEVICE} for _, where in places):
         return ""
     had = [before.of(old, part) for part in _operands(old, other)]
+    if len(had) != len(places) or not any(
+        was in ({CPU}, {DEVICE}) and was != now for was, (_, now) in zip(had, places)
+    ):
+        return ""  # so it was, or nobody knows
     if {CPU} in had and {DEVICE} in had:
-        return ""  # so it was: a number in a tensor may be anywhere
+        return ""  # a number in a tensor may be anywhere
     return f"`{unparse(alone[0])[:40]}` would be on the CPU in `{unparse(node)[:60]}`, and what it meets on the device"
 
 

@@ -332,6 +332,8 @@ class Whereabouts:
             if name in ("to", "type", "type_as") and named is None and isinstance(call.func, ast.Attribute):
                 if name == "type_as" and call.args:
                     return self.of(file, call.args[0], entered)
+                if name == "type" and call.args and not _is_plain_type(file, call.args[0]):
+                    return frozenset({DEVICE})  # `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`
                 return self.of(file, call.func.value, entered)
         if named is None or (isinstance(named, ast.Constant) and named.value is None):
             return None
@@ -381,6 +383,12 @@ class Whereabouts:
         if last == "load":
             return frozenset({UNKNOWN})
         return _together(given) or frozenset({CPU} if last in _FACTORIES else ())
+
+
+def _is_plain_type(file: File, node: ast.expr) -> bool:
+    """Whether a type of tensors is one of the CPU, or a type of numbers, whatever happens."""
+    dotted = file.qualified(node) or (node.value if isinstance(node, ast.Constant) else "")
+    return isinstance(dotted, str) and dotted.startswith("torch.") and ".cuda." not in dotted
 
 
 def _together(parts: Iterable[Where]) -> Where:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.decisions import Decision
 from accel_migrate.edits import change, quoted, replace_node
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.points import never_returns
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM806"
+_NO_ERROR = {"KeyboardInterrupt", "StopIteration", "SystemExit", "ImportError", "ModuleNotFoundError"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -30,6 +33,54 @@ def find(context: Context) -> Iterator[Change]:
             continue
         message = f"all processes decide alike: `{name}` is averaged over them"
         yield change(CODE, decision.node, message, [_averaged(context, decision, spelled)], loop=training.index)
+
+    yield from _left_by_error(context)
+
+
+def _left_by_error(context: Context) -> Iterator[Change]:
+    """A step that may fail on one process alone, where the script catches that and goes on: out of memory, a bad sample."""
+    training, graph = context.training, context.script.graph
+    waiting: list[tuple[Module, ast.AST]] = [(each.module, each.call) for each in training.backwards]
+    seen: set[ast.AST] = set()
+    for module, node in waiting:
+        function = module.scope(node).function
+        handler = _catching(module, node) if module is context.module else None
+        if handler is not None and handler not in seen:
+            seen.add(handler)
+            caught = f"except {unparse(handler.type)}" if handler.type is not None else "except"
+            message = (
+                f"`{caught}` takes a process out of a step that fails on it alone, and the others wait for its gradients for "
+                "ever; raise the error again where accelerator.num_processes > 1"
+            )
+            yield change(CODE, handler, message, loop=training.index, safety=Safety.NOTE)
+        if function is not None and function not in seen:
+            seen.add(function)
+            waiting += graph.sites.get(function, ())
+
+
+def _catching(module: Module, node: ast.AST) -> ast.ExceptHandler | None:
+    """The handler, inside a loop, that an error of a node comes to and that does not raise it again."""
+    inner, found = node, None
+    for above in module.ancestors(node):
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        if isinstance(above, ast.For | ast.While) and found is not None:
+            return found
+        if isinstance(above, ast.Try) and inner in above.body:
+            goes_on = [each for each in above.handlers if not _leaves(each)]
+            found = found or next(iter(goes_on), None)
+        inner = above
+    return None
+
+
+def _leaves(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler is of no error of a step, or lets the error out again: the process ends, and the others with it."""
+    if handler.type is not None and unparse(handler.type) in _NO_ERROR:
+        return True
+    return any(
+        isinstance(part, ast.Raise) or (isinstance(part, ast.Expr) and never_returns(part.value))
+        for part in handler.body
+    )
 
 
 def _averaged(context: Context, decision: Decision, accelerator: str) -> Edit:
@@ -57,7 +108,8 @@ RULE = Rule(
     name="local_decision",
     summary="a decision on this process's own loss: a scheduler that waits for a plateau, an early end, the best weights",
     why="Processes meet in every backward pass. One that has left the loop is waited for by the others, and one that has "
-    "lowered its learning rate trains other weights. Averaged over processes, the figure is the same on all.",
+    "lowered its learning rate trains other weights. Averaged over processes, the figure is the same on all. An error that a "
+    "process catches by itself, such as one of memory, takes it out of a step as well.",
     example_before="if loss.item() < 1e-3:\n    break",
     example_after='if accelerator.reduce(loss.detach(), "mean").item() < 1e-3:\n    break',
     find=find,

@@ -57,6 +57,19 @@ def test_what_is_on_the_device_in_both(use: str) -> None:
     assert not said("AM969", BEFORE + LOOP.format(use), AFTER + LOOP.format(moved))
 
 
+def test_what_a_type_puts_on_the_device() -> None:
+    kinds = "Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n"
+    use = LOOP.format("n = n.type({})\n    auxiliary(net(x.to(device)), n)")
+    after = use.replace("x.to(device)", "x")
+    assert not said("AM969", BEFORE + kinds + use.format("Tensor"), AFTER + kinds + after.format("Tensor"))
+    assert said("AM969", BEFORE + use.format("torch.long"), AFTER + after.format("torch.long"))
+
+
+def test_what_met_in_the_same_way_before() -> None:
+    use = "held = DataLoader(others)\nfor a, b in held:\n    right += (net(a).argmax(1) == b).sum()\n"
+    assert not said("AM969", BEFORE + use, AFTER + use)
+
+
 def test_an_accelerator_that_keeps_to_the_cpu() -> None:
     use = LOOP.format("net(x)\n    n.numpy()")
     assert not said("AM969", BEFORE + use, AFTER.replace("Accelerator()", "Accelerator(cpu=True)") + use)

@@ -860,3 +860,47 @@ def test_names_the_line_of_the_other_loop_that_reads_a_loader_whole():
     source = training(after=f"right = 0\n{counted}\nkept = 0\n{kept}\nprint(right, kept)")
     lines = [number for number, line in enumerate(source.lstrip().splitlines(), 1) if "in test_loader" in line]
     assert f"another loop reads the same loader whole (line {lines[1]})" in noted(source, "AM402")
+
+
+def test_tells_noise_that_fills_a_tensor_in_a_step():
+    source = training(ready="torch.manual_seed(3)", inside="delta = torch.zeros_like(x).uniform_(-1, 1)")
+    assert "in its steps" in noted(source, "AM803")
+    assert "AM803" not in codes(training(ready="torch.manual_seed(3)\nfixed = torch.zeros(2).uniform_(-1, 1)"))
+
+
+def test_tells_noise_that_the_model_draws():
+    net = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(3, 2)\n"
+        "        {}\n    def noisy(self, x):\n        return x + {}\n    def forward(self, x):\n        return {}\n"
+    )
+
+    def script(first: str, noise: str, forward: str) -> str:
+        seeded = training(functions=net.format(first, noise, forward), ready="torch.manual_seed(3)")
+        return seeded.replace("nn.Linear(3, 2).to", "Net().to")
+
+    assert "noise in its model" in noted(script("pass", "torch.randn_like(x)", "self.layer(self.noisy(x))"), "AM803")
+    assert "AM803" not in codes(script("self.layer.weight.data = torch.randn(2, 3)", "1", "self.layer(x)"))
+    assert "AM803" not in codes(script("pass", "torch.randn_like(x)", "self.layer(x)"))
+
+
+@pytest.mark.parametrize(
+    ("caught", "does", "is_told"),
+    [
+        ("RuntimeError", "continue", True),
+        ("torch.cuda.OutOfMemoryError", "break", True),
+        ("Exception", "print('skipped')", True),
+        ("RuntimeError", "raise", False),
+        ("RuntimeError", "sys.exit(1)", False),
+        ("KeyboardInterrupt", "break", False),
+    ],
+)
+def test_tells_an_error_that_takes_a_process_out_of_a_step(caught: str, does: str, is_told: bool):
+    step = "def step(x, y):\n    loss = criterion(model(x), y)\n    optimizer.zero_grad()\n    loss.backward()\n"
+    step += "    optimizer.step()\n"
+    loop = f"        try:\n            step(x, y)\n        except {caught}:\n            {does}\n"
+    whole = training(functions=step)
+    first, last = (
+        whole.index("        loss = "),
+        whole.index("        optimizer.step()\n") + len("        optimizer.step()\n"),
+    )
+    assert ("AM806" in codes(whole[:first] + loop + whole[last:])) is is_told

@@ -21,6 +21,7 @@ _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gu
 _AUGMENTS = re.compile(
     r"torchvision\.transforms\.(v2\.)?(Random\w*|ColorJitter|RandAugment|TrivialAugmentWide|AutoAugment|AugMix)"
 )
+_IN_PLACE = {"uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 _EACH_SAMPLE = ("__getitem__", "__call__")
 
 
@@ -52,9 +53,17 @@ def _in_loops(script: Script, training: Training, module: Module, seeding: Seedi
         outside = [f for f in reached & owner.functions.keys() if not _is_of_module(script.roles, owner, f)]
         calls += [(owner, call) for call in owner.calls if owner.scope(call).function in outside]
     for owner, call in calls:
-        library = library_of(owner, call)
+        library = _library(owner, call)
         if library is not None and not _is_evaluated(training, owner, call):
             yield Drawn("in its steps", library, owner, call)
+
+
+def _library(module: Module, call: ast.Call) -> str | None:
+    """The library whose generator a call draws from; a tensor that is filled at random draws from torch's."""
+    filled = (
+        isinstance(call.func, ast.Attribute) and call.func.attr in _IN_PLACE and module.qualified(call.func) is None
+    )
+    return "torch" if filled else library_of(module, call)
 
 
 def _is_of_module(roles: Roles, module: Module, function: Function) -> bool:
@@ -81,7 +90,7 @@ def _is_in_training(training: Training, module: Module, call: ast.Call) -> bool:
 
 
 def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
-    """Layers that drop at random, of the models that are prepared."""
+    """Layers that drop at random, and noise that a forward draws, of the models that are prepared."""
     roles, graph = script.roles, script.graph
     for built in training.prepared:
         if built.role is not Role.MODEL:
@@ -94,6 +103,22 @@ def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
                 if isinstance(call, ast.Call) and _drops(owner, call):
                     yield Drawn("for dropout", "torch", owner, call)
                     break
+        for owner, node in parts:
+            if isinstance(node, ast.ClassDef):
+                yield from _in_forward(owner, node)
+
+
+def _in_forward(module: Module, owner: ast.ClassDef) -> Iterator[Drawn]:
+    """What `forward`, and the methods of the same class that it calls, draw: `eps = torch.randn_like(std)`."""
+    methods = {each.name: each for each in owner.body if isinstance(each, ast.FunctionDef)}
+    names = ["forward"] if "forward" in methods else []
+    for name in names:
+        for node in module.walk(methods[name], ast.Attribute, ast.Call):
+            if isinstance(node, ast.Attribute) and node.attr in methods and node.attr not in names:
+                names.append(node.attr)
+            elif isinstance(node, ast.Call) and _library(module, node) == "torch":
+                yield Drawn("for noise in its model", "torch", module, node)
+                return
 
 
 def _drops(module: Module, call: ast.Call) -> bool:
