@@ -14,7 +14,7 @@ OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 INSTALL := pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pages docs bench test-verify test-launchers test-xla test-torch test-python chaos clean
+.PHONY: help demo test habits check pages docs bench test-verify test-launchers test-xla test-torch test-python chaos clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -46,6 +46,10 @@ bench: $(READY) ## every benchmark, with what it is compared to
 # `make test` has a short form of six losses each.
 test-verify: $(READY) ## every case under fixtures/ trained to its end by --verify
 	VERIFY_ALL=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/end_to_end/test_verify.py tests/end_to_end/test_mutations.py
+
+# `make test` has two dozen of them.
+habits: $(READY) ## a thousand scripts made of habits: each is refused, or trains as it did, on a GPU stand-in and on two processes
+	HABITS=all $(BIN)/pytest -n 2 tests/habits
 
 # What is missing is a failure here, while `make test` skips it and says so.
 test-launchers: $(READY) $(RAY)/.ready ## mpirun, two machines in network namespaces, Ray: installs them, as root
