@@ -14,7 +14,7 @@ OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 INSTALL := pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test habits check pages docs bench test-verify test-launchers test-xla test-torch test-python chaos clean
+.PHONY: help demo test check pages docs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -48,7 +48,7 @@ test-verify: $(READY) ## every case under fixtures/ trained to its end by --veri
 	VERIFY_ALL=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/end_to_end/test_verify.py tests/end_to_end/test_mutations.py
 
 # `make test` has two dozen of them.
-habits: $(READY) ## a thousand scripts made of habits: each is refused, or trains as it did, on a GPU stand-in and on two processes
+habits: $(READY) ## a thousand scripts made of habits: each is refused, or trains as it did
 	HABITS=all $(BIN)/pytest -n 2 tests/habits
 
 # What is missing is a failure here, while `make test` skips it and says so.
