@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.nodes import unparse
@@ -63,7 +64,8 @@ def find(context: Context) -> Iterator[Change]:
         if not training.timing.after_prepare(module, call):
             continue
         takes = module.qualified(call.func) in _TAKES
-        for given in call.args[:1] if takes else [*call.args, *[keyword.value for keyword in call.keywords]]:
+        for part in call.args[:1] if takes else [*call.args, *[keyword.value for keyword in call.keywords]]:
+            given = itself(part)
             variable = module.variable(given) if isinstance(given, ast.Name | ast.Attribute) else None
             if variable is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change
 from accel_migrate.plan import Change, Edit, Guard
@@ -18,11 +19,12 @@ def find(context: Context) -> Iterator[Change]:
     for call in module.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "save_pretrained":
             continue
-        variable = module.variable(call.func.value)
+        model = itself(call.func.value)
+        variable = module.variable(model)
         spelled = training.ready(module, call) if training.timing.after_prepare(module, call) else None
         if spelled is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
             continue
-        edit = _edit(context, call, module.source.code(call.func.value), spelled)
+        edit = _edit(context, call, module.source.code(model), spelled)
         yield change(CODE, call, "one process writes the model", [edit], loop=training.index)
 
 

@@ -11,6 +11,7 @@ from accel_migrate.analysis.storage.files import Save
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.flow.nodes import unparse
@@ -62,7 +63,7 @@ def _handed_to_helpers(context: Context) -> Iterator[ast.expr]:
         if not _SAVES.search(name) or module.qualified(call.func) is not None:
             continue
         for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
-            for value in argument.values if isinstance(argument, ast.Dict) else ():
+            for value in map(itself, argument.values) if isinstance(argument, ast.Dict) else ():
                 variable = module.variable(value)
                 ready = training.ready(module, value) is not None and training.timing.after_prepare(module, value)
                 if ready and training.holds(variable) and context.script.roles.of(variable) & Role.MODEL:
@@ -86,7 +87,7 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     module = context.module
     spelled = context.training.accelerator(module, taken.call)
     owner = _either(taken.owner)
-    name = f"{module.source.code(owner).rpartition('.')[2]}_state"
+    name = f"{module.source.code(itself(owner)).rpartition('.')[2]}_state"
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
     collected = f"{name} = {spelled}.get_state_dict({_bare(context, owner)})"
@@ -154,7 +155,8 @@ def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.ex
     """Prepared models that are saved as they are: `torch.save(model, ...)`, or somewhere in what is saved."""
     training, roles = context.training, context.script.roles
     for module, value in contents(context.script.graph, save.module, save.value) if save.value is not None else ():
-        variable = module.variable(value) if isinstance(value, ast.Name | ast.Attribute) else None
+        model = itself(value)
+        variable = module.variable(model) if isinstance(model, ast.Name | ast.Attribute) else None
         if variable not in training.storage.models or not roles.of(variable) & Role.MODEL:
             continue
         parent = module.parents[value]
@@ -163,7 +165,7 @@ def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.ex
         )
         if (kept or value is save.value) and training.ready(module, value) is not None:
             if training.timing.after_prepare(module, value):
-                yield module, value
+                yield module, model
 
 
 RULE = Rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import migrated, noted
 
 
 def test_copies_the_model_itself():
@@ -56,3 +56,12 @@ def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
     for line in ("print(model)", "wandb.watch(model)", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1)"):
         assert "AM503" not in codes(training(after=line))
     assert "AM503" not in codes(training(functions="def keep(net):\n    return net", after="keep(model)"))
+
+
+@pytest.mark.parametrize(
+    "takes", ["copy.deepcopy({})", "torch.jit.trace({}, sample)", "torch.onnx.export({}, sample, 'm')"]
+)
+@pytest.mark.parametrize("chain", ["cpu()", "eval()", "cpu().eval()"])
+def test_takes_the_model_itself_behind_calls_that_return_it(takes: str, chain: str):
+    result = migrated(training(functions="import copy", after=takes.format(f"model.{chain}")))
+    assert takes.format(f"accelerator.unwrap_model(model).{chain}") in result

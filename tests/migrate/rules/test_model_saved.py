@@ -332,3 +332,15 @@ def test_weights_that_change_below_the_line_where_other_processes_return_are_not
     """
     source = training(functions=functions, ready="dist.init_process_group('gloo')", after='keep(model, "m.pt")')
     assert "the weights are set under that condition" in unchanged(source)
+
+
+@pytest.mark.parametrize("chain", ["cpu()", "eval()", 'to("cpu")', "half()", "cpu().eval()"])
+def test_takes_weights_behind_calls_that_return_the_model(chain: str):
+    becomes(
+        training(after=f'torch.save(model.{chain}.state_dict(), "model.pt")'),
+        f'accelerator.save(accelerator.get_state_dict(model.{chain}), "model.pt")',
+    )
+    becomes(
+        training(after=f'torch.save(model.{chain}, "m.pt")'),
+        f'accelerator.save(accelerator.unwrap_model(model).{chain}, "m.pt")',
+    )

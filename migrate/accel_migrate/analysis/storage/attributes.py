@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.methods import ForwardMethod
 from accel_migrate.analysis.values.provenance import chain
@@ -28,7 +29,6 @@ _BUILTINS = {
     "print", "str", "repr", "len", "iter", "next", "list", "tuple", "set", "dict", "enumerate", "reversed", "zip", "sum",
     "vars", "dir",
 }  # fmt: skip
-_ITSELF = {"to", "cpu", "cuda", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_"}
 _BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 
 
@@ -77,7 +77,7 @@ def _question(module: Module, model: ast.Name | ast.Attribute) -> ast.expr | ast
     """The node around a model that asks it for something; None where a wrapper answers the same."""
     inner: ast.expr = model
     above = module.parents.get(inner)
-    while isinstance(above, ast.Attribute) and above.attr in _ITSELF:  # `model.cpu().fc`
+    while isinstance(above, ast.Attribute) and above.attr in ITSELF:  # `model.cpu().fc`
         call = module.parents[above]
         if not isinstance(call, ast.Call) or call.func is not above:
             break

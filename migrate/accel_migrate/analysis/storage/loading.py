@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 
@@ -49,7 +50,7 @@ def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozens
     for call in module.calls:
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr == "load_state_dict":
-            variable = module.variable(function.value)
+            variable = module.variable(itself(function.value))
             if variable in held and roles.of(variable) & Role.MODEL and timing.after_prepare(module, call):
                 yield StateLoaded(module, call, function.value)
 

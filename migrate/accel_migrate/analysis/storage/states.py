@@ -12,6 +12,7 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.storage.lifting import Lifted, lifted_guards
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
@@ -55,6 +56,13 @@ def states_taken(
 
 def _collected(flow: RankFlow, graph: CallGraph, module: Module, call: ast.Call, owner: ast.expr) -> StateTaken:
     ahead, function = flow.guard(module, call), module.scope(call).function
+    if itself(owner) is not owner and (ahead is not None or (function is not None and flow.some_call(function))):
+        raise NotMigrated(
+            f"only some processes come by `{unparse(call)}`, because of a condition on the rank, and under FSDP all of them "
+            f"must; call `{unparse(owner)}` on every process, in front of the condition",
+            call.lineno,
+            module,
+        )
     if function is not None and flow.some_call(function):
         lifted = lifted_guards(flow, graph, function)
         first = next((s for s in function.body if not _is_text(s)), None)
@@ -125,6 +133,7 @@ def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> fr
 
 def is_same(module: Module, node: ast.expr, models: Set[Variable]) -> bool:
     """`model`, `model.module`, `model.encoder`, `model.module if ddp else model`, `getattr(model, "module", model)`."""
+    node = itself(node)
     if isinstance(node, ast.IfExp):
         return is_same(module, node.body, models) or is_same(module, node.orelse, models)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
