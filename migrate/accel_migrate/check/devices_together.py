@@ -48,6 +48,7 @@ def _found(evidence: Evidence) -> Found:
                 f"`{unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
             )
     yield from _fed_from_the_cpu(side, devices)
+    yield from _moves_itself(side, devices, told)
     for file, call in side.created:
         yield from _moved_before(side, file, call)
 
@@ -119,6 +120,41 @@ def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
                 )
 
 
+def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:
+    """`accelerator.unwrap_model(model).set_device(device)`: a method that takes the prepared model elsewhere."""
+    bare = {call for _, call in side.asked("unwrap_model")}
+    classes = [owner for file in side.files for owner in file.of_kinds(ast.ClassDef)] if bare else []
+    methods = [each for owner in classes for each in walk(owner) if isinstance(each, Function)]
+    for file, call in side.calls if bare else ():
+        if not (isinstance(call.func, ast.Attribute) and call.func.value in bare):
+            continue
+        named = [method for method in methods if getattr(method, "name", "") == call.func.attr]
+        for method in side.flows.callees.get(call) or named:
+            inside = set(walk(method))
+            for _, move, device, found in devices.moves():
+                if move not in inside or device is None or isinstance(device, ast.Constant) or not _is_of_self(move):
+                    continue  # `self.cuda()` and `self.to("cpu")` say by name what they want
+                given = argument_of(method, call, device.id) if isinstance(device, ast.Name) else None
+                found = devices.of(file, given) if given is not None else found
+                own = (found or {unparse(given or device)}) - {"accelerator", "cuda"}
+                if own and not _chosen_alike(told, found):
+                    where = " or ".join(sorted(own))
+                    yield (
+                        file,
+                        call,
+                        f"`{unparse(call)[:60]}` would move the prepared model to {where}, by `{unparse(move)[:40]}`",
+                    )
+                    return
+
+
+def _is_of_self(move: ast.Call) -> bool:
+    """`self.to(device)`, `self.net.to(device)`."""
+    owner = move.func.value if isinstance(move.func, ast.Attribute) else None
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return isinstance(owner, ast.Name) and owner.id == "self"
+
+
 class Devices:
     """Which devices the moves of a program lead to, through variables, attributes, parameters and results."""
 
@@ -153,6 +189,10 @@ class Devices:
         if not isinstance(node, ast.Name):
             return []
         return [value for _, value in self._assigned.get((file.binder(node.id, file.scope(node)), node.id), ())]
+
+    def of(self, file: File, node: ast.expr) -> set[str]:
+        """The devices that an expression may name."""
+        return self._devices(file, node, 0)
 
     def _named(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
         """The expressions of a call that name a device."""

@@ -96,3 +96,23 @@ def test_what_runs_only_when_an_imported_file_is_the_script() -> None:
     assert not said("AM956", {"main.py": "import parts\n", "parts.py": tried}, {"main.py": main, "parts.py": tried})
     always = "import torch\n" + moved
     assert said("AM956", {"main.py": "import parts\n", "parts.py": always}, {"main.py": main, "parts.py": always})
+
+
+@pytest.mark.parametrize(
+    ("moved", "called", "told"),
+    [
+        ("self.net.to(device)", "set_device(device)", True),
+        ("self.to(device)", "set_device('cuda:0')", True),
+        ("self.to(device)", "set_device(args.place)", True),
+        ("self.to(device)", "set_device(accelerator.device)", False),
+        ("self.cuda()", "set_device()", False),
+        ("self.device = device", "set_device(device)", False),
+    ],
+)
+def test_a_method_that_moves_the_prepared_model(moved: str, called: str, told: bool) -> None:
+    model = f"class Net(torch.nn.Module):\n    def set_device(self, device=None):\n        {moved}\n"
+    script = (
+        TOP.format("") + CHOSEN + model + "net = accelerator.prepare(Net())\naccelerator.unwrap_model(net)." + called
+    )
+    messages = said("AM956", "x = 1\n", script + "\n")
+    assert any("would move the prepared model" in message for message in messages) == told
