@@ -28,8 +28,10 @@ def find(context: Context) -> Iterator[Change]:
             continue
         absent = _asked_for(context, call)
         by_name = dotted == "os.mkdir" and isinstance(call.func, ast.Name)  # makedirs() may not be imported
-        if absent and not by_name:
+        if (absent or (own and absent is None and not _is_tried(context, call))) and not by_name:
             message = "another process may make it between the question and the answer"
+            if not absent:
+                message = "processes that start in the same second make the same folder"
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
         elif not own and not training.flow.on_some(module, call) and _is_run(context, call):
             yield from _made_by_one(context, call, under_question=absent is not None)
@@ -57,9 +59,8 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
     training, module = context.training, context.module
     spelled, statement = training.ready(module, call), module.statement(call)
     alone = isinstance(statement, ast.Expr) and statement.value is call
-    tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
-    if tried:
-        return  # the author deals with a folder that is there
+    if _is_tried(context, call):
+        return
     if spelled is None or not alone or under_question:
         message = (
             "every process makes this folder, and all but the first may fail; use os.makedirs(..., exist_ok=True), or make it "
@@ -72,6 +73,11 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
         Insert(statement, (f"{spelled}.wait_for_everyone()",), "after"),
     ]
     yield change(CODE, call, "one process makes the folder, and the others wait for it", edits, loop=training.index)
+
+
+def _is_tried(context: Context, call: ast.Call) -> bool:
+    """Whether the author deals with a folder that is there."""
+    return any(isinstance(parent, ast.Try) for parent in context.module.ancestors(call))
 
 
 def _is_run(context: Context, call: ast.Call) -> bool:

@@ -220,6 +220,15 @@ def test_keeps_what_gives_its_text_back(line: str):
     assert "AM504" not in codes(source)
 
 
+def test_a_folder_of_the_clock_may_be_there_already():
+    ready = "run = time.strftime('%H-%M-%S')\nos.makedirs(run)"
+    source = training(functions="import time\n", ready=ready)
+    becomes(source, "os.makedirs(run, exist_ok=True)")
+    assert "each process names this folder for itself" in noted(source, "AM505")
+    tried = ready.replace("os.makedirs(run)", "try:\n    os.makedirs(run)\nexcept OSError:\n    pass")
+    stays(training(functions="import time\n", ready=tried), "os.makedirs(run)")
+
+
 def test_notes_a_folder_that_each_process_names_for_itself():
     functions = "from datetime import datetime\ndef stamp():\n    return datetime.now().strftime('%H-%M')\n"
     source = training(functions=functions, ready="run = f'runs/{stamp()}'\nos.makedirs(run, exist_ok=True)")
