@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
@@ -143,7 +144,8 @@ class _Search:
         if variable is None:
             return []
         links = chain(self.context.script.roles, self.context.script.graph, variable)
-        return [b.value for link in links for b in link.scope.module.bindings(link) if isinstance(b.value, ast.Call)]
+        bound = [b.value for link in links for b in link.scope.module.bindings(link)]
+        return [made for value in bound if value is not None and isinstance(made := itself(value), ast.Call)]
 
     def _returned(self, module: Module, node: ast.Call, depth: int, index: int) -> tuple[str, ast.AST | None]:
         for target in self._targets(module, node):

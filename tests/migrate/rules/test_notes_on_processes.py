@@ -117,6 +117,16 @@ def test_looks_for_the_sum_inside_a_loss_of_the_project():
     assert "AM802" not in codes(source.replace("{}", "'mean'"))
 
 
+@pytest.mark.parametrize("move", [".to(device)", ".cuda()", ".to(device).half()"])
+def test_looks_behind_the_move_of_a_criterion(move: str):
+    functions = (
+        "class Masked(nn.Module):\n    def forward(self, out, y):\n        return torch.sum(out * y) / torch.sum(y)\n"
+    )
+    for made in ("nn.CrossEntropyLoss(ignore_index=0)", "Masked()"):
+        source = training(functions=functions, ready=f"cost = {made}{move}", loss="cost(model(x), y)")
+        assert "as many items" in noted(source, "AM802")
+
+
 def test_says_nothing_of_a_plain_mean():
     assert "AM802" not in codes(training())
 
