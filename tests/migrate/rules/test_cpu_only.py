@@ -101,3 +101,9 @@ def test_says_that_a_script_of_the_cpu_goes_to_a_gpu():
     assert "so it trained on the CPU" in noted(source, "AM101")
     there = source.replace("net = Net()", "net = Net().cuda()")
     assert not any("so it trained on the CPU" in each for each in notes(there))
+
+
+@pytest.mark.parametrize("line", ["# net.cuda()", '"""Not on cuda."""'])
+def test_a_comment_about_a_gpu_moves_nothing(line: str):
+    source = SCRIPT.format(**PARTS).replace("self.start = torch.zeros(1)", line)
+    assert "so it trained on the CPU" in noted(source, "AM101")

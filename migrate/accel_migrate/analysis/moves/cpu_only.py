@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
@@ -54,7 +54,20 @@ def cpu_only(
 
 def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
     """Whether a file has a word about another device than the CPU, in whatever way."""
-    return _names_device(roles, modules) or any(_GPU.search(module.source.text) for module in modules)
+    spoken = [module for module in modules if _GPU.search(module.source.text)]  # comments and docstrings as well
+    return _names_device(roles, modules) or any(_GPU.search(word) for module in spoken for word in _words(module))
+
+
+def _words(module: Module) -> Iterator[str]:
+    """The names and texts of a file's code."""
+    for node in module.walk(module.tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word) | ast.arg(arg=word):
+                yield word
+            case ast.keyword(arg=str(word)) | ast.ImportFrom(module=str(word)):
+                yield word
+            case ast.Constant(value=str(word)) if not isinstance(module.parents[node], ast.Expr):
+                yield word
 
 
 def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
