@@ -7,11 +7,14 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from tests.cases import FIXTURES
 from tests.pages import PAGES
@@ -31,6 +34,17 @@ def test_version_stands_in_one_place_and_pages_follow() -> None:
     sources = [*ROOT.glob("migrate/**/*.py"), *ROOT.glob("runtime/**/*.py")]
     assert not [path for path in sources if f'"{version}"' in path.read_text()]
     assert {tag for page in PAGES for tag in re.findall(r"rev: (\S+)", page.read_text())} == {f"v{version}"}
+
+
+def test_what_is_pinned_installs_on_the_python_of_debian_12() -> None:
+    """Its 3.11.2 is what a newcomer has; a package that asks for a later patch would stop `make demo`."""
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(), re.M)
+    asked = {}
+    for name in pinned:
+        with suppress(PackageNotFoundError):
+            asked[name] = distribution(name).metadata["Requires-Python"] or ""
+    assert len(asked) > 80
+    assert not {name: python for name, python in asked.items() if not SpecifierSet(python).contains("3.11.2")}
 
 
 def test_a_tag_is_released_when_version_and_changelog_say_so(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 
 from tests.peer_alias import write_alias
 from tests.trainer_script import SCRIPT
-from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def trained(folder: Path, processes: int, accumulation: int) -> dict[str, Any]:
     (folder / "train.py").write_text(SCRIPT.format(steps=accumulation))
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     done = subprocess.run(
-        [python(), *(launcher if processes > 1 else []), "train.py"],
+        [sys.executable, *(launcher if processes > 1 else []), "train.py"],
         cwd=folder,
         env={
             **os.environ,

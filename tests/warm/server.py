@@ -38,7 +38,7 @@ PRELOADED = (
     "torch.distributed.run",
 )
 # What an interpreter, torch and its libraries read once, when they start.
-READ_AT_START = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "TORCH_L", "TORCH_C", "CUDA_", "LD_")
+READ_AT_START = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "TORCH_L", "TORCH_C", "LD_")
 
 
 @dataclass(frozen=True)

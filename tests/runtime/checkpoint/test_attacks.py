@@ -352,7 +352,8 @@ class Watch:
 
 def _of_the_interpreter(path: str) -> bool:
     """Modules that torch imports when it first needs them, and what a traceback shows."""
-    return path.endswith((".py", ".pyc", ".so", ".pth")) or path.startswith("/proc/")
+    # From Python 3.13 on the lines of what `ast` parsed are looked for too, under the name that it has there.
+    return path == "<unknown>" or path.endswith((".py", ".pyc", ".so", ".pth")) or path.startswith("/proc/")
 
 
 def _data() -> int:
