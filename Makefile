@@ -14,7 +14,7 @@ OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 INSTALL := pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pages docs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
+.PHONY: help demo test check pages docs proofs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -39,6 +39,9 @@ pages: $(READY) ## write the pages that are made from tables of the code
 docs: pages ## build the documentation site: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
+
+proofs: $(READY) ## the pages with curves that the gallery links to: trains its scripts
+	$(BIN)/python docs/make_proofs.py
 
 bench: $(READY) ## every benchmark, with what it is compared to
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done

@@ -43,6 +43,13 @@ FAMILIES = {
     "training": ("How it trains", "Losses, loaders, schedules and loops of other kinds.", r""),
 }
 
+# Page -> the case whose proof it begins with, which `make proofs` writes.
+PROVEN = {
+    "distributed": "ddp_reduced_metrics",
+    "devices": "dict_batches",
+    "evaluation": "train_and_evaluate",
+}
+
 # Page -> title and the public names on it; the Accelerator has a page of its own.
 API = {
     "configuration": ("Configuration", r"Kwargs$|Configuration$|Plugin$|Type$"),
@@ -70,6 +77,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, text in made_pages():
         files.append(File.generated(config, place, content=text))
     return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Marks options in the text, which a line must not break after their dashes."""
+    return re.sub(r"<code>(--?[\w-]+)</code>", r'<code class="option">\1</code>', html)
 
 
 def made_pages() -> Iterator[tuple[str, str]]:
@@ -101,7 +113,7 @@ def _gallery() -> str:
             "",
             "Whole scripts before and after, with the reasons. Each is a case of the tests: it is migrated to the letter, and",
             "trained before and after. On one process the losses are equal to the bit; on two the evaluation prints the",
-            "figures of the original.",
+            "figures of the original. Some pages begin with the proof of a script.",
             "",
             "| family | | scripts |",
             "| --- | --- | --- |",
@@ -113,7 +125,15 @@ def _gallery() -> str:
 
 def _family(key: str) -> str:
     title, shows, _ = FAMILIES[key]
-    return "\n".join([f"# {title}", "", shows, "", *(line for case in cases(key) for line in _case(case))])
+    proof = [_proof(PROVEN[key]), ""] if key in PROVEN else []
+    return "\n".join([f"# {title}", "", shows, "", *proof, *(line for case in cases(key) for line in _case(case))])
+
+
+def _proof(case: str) -> str:
+    name = case.replace("_", " ")
+    return (
+        f"[The proof of *{name}*, with its curves](../proofs/{case}.html): what `accel-migrate --verify --html` writes."
+    )
 
 
 def _case(folder: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,17 @@ def test_every_case_is_in_the_gallery() -> None:
     shown = [line for place, text in made.items() if place.startswith("gallery/") for line in text.splitlines()]
     cases = [folder.name for folder in (ROOT / "fixtures").iterdir() if folder.is_dir()]
     assert sorted(line[3:] for line in shown if line.startswith("## ")) == sorted(n.replace("_", " ") for n in cases)
+
+
+def test_proofs_in_the_gallery_are_of_the_cases_as_they_are() -> None:
+    site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
+    made = dict(site["made_pages"]())
+    for family, case in site["PROVEN"].items():
+        assert f"](../proofs/{case}.html)" in made[f"gallery/{family}.md"] and site["family_of"](case) == family
+        scripts = b"".join((ROOT / "fixtures" / case / name).read_bytes() for name in ("before.py", "after.py"))
+        page = (ROOT / "docs" / "proofs" / f"{case}.html").read_text()
+        assert f"<!-- {case} {sha256(scripts).hexdigest()} -->" in page, "out of date; run: make proofs"
+        assert ">proven<" in page and "<svg" in page
 
 
 def test_table_of_mistakes_is_of_the_benchmark() -> None:

@@ -57,6 +57,7 @@ class Presenter:
         if not (options.quiet and self.for_people):
             stream.write(render(report, self.format))
         if self.format == "full" and self.writes_in_place and self.can_undo and not options.quiet:
+            stream.flush()  # or what comes next would stand before it in a pipe
             sys.stderr.write(next_steps(report, LAUNCHERS[options.target or "accel_runtime"]))
 
 

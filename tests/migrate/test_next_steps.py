@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+from tests.cases import FIXTURES
 from tests.migrate.conftest import Run
 
 SCRIPT = "import torch\nx.cuda()\ny.half()\n"
@@ -58,3 +63,12 @@ def test_undo_still_reads_what_an_older_version_kept(run: Run) -> None:
     assert run("--notes").out.startswith("0 notes")
     assert run("--undo").out == "Restored 1 of 1 files.\na.py\n"
     assert _Entry.__dataclass_fields__["notes"].default == ()
+
+
+def test_the_answer_comes_first_in_a_pipe_too(tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "train_and_evaluate" / "before.py", tmp_path / "train.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "accel_migrate", "train.py"]
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    said = subprocess.run(command, cwd=tmp_path, env=environment, text=True, **both).stdout.splitlines()
+    assert said[0].startswith("Migrated 1 of 1 file") and "Next:" in said[1:]
