@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import is_accelerator
+from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.check.scattered import path_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File
 
 CODE = "AM969"
@@ -60,8 +60,27 @@ def find(project: Project) -> Iterator[Violation]:
                 continue
             for node, other in zip(nodes, others):
                 message = _parted(after, new, node, before, old, other) or _needed(after, new, node, before, old, other)
-                if message and not evidence.after.flows.callees.get(node):  # type: ignore[call-overload]
+                if message and not _takes_any(evidence.after, new, node) and not _scatters(old, other):
                     yield Violation(CODE, pair.path, node.lineno, message)
+
+
+def _takes_any(side: Side, file: File, node: ast.expr) -> bool:
+    """Whether a call is the project's own, which is looked into, or that of a module of torch, which is where its inputs are."""
+    if not isinstance(node, ast.Call):
+        return False
+    return bool(side.flows.callees.get(node)) or any(name.startswith("torch.nn.") for name in _makers(file, node))
+
+
+def _scatters(file: File, node: ast.expr) -> bool:
+    """Whether a model was a DataParallel, which takes its inputs to the GPU from wherever they are."""
+    return isinstance(node, ast.Call) and any(name.endswith(".DataParallel") for name in _makers(file, node))
+
+
+def _makers(file: File, call: ast.Call) -> list[str]:
+    """The library functions whose results what is called was set to."""
+    text = unparse(call.func)
+    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]  # type: ignore[attr-defined]
+    return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
 
 
 def _keeps_to_cpu(made: ast.Call) -> bool:
