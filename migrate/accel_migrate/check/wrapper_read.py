@@ -21,12 +21,35 @@ def find(project: Project) -> Iterator[Violation]:
     for file, call in _handed_itself(project.evidence.after):
         message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
         yield Violation("AM965", file.path, call.lineno, message)
+    for file, attribute in _set_on_wrapper(project.evidence):
+        text = unparse(attribute)
+        message = f"`{text}` was set on the DataParallel, past the model in it, and would be the model's from now on"
+        yield Violation("AM965", file.path, attribute.lineno, message)
     for file, read in _counted_gpus(project.evidence):
         above = unparse(file.parents[read])[:60]
         message = (
             f"`{above}` would go on counting GPUs among which DataParallel split each batch, and DataParallel goes"
         )
         yield Violation("AM965", file.path, getattr(read, "lineno", 1), message)
+
+
+def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+    """`model.rate = 1` of a DataParallel in the original: the model inside never saw it, and now would."""
+    if any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in evidence.after.calls):
+        return
+    for file in evidence.before.files:
+        wrapped = {
+            unparse(node.targets[0])
+            for node in file.of_kinds(ast.Assign)
+            if isinstance(node, ast.Assign)
+            and any(
+                isinstance(n, ast.Call) and (file.qualified(n.func) or "").endswith(".DataParallel")
+                for n in walk(node.value)
+            )
+        }
+        for node in file.of_kinds(ast.Attribute) if wrapped else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and unparse(node.value) in wrapped:
+                yield file, node
 
 
 def _counted_gpus(evidence: Evidence) -> Iterator[tuple[File, ast.expr]]:

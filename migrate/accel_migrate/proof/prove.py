@@ -223,7 +223,7 @@ class Proof:
 
 
 def _unshared(run: Run) -> str:
-    """Why the processes cannot share out each batch; empty when they can, or failed for another reason."""
+    """Why the processes cannot split each batch; empty when they can, or failed for another reason."""
     if not run.failed:
         return ""
     uneven = CANNOT_SPLIT.search(run.ended.errors)

@@ -19,7 +19,7 @@ def find(context: Context) -> Iterator[Change]:
         if isinstance(evaluation, Whole) and evaluation.loop.module is module and not evaluation.on_main:
             shared = not evaluation.calls and context.training.holds(module.variable(evaluation.loop.loader))
             what = (
-                "each process evaluates its own share of the loader it trains on"
+                "each process evaluates its own shard of the loader it trains on"
                 if shared
                 else "every process evaluates all of the data"
             )

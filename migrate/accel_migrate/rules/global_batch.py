@@ -45,7 +45,7 @@ def _keeps_batch(context: Context) -> str:
 
 
 def _steps(context: Context) -> str:
-    """What becomes of the number of steps, as far as it is in sight."""
+    """What becomes of the number of steps, as far as it is visible."""
     ends = {ended_by(context.script.graph, loop) for loop in context.training.loops if loop.trains}
     if ends == {Ended.DATA}:
         return " and there are N times fewer steps"

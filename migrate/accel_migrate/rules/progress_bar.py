@@ -122,7 +122,7 @@ def _batches_counted(context: Context, total: ast.expr) -> str:
 
 
 def _in_shared_loop(context: Context, update: ast.Call) -> bool:
-    """Whether the bar moves in a loop over batches that this process was given as its share."""
+    """Whether the bar moves in a loop over batches that this process was given as its shard."""
     return any(context.training.shares(loop) for loop in _loops_around(context, update))
 
 

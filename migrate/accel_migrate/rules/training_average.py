@@ -153,7 +153,7 @@ RULE = Rule(
     code=CODE,
     name="training_average",
     summary="a running sum over the length of the whole data set",
-    why="After prepare each process sums up its own share, while `len(loader.dataset)` still speaks of all: the figure would be "
+    why="After prepare each process sums up its own shard, while `len(loader.dataset)` still speaks of all: the figure would be "
     "N times too small. Divided by its part, it is the main process's view, and on one process the same to the bit.",
     example_before="return total_loss / len(loader.dataset)",
     example_after="return total_loss / (len(loader.dataset) / accelerator.num_processes)",

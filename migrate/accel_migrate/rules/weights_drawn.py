@@ -75,7 +75,7 @@ def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.expr]]) -> bool:
-    """Whether building a model draws weights, in layers that are in sight, and reads none."""
+    """Whether building a model draws weights, in layers that are visible, and reads none."""
     parts = made_of(context.script.roles, context.script.graph, model)
     built: list[tuple[Module, ast.AST]] = [*values, *[(part.module, part.node) for part in parts]]
     calls = [

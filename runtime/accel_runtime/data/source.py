@@ -1,4 +1,4 @@
-"""Where a prepared loader takes its batches from: the seam between a loader and the ways to share out its data."""
+"""Where a prepared loader takes its batches from: the seam between a loader and the ways to shard its data."""
 
 from __future__ import annotations
 

@@ -54,3 +54,10 @@ def test_a_tensor_that_is_shaped_for_the_gpus_of_data_parallel() -> None:
         assert not said("AM965", wrapped + line, wrapped + made + line)
     for line in ("print(args.num_gpu)\n", "size = 4 * args.num_gpu\n", "p = p.repeat(args.way, 1)\n"):
         assert not said("AM965", wrapped + line, made + line)
+
+
+def test_what_was_set_on_a_data_parallel_and_never_reached_the_model() -> None:
+    before = "from torch import nn\nnet = {}(Net())\nnet.{} = 1\n"
+    assert said("AM965", before.format("nn.DataParallel", "rate"), TOP + "net.rate = 1\n")
+    assert not said("AM965", before.format("nn.DataParallel", "module.rate"), TOP + "net.rate = 1\n")
+    assert not said("AM965", before.format("Wrapped", "rate"), TOP + "net.rate = 1\n")

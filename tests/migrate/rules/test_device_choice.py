@@ -181,7 +181,7 @@ def test_an_option_that_is_compared_with_a_name_without_a_number_leaves_the_loop
         (
             'place = "cuda:0"\nother = "cuda:1"',
             "teacher = nn.Linear(1, 1).to(other)",
-            "live on different cards",
+            "live on different GPUs",
         ),
         ('place = "cuda"', 'mask = torch.ones(1, device=f"cuda:{args.gpu}")', "may name another device"),
         ('place = "cuda"', "mask = torch.ones(1, device=unseen())", "`unseen()` may name another device"),

@@ -51,11 +51,11 @@ def test_the_other_sampler_stays():
 
 
 def test_a_sampler_that_is_used_for_more_leaves_the_loop():
-    assert "does more than share out" in unchanged(script(body="log(len(sampler))"))
+    assert "does more than shard" in unchanged(script(body="log(len(sampler))"))
 
 
 def test_a_sampler_that_is_handed_on_leaves_the_loop():
-    assert "does more than share out" in unchanged(script(body="resume(sampler)"))
+    assert "does more than shard" in unchanged(script(body="resume(sampler)"))
 
 
 def test_a_choice_of_samplers_keeps_the_one_for_a_single_process():

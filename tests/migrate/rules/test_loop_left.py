@@ -32,7 +32,7 @@ SCRIPT = """
         ("model = apex.parallel.convert_syncbn_model(model)", "torch.nn.SyncBatchNorm"),
         ("fully_shard(model)", "FSDP"),
         ("mp.Process(target=work, args=(model,)).start()", "one by one"),
-        ('a, b = model.first.to("cuda:0"), model.second.to("cuda:1")', "different cards (cuda:0, cuda:1)"),
+        ('a, b = model.first.to("cuda:0"), model.second.to("cuda:1")', "different GPUs (cuda:0, cuda:1)"),
     ],
 )
 def test_what_no_rewrite_carries_over_is_named(line, reason):

@@ -56,7 +56,7 @@ def find_distribution(
     worker = find_worker(roles, graph, modules)
     spawned = find_spawned(roles, graph, modules, ranks) if worker is None else None
     if worker is not None:
-        ranks.held |= dict.fromkeys(worker.cards, "local_process_index")
+        ranks.held |= dict.fromkeys(worker.gpus, "local_process_index")
     replacements: list[Replacement] = [*worker.replacements()] if worker is not None else []
     wrappings: list[Wrapping] = []
     shared = []
@@ -222,7 +222,7 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
 
 
 def _told_ranks(ranks: Ranks, module: Module, spawned: Spawned | None) -> Iterator[Replacement]:
-    """`args.rank = args.node * cards + gpu`, which init_process_group is told: the Accelerator knows it."""
+    """`args.rank = args.node * gpus + gpu`, which init_process_group is told: the Accelerator knows it."""
     if spawned is None or spawned.module is not module:
         return
     lost = {name for name, _ in spawned.lost}

@@ -47,7 +47,7 @@ class Wrapping:
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """A loader that was shared out by a DistributedSampler: the sampler's argument goes, `shuffle` says how it drew."""
+    """A loader that was sharded by a DistributedSampler: the sampler's argument goes, `shuffle` says how it drew."""
 
     module: Module
     call: ast.Call

@@ -18,9 +18,9 @@ _GOES = "a prepared loader shards its batches by itself"
 
 
 def find_samplers(roles: Roles, module: Module, staying: frozenset[ast.Call]) -> tuple[list[Replacement], list[Shared]]:
-    """What becomes of each DistributedSampler of a file; raises NotMigrated for one that does more than share out.
+    """What becomes of each DistributedSampler of a file; raises NotMigrated for one that does more than shard.
 
-    Those of evaluations that are shared out by hand stay.
+    Those of evaluations that are sharded by hand stay.
     """
     replacements: list[Replacement] = []
     shared: list[Shared] = []
@@ -133,7 +133,7 @@ def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[R
                 Replacement(CODE, module, statement, None, "a prepared loader reshuffles in each epoch")
             )
         elif not _asks_for_none(module, node, variable):
-            raise NotMigrated(f"`{variable.name}` does more than share out a loader", node.lineno, module)
+            raise NotMigrated(f"`{variable.name}` does more than shard a loader", node.lineno, module)
     return replacements, shared
 
 

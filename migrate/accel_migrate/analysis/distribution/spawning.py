@@ -116,7 +116,7 @@ def parameters_of(function: Function, lost: list[tuple[str, str]]) -> list[str]:
 
 
 def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> ast.Assign | None:
-    """The number of cards in an attribute of something that is handed over under its own name."""
+    """The number of GPUs in an attribute of something that is handed over under its own name."""
     shared = {a.id for a, name in zip(handed, parameters) if isinstance(a, ast.Name) and a.id == name}
     for _, statement in _card_counts(module):
         target = statement.targets[0]
@@ -126,10 +126,10 @@ def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> a
 
 
 def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacement]:
-    """`nprocs = torch.cuda.device_count()`: one process for each card was meant."""
+    """`nprocs = torch.cuda.device_count()`: one process for each GPU was meant."""
     for call, statement in _card_counts(module):
         if spawned is None:
-            yield Replacement("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each card")
+            yield Replacement("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each GPU")
             continue
         worked_out = _worked_out(module, statement, spawned)
         if worked_out is not None:
@@ -143,7 +143,7 @@ def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacemen
             yield Replacement(CODE, module, statement, None, "the launcher says how many processes there are")
         elif isinstance(statement.targets[0], ast.Attribute):
             text = unparse(statement.targets[0])
-            raise NotMigrated(f"`{text}` counts cards, and the spawned function reads it", statement.lineno, module)
+            raise NotMigrated(f"`{text}` counts GPUs, and the spawned function reads it", statement.lineno, module)
 
 
 def _card_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:

@@ -2,7 +2,7 @@
 
 The worker goes on with its own variables (`args.rank`, `ngpus_per_node`, `args.distributed`, ...), and the Accelerator
 tells them what mp.spawn and the script's own arithmetic told them before. So what is computed from them, such as a batch
-size that is divided by the number of cards, stays the author's and stays right.
+size that is divided by the number of GPUs, stays the author's and stays right.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Worker:
     joining: ast.If  # `if args.distributed:` around what joins
     rank: ast.expr  # as init_process_group is told
     world: ast.expr
-    card: str  # the parameter that is the number of the card
-    count: str | None  # the parameter that is the number of cards
+    gpu: str  # the parameter that is the number of the GPU
+    count: str | None  # the parameter that is the number of GPUs
     modules: tuple[Module, ...]  # of the project
 
     @property
@@ -69,11 +69,11 @@ class Worker:
         """What the worker's variables hold from where the Accelerator is made, on any number of processes."""
         copies = [s for s in self.copies if s.lineno < start.lineno]
         read = self._reads(gone | {statement.value for statement in copies})
-        cards = [name for s in copies if (name := unparse(s.targets[0])) in read]
-        if self.card in read:
-            cards = [self.card, *cards]
-        if cards:
-            yield f"{' = '.join(cards)} = accelerator.device.index"
+        gpus = [name for s in copies if (name := unparse(s.targets[0])) in read]
+        if self.gpu in read:
+            gpus = [self.gpu, *gpus]
+        if gpus:
+            yield f"{' = '.join(gpus)} = accelerator.device.index"
         if self.count is not None and self.count in read:
             yield f"{self.count} = accelerator.local_num_processes"
         rank, world = unparse(self.rank), unparse(self.world)
@@ -90,17 +90,17 @@ class Worker:
             yield f"{unparse(self.choice.test)} = {self.flag}"
 
     @property
-    def cards(self) -> list[Variable]:
-        """The variables that hold the number of the card."""
-        held = [Variable(self.module.functions[self.function], self.card)]
+    def gpus(self) -> list[Variable]:
+        """The variables that hold the number of the GPU."""
+        held = [Variable(self.module.functions[self.function], self.gpu)]
         copied = [self.module.variable(statement.targets[0]) for statement in self.copies]
         return held + [variable for variable in copied if variable is not None]
 
     @property
     def copies(self) -> list[ast.Assign]:
-        """`args.gpu = gpu`: what else holds the number of the card."""
+        """`args.gpu = gpu`: what else holds the number of the GPU."""
         assigned = [statement for statement in self.function.body if isinstance(statement, ast.Assign)]
-        return [s for s in assigned if isinstance(s.value, ast.Name) and s.value.id == self.card]
+        return [s for s in assigned if isinstance(s.value, ast.Name) and s.value.id == self.gpu]
 
     def _reads(self, gone: frozenset[ast.AST]) -> set[str]:
         """What the worker, and whatever else takes its options, still reads, as the worker names it."""

@@ -88,7 +88,7 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
             handed = any(binding.kind == "parameter" for binding in link.scope.module.bindings(link))
             function = link.scope.node
             if handed and isinstance(function, ast.FunctionDef) and not graph.sites.get(function):
-                reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not in sight"
+                reason = f"`{link.name}` is handed to {function.name}() from outside the files given, on a device not visible"
                 raise NotMigrated(reason, function.lineno, link.scope.module)
 
 

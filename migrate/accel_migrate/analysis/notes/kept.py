@@ -62,7 +62,7 @@ def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: Iterab
 
 
 class _Path(LossPath):
-    """The path of a loss, through the forward of every module that is in sight, with all that is read on it."""
+    """The path of a loss, through the forward of every module that is visible, with all that is read on it."""
 
     def __init__(self, roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> None:
         self.read: set[Variable] = set()

@@ -1,4 +1,4 @@
-"""Running figures of a training loop: each process adds up its own share, so they are local to it."""
+"""Running figures of a training loop: each process adds up its own shard, so they are local to it."""
 
 from __future__ import annotations
 

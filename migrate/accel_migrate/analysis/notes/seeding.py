@@ -39,7 +39,7 @@ class Seeded(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Seed:
-    """How one library is seeded; `call` is where, if that is in sight, and `sometimes` whether a condition decides on it."""
+    """How one library is seeded; `call` is where, if that is visible, and `sometimes` whether a condition decides on it."""
 
     seeded: Seeded
     module: Module | None = None

@@ -11,7 +11,7 @@ from accel_migrate.analysis.values.roles import Role
 
 
 def trains_on_share(script: Script, training: Training) -> bool:
-    """Whether a loader that is shared out is trained on, and not only evaluated."""
+    """Whether a loader that is sharded is trained on, and not only evaluated."""
     prepared = any(built.role is Role.LOADER for built in training.prepared)
     return prepared and (any(loop.trains for loop in training.loops) or _reads_by_hand(script, training))
 
@@ -40,7 +40,7 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:
-    """Whether a loader is shared out that no evaluation reads: one whose batches `next` asks for."""
+    """Whether a loader is sharded that no evaluation reads: one whose batches `next` asks for."""
     roles, graph = script.roles, script.graph
     read = [e.loop.module.variable(e.loop.loader) for e in training.evaluations]
     evaluated = {link for variable in read if variable is not None for link in chain(roles, graph, variable)}

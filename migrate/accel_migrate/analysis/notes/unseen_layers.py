@@ -42,7 +42,7 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
 
 
 def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> tuple[Module, ast.Call] | None:
-    """The first call by which a model is built, or a part of it, that does not lead to code in sight."""
+    """The first call by which a model is built, or a part of it, that does not lead to code of the project."""
     nodes: list[tuple[Module, ast.AST]] = [*_values(roles, graph, model)]
     nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
     seen_by_name = next(looked_up(roles, graph, model), None) is not None

@@ -75,7 +75,7 @@ def is_told(distribution: Distribution, variable: Variable) -> bool:
     spawned, worker = distribution.spawned, distribution.worker
     if spawned is not None and variable.scope.node is spawned.function:
         return variable.name in [name for name, _ in spawned.lost]
-    told = (worker.card, *[unparse(copy.targets[0]) for copy in worker.copies]) if worker is not None else ()
+    told = (worker.gpu, *[unparse(copy.targets[0]) for copy in worker.copies]) if worker is not None else ()
     return variable.name in told
 
 

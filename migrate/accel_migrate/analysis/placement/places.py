@@ -54,7 +54,9 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
         return _place_in_class(home, module, statements, variables, made_of)
     body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
     if not statements:
-        raise NotMigrated("nothing of the training loop is built in sight", body[0].lineno if body else 1, module)
+        raise NotMigrated(
+            "nothing of the training loop is built where the analysis can see it", body[0].lineno if body else 1, module
+        )
     block = _common_block(module, body, [*statements, *uses[:1]])
     while (inner := _begun_inside(module, block, bindings, uses)) is not None:
         block = inner
@@ -72,7 +74,9 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
             last = index
     if last < 0:
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
-        raise NotMigrated("nothing of the training loop is built in sight", block[0].lineno, module)
+        raise NotMigrated(
+            "nothing of the training loop is built where the analysis can see it", block[0].lineno, module
+        )
     _check_looped(module, objects, block[last])
     last = _end_of_paragraph(module, block, last, limit, variables)
     apart = tuple(_conditional(module, block, bindings))

@@ -1,4 +1,4 @@
-"""How the Accelerator gets to every function that needs it: in sight, as an attribute, or handed over."""
+"""How the Accelerator gets to every function that needs it: by its name, as an attribute, or handed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is this process's own: values that are computed from its share of the batches, and differ between processes.
+"""What is this process's own: values that are computed from its shard of the batches, and differ between processes.
 
 A loss, a count, a running sum and all that is made of them. Weights are not: every step averages their gradients.
 """

@@ -30,7 +30,7 @@ _BY_HAND = {
 }
 HANDED_A_GRADIENT = "the backward pass is handed a gradient of its own, which accelerator.backward() does not take"
 HIDDEN = re.compile(r"(^|[._])(loss_|grad_|native_)?scaler$")
-_CARD = re.compile(r"cuda:(\d+)")
+_GPU = re.compile(r"cuda:(\d+)")
 
 
 def check(modules: list[Module]) -> None:
@@ -118,26 +118,26 @@ def _unknown(roles: Roles, module: Module, dotted: str) -> str:
 
 
 def _check_cards(module: Module) -> None:
-    """Two cards by number in one script: parts of the model, or of the data, live on different ones."""
+    """Two GPUs by number in one script: parts of the model, or of the data, live on different ones."""
     seen: dict[str, ast.AST] = {}
     for call in module.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("to", "cuda"):
             continue
         for argument in (*call.args, *[k.value for k in call.keywords]):
-            number = _card(module, argument)
+            number = _gpu_number(module, argument)
             if number is not None:
                 seen.setdefault(number, call)
     if len(seen) > 1:
         last = list(seen.values())[-1]
         raise NotMigrated(
-            f"parts of the model live on different cards ({', '.join(f'cuda:{n}' for n in sorted(seen))}), which is not "
+            f"parts of the model live on different GPUs ({', '.join(f'cuda:{n}' for n in sorted(seen))}), which is not "
             "data parallel",
             getattr(last, "lineno", 1),
             module,
         )
 
 
-def _card(module: Module, node: ast.expr) -> str | None:
+def _gpu_number(module: Module, node: ast.expr) -> str | None:
     variable = module.variable(node)
     bindings = module.bindings(variable) if variable is not None else []
     if len(bindings) == 1 and bindings[0].value is not None:
@@ -145,7 +145,7 @@ def _card(module: Module, node: ast.expr) -> str | None:
     if isinstance(node, ast.Call) and module.qualified(node.func) == "torch.device" and node.args:
         node = node.args[0]
     if isinstance(node, ast.Constant):
-        if isinstance(node.value, str) and (found := _CARD.fullmatch(node.value)):
+        if isinstance(node.value, str) and (found := _GPU.fullmatch(node.value)):
             return found.group(1)
         if isinstance(node.value, int) and not isinstance(node.value, bool):
             return str(node.value)

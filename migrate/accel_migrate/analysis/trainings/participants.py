@@ -39,12 +39,12 @@ class Participants:
 
     loops: tuple[LoaderLoop, ...]
     evaluations: tuple[Evaluation, ...]
-    loaders: tuple[Variable, ...]  # those to share out
+    loaders: tuple[Variable, ...]  # those to shard
     shared: frozenset[Variable]  # the same, with all that hands them on
     chains: tuple[list[Variable], ...]
     distribution: Distribution
     methods: tuple[ForwardMethod, ...]
-    entries: tuple[Entry, ...]  # loaders to share out that are kept in dictionaries
+    entries: tuple[Entry, ...]  # loaders to shard that are kept in dictionaries
 
     @property
     def aliases(self) -> frozenset[Variable]:
@@ -55,7 +55,7 @@ class Participants:
 def find_participants(
     roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
 ) -> Participants:
-    """NotMigrated where nothing in sight is trained, or something stands in the way."""
+    """NotMigrated where nothing known is trained, or something stands in the way."""
     return _Finder(roles, graph, flow, group, loops, by_batch).participants()
 
 
@@ -345,7 +345,7 @@ class _Finder:
         return chain(self.roles, self.graph, variable) if variable is not None else []
 
     def _loaders(self, loops: list[LoaderLoop], evaluations: list[Evaluation]) -> list[Variable]:
-        """The loaders to share out: those trained on, and those whose evaluation gathers."""
+        """The loaders to shard: those trained on, and those whose evaluation gathers."""
         whole = {id(e.loop) for e in evaluations if isinstance(e, Whole)}
         found: list[Variable] = []
         for loop in loops:

@@ -167,7 +167,7 @@ class _Sorter:
         return function in self.late
 
     def _is_shared(self, loader: Variable) -> bool:
-        """Whether every loader that a name may stand for is shared out."""
+        """Whether every loader that a name may stand for is sharded."""
         links = chain(self.roles, self.graph, loader)
         built = [link for link in links if is_root(self.roles, link)]
         return any(link in self.shared for link in links) and all(link in self.shared for link in built)

@@ -96,7 +96,7 @@ class _Finder:
         if looped and not rest and not any(link.scope is not home for link in links):
             raise NotMigrated(
                 f"`{looped[0].name}` is one after another of what a loop goes through, and what that is made of is "
-                "not in sight, so nothing can be prepared before the loop",
+                "not visible to the analysis, so nothing can be prepared before the loop",
                 _line(looped[0]),
                 home.module,
             )

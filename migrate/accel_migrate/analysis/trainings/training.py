@@ -61,7 +61,7 @@ class Training:
     prints: tuple[tuple[Module, ast.Call], ...]  # those that should print once
     needs_device: bool  # whether the device's variable is still read after migration
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
-    given: OutsideDevice | None  # a device from outside, where none is decided on in sight
+    given: OutsideDevice | None  # a device from outside, where the script decides on none
     model_attributes: tuple[Question, ...]  # that a wrapped model does not answer
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
     timing: Timing
@@ -99,7 +99,7 @@ class Training:
         return self.start.module.scope(self.start.statement).function
 
     def shares(self, loop: LoaderLoop) -> bool:
-        """Whether every loader that a loop reads is shared out, so that this process sees a part of its data."""
+        """Whether every loader that a loop reads is sharded, so that this process sees a part of its data."""
         whole = any(isinstance(e, Whole) and e.loop is loop for e in self.evaluations)
         loader = loop.loader
         if isinstance(loader, ast.Subscript) and self.holds(loop.module.variable(loader.value)):

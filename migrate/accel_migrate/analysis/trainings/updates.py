@@ -1,4 +1,4 @@
-"""How weights are changed after a backward pass: by an optimizer, or by hand, and what to say when neither is in sight."""
+"""How weights are changed after a backward pass: by an optimizer, or by hand, and what to say when neither is visible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def updated_by_hand(roles: Roles, backward: Backward) -> list[Variable]:
 
 
 def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
-    """What stands in the way when no optimizer over a model in sight steps after a backward pass."""
+    """What stands in the way when no optimizer over a known model steps after a backward pass."""
     module = backward.module
     function = backward.function
     owner = module.scope(backward.call).owner_class
