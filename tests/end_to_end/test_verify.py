@@ -142,6 +142,7 @@ def test_what_is_proven_is_written_and_nothing_else_is_touched(folder: Path) -> 
     first, *_ = done.stdout.splitlines()
     assert first.startswith("train.py: migrated and written, 5 of 5 losses equal; on 2 processes within ")
     assert "running the migrated script on 2 processes" in done.stderr
+    assert "AM801 [note] on N processes each step consumes N batches" in done.stdout + done.stderr
     assert "accelerator.backward(loss)" in (folder / "train.py").read_text()
     assert [path.name for path in folder.iterdir()] == ["train.py"], "what the script writes stays in its copy"
 
