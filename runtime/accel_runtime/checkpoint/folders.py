@@ -195,17 +195,29 @@ def _renamed(staging: Path, target: Path) -> bool:
 
 def _check_clashes(staging: Path, target: Path) -> None:
     """Refuses to write over a file that no checkpoint has written, or where a folder of another kind is."""
-    if not target.exists():
-        return
-    foreign = _files(target) - {*_listed(target), NAME}
-    if (target / NAME).exists() and not _listed(target):
-        foreign.add(NAME)
     written = _files(staging)
-    if clashes := (foreign & _with_folders(written)) | (written & _with_folders(foreign)):
-        raise CheckpointError(
-            f"{target / min(clashes)} was not written by a checkpoint that can be read, and is left as it is; save to "
-            "another folder, or remove it"
-        )
+    while (looked_at := _identity(target)) is not None:
+        foreign = _files(target) - {*_listed(target), NAME}
+        if (target / NAME).exists() and not _listed(target):
+            foreign.add(NAME)
+        clashes = (foreign & _with_folders(written)) | (written & _with_folders(foreign))
+        if not clashes:
+            return
+        if _identity(target) == looked_at:
+            raise CheckpointError(
+                f"{target / min(clashes)} was not written by a checkpoint that can be read, and is left as it is; save to "
+                "another folder, or remove it"
+            )
+        # Another process put its own there meanwhile, so files and manifest were of two checkpoints.
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Which folder bears a name now; None if there is none."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _listed(folder: Path) -> list[str]:

@@ -281,3 +281,43 @@ def test_a_move_that_asks_for_cuda_as_well_as_for_an_option_tells_the_accelerato
     result = migrated(GUARDED.format(first=asked, second=asked))
     assert "Accelerator(cpu=not torch.cuda.is_available() or not args.gpu)" in result
     assert "Accelerator(cpu=not args.gpu)" in migrated(GUARDED.format(first="args.gpu", second="args.gpu"))
+
+
+NUMBERED = """
+    import argparse
+
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu-id", default=0, type=int)
+    parser.add_argument("--no-cuda", action="store_true")
+    args = parser.parse_args()
+    net = nn.Linear(4, 2)
+    if {test}:
+        net.cuda(args.gpu_id)
+    steps = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in DataLoader(data, batch_size=4):
+        if {test}:
+            x = x.cuda(args.gpu_id)
+        net(x).sum().backward()
+        steps.step()
+    """
+
+
+@pytest.mark.parametrize(
+    ("test", "chosen"),
+    [
+        (
+            "not args.no_cuda and torch.cuda.is_available()",
+            '"cpu" if args.no_cuda or not torch.cuda.is_available() else ',
+        ),
+        ("torch.cuda.is_available()", '"cpu" if not torch.cuda.is_available() else '),
+    ],
+)
+def test_a_number_is_told_only_where_there_is_such_a_gpu(test: str, chosen: str) -> None:
+    source = NUMBERED.format(test=test).replace(
+        "for x in DataLoader(data, batch_size=4):", "rows = DataLoader(data)\n    for x in rows:"
+    )
+    assert f'Accelerator(device={chosen}f"cuda:{{args.gpu_id}}")' in migrated(source)

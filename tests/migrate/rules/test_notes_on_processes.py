@@ -914,3 +914,34 @@ def test_tells_an_error_that_takes_a_process_out_of_a_step(caught: str, does: st
         whole.index("        optimizer.step()\n") + len("        optimizer.step()\n"),
     )
     assert ("AM806" in codes(whole[:first] + loop + whole[last:])) is is_told
+
+
+HANDED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def fit(model, data, logger=None):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(data, batch_size=4)
+        for epoch in range(2):
+            total = 0
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss.item()
+            if logger:
+                logger.add_scalar("loss", total, epoch)
+        if logger:
+            logger.close()
+
+    fit(nn.Linear(4, 2), data, make_logger())
+    """
+
+
+def test_an_object_that_was_handed_a_figure_is_not_averaged():
+    """`if logger:` asks whether there is one, not how large it is."""
+    (result,) = migrate([Source.from_bytes(Path("train.py"), dedent(HANDED).encode())])
+    assert "accelerator.backward" in result.after.decode()
+    assert "float(logger)" not in result.after.decode()

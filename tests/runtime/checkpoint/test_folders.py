@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -253,6 +254,24 @@ def test_two_programs_save_side_by_side(named: bool, tmp_path: Path) -> None:
     else:
         assert len(set(told)) == 2 * SAVES and len(names(tmp_path / "checkpoints")) == 2 * SAVES
     print(f"{2 * SAVES} saves of two programs, {'one name' if named else 'numbered'}: 0 damaged, 0 lost")
+
+
+def test_a_folder_that_another_process_replaces_meanwhile_is_looked_at_again(tmp_path: Path, monkeypatch) -> None:
+    accelerator, _ = run(tmp_path)
+    target = Path(accelerator.save_state(tmp_path / "both"))
+    plain, replaced = folders._listed, []
+
+    def listed(folder: Path) -> list[str]:
+        if folder != target or replaced:
+            return plain(folder)
+        replaced.append(shutil.copytree(target, tmp_path / "newer"))
+        shutil.rmtree(target)
+        replaced[0].rename(target)
+        return []  # asked while there was no folder of this name
+
+    monkeypatch.setattr(folders, "_listed", listed)
+    accelerator.save_state(target)
+    assert replaced
 
 
 def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path, monkeypatch) -> None:

@@ -101,8 +101,7 @@ class Batches:
         for binding in reaching(module, node, variable):
             if binding.kind == "parameter":
                 sources.append(self._parameter(variable, depth))
-            elif binding.kind in ("for", "comprehension"):
-                assert binding.value is not None
+            elif binding.kind in ("for", "comprehension") and binding.value is not None:
                 sources.append(self._looped(module, binding.value, binding.path, depth))
             elif binding.kind == "assign" and binding.value is not None:
                 sources.append(self.loaders(module, binding.value, depth + 1))

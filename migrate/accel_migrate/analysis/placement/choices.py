@@ -44,9 +44,30 @@ def find_choice(
     choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
     named = _inline_choice(roles, creation, moves, distribution.ranks, device is not None or given is not None)
     if named is not None:
-        choice = Choice(device=named if choice.cpu is None else f'"cpu" if {choice.cpu} else {named}')
+        wishes = [choice.cpu] if choice.cpu is not None else []
+        if any(_asks_for_cuda(move) for move in moves):
+            wishes.append("not torch.cuda.is_available()")
+            if creation.module.imports.get("torch") != "torch":
+                raise NotMigrated(
+                    "torch, which tells whether there is a GPU, is not imported where the Accelerator is created", 1
+                )
+        choice = Choice(device=f'"cpu" if {" or ".join(wishes)} else {named}' if wishes else named)
     text = _text_choice(creation.module, distribution)
     return Choice(device=text) if choice == Choice() and text is not None else choice
+
+
+def _asks_for_cuda(move: Move) -> bool:
+    """Whether a move is made only where there is CUDA: by an `if` around it that asks, also through a name."""
+    module = move.module
+    tests = [above.test for above in module.ancestors(move.call) if isinstance(above, ast.If | ast.IfExp)]
+    for test in tests:
+        for node in module.walk(test):
+            variable = module.variable(node)
+            values = [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
+            asked = [part for value in (node, *values) for part in walk(value)]
+            if any(isinstance(part, ast.Attribute) and part.attr == "is_available" for part in asked):
+                return True
+    return False
 
 
 def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, decided: bool) -> Choice:

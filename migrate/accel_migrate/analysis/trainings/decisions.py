@@ -136,8 +136,8 @@ class _Finder:
             return False
         return any(b.statement in inside for b in self.local.bound(module, figure))
 
-    def _figures(self, module: Module, node: ast.expr) -> list[ast.expr]:
-        """The numbers of this process alone that a condition is made of."""
+    def _figures(self, module: Module, node: ast.expr, compared: bool = False) -> list[ast.expr]:
+        """The numbers of this process alone that a condition is made of; `compared` is what can only be a number."""
         if not self.local.is_local(module, node):
             return []
         if isinstance(node, ast.BoolOp):
@@ -147,25 +147,34 @@ class _Finder:
         if isinstance(node, ast.Compare):
             if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                 return []  # whether there is such a thing, not how large it is
-            return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part)]
+            return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part, True)]
         if isinstance(node, ast.Call):
             return self._asked(module, node)
         if isinstance(node, ast.Name) and (told := self._told_before(module, node)) is not None:
             return self._figures(module, told)
         if isinstance(node, ast.Attribute):
             fed = self.local.given_to(module, node.value)
-            return [figure for given in fed for figure in self._figures(module, given)] or [node]
+            return [figure for given in fed for figure in self._figures(module, given, True)] or [node]
+        if isinstance(node, ast.Name) and not compared and not self._is_set_to_own(module, node):
+            return []  # `if logger:` of what was only handed figures: whether there is one
         return [node]
+
+    def _is_set_to_own(self, module: Module, name: ast.Name) -> bool:
+        """Whether a name is set to what is this process's own, and not only handed it."""
+        return any(
+            b.kind == "augment" or (b.value is not None and self.local.is_local(module, b.value))
+            for b in self.local.bound(module, name)
+        )
 
     def _asked(self, module: Module, node: ast.Call) -> list[ast.expr]:
         """`math.isfinite(loss)`, `loss.isnan()`, `stopper.step(loss)`: what is asked about."""
         if _name_of(node) in _ASKS:
             inner = node.args or ([node.func.value] if isinstance(node.func, ast.Attribute) else [])
-            return [figure for part in inner for figure in self._figures(module, part)]
+            return [figure for part in inner for figure in self._figures(module, part, True)]
         target = self.roles.target(module, node)
         if target is not None and node.args:
             given = [part for part in node.args if self.local.is_local(module, part)]
-            return [figure for part in given for figure in self._figures(module, part)] or [node]
+            return [figure for part in given for figure in self._figures(module, part, True)] or [node]
         return [node]
 
     def _told_before(self, module: Module, node: ast.Name) -> ast.expr | None:
