@@ -182,8 +182,9 @@ class Side:
             if graph.reachable(first, step) or (first is step and call is not node and call in walk(node)):
                 return True
         function = scope.node
-        if not isinstance(function, Function) or function in seen:
-            return False
+        prepares = any(call in self._preparing.get(scope, ()) for _, call in self.asked("prepare"))
+        if not isinstance(function, Function) or function in seen or prepares:
+            return False  # what another call of it has prepared are other objects
         sites = self.above(function)
         return not sites or any(self.after_prepare(site.file, site.call, seen | {function}) for site in sites)
 

@@ -133,6 +133,9 @@ def test_what_each_process_draws_is_not_put_into_weights_of_a_trainer() -> None:
         "    def fit(self):\n        self.accelerator.unwrap_model(self.net).head.reset_parameters()\nTrainer(net).fit()\n"
     )
     assert said("AM967", "x = 1\n", trainer)
+    early = trainer.replace("        self.net =", "        torch.nn.init.normal_(net.weight)\n        self.net =")
+    early = early.replace("self.accelerator.unwrap_model(self.net).head.reset_parameters()", "pass")
+    assert not said("AM967", "x = 1\n", early + "Trainer(other).fit()\n"), "each object draws before its own prepare()"
 
 
 def test_what_torch_is_called_with_is_on_no_other_path() -> None:

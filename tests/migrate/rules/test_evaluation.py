@@ -170,3 +170,14 @@ def test_a_second_loader_that_the_training_asks_for_batches_is_trained_on():
         "loss = criterion(model(x), y)", inside.replace("\n", "\n        ").replace("loss + ", "")
     )
     assert "loader, test_loader = accelerator.prepare" in migrated(source)
+
+
+def test_an_evaluation_whose_loader_drops_the_last_batch_goes_through_whole_batches():
+    """Gathered by rows, seven full batches on two processes would be six."""
+    loop = "for a, b in test_loader:\n    a, b = a.to(device), b.to(device)\n    out = model(a)\n"
+    source = training(after=f"right = 0\n{loop}    right += (out.argmax(1) == b).sum().item()\nprint(right)")
+    assert "accelerator.gather_for_metrics" in migrated(source)
+    built = "test_loader = DataLoader(data, batch_size=4"
+    result = migrated(source.replace(built, f"{built}, drop_last=True"))
+    assert "accelerator.whole_batches(test_loader)" in result
+    assert "gather_for_metrics" not in result

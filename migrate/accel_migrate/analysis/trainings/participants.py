@@ -24,7 +24,7 @@ from accel_migrate.analysis.trainings.optimizers import check_optimizers
 from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
-from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, pads_batches
+from accel_migrate.analysis.values.constructions import constructions, drops_last, is_foreign_loader, pads_batches
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
@@ -335,6 +335,10 @@ class _Finder:
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
         if pads_batches(self.roles, self.graph, loader):
             return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
+        if drops_last(self.roles, self.graph, loader):
+            return Whole(
+                loop, "its loader drops a last batch, and on N processes would drop more", loop.statement.lineno
+            )
         divided = divided_by_length(self.roles, self.graph, loader)
         if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
             return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno)

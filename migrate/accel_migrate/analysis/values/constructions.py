@@ -60,6 +60,16 @@ def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     return False
 
 
+def drops_last(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+    """Whether a loader may leave out its last batch: where batches are dealt out, a whole round of them may go."""
+    return any(
+        keyword.arg == "drop_last" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+        for name in chain(roles, graph, loader)
+        for _, call in constructions(roles, name, Role.LOADER)
+        for keyword in call.keywords
+    )
+
+
 def is_torchs_sampler(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a sampler of torch that draws from all of the data."""
     owner, _, name = (module.qualified(call.func) or "").rpartition(".")
