@@ -45,9 +45,13 @@ FAMILIES = {
 
 # Page -> the case whose proof it begins with, which `make proofs` writes.
 PROVEN = {
+    "precision": "amp_enabled",
     "distributed": "ddp_reduced_metrics",
     "devices": "dict_batches",
     "evaluation": "train_and_evaluate",
+    "saving": "resume_and_best",
+    "structure": "trainer_class",
+    "training": "scheduler_per_epoch_and_plateau",
 }
 
 # Page -> title and the public names on it; the Accelerator has a page of its own.

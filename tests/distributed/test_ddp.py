@@ -72,6 +72,22 @@ def error_about_frozen_since():
     return str(raised.value)
 
 
+class Scaled(nn.Linear):
+    scale = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
+def set_through_the_wrapper():
+    """What the model has is set on it; what it has not stays the wrapper's."""
+    model = Accelerator().prepare(Scaled(2, 2))
+    plain = model(torch.ones(1, 2)).sum().item()
+    model.scale = 3.0
+    model.note = "mine"
+    return model(torch.ones(1, 2)).sum().item() / plain, hasattr(model.module, "note"), model.note
+
+
 def trained_though_unused():
     settings = DistributedDataParallelKwargs(find_unused_parameters=True)
     accelerator = Accelerator(kwargs_handlers=[settings])
@@ -103,6 +119,7 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
             {precision: losses_of(precision) for precision in TOLERANCE},
             error_about_unused(),
             error_about_frozen_since(),
+            set_through_the_wrapper(),
             trained_though_unused(),
             sync_batchnorm_on_the_cpu(),
             [trained_with_views(expanded) for expanded in (False, True)],
@@ -113,11 +130,13 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
     for precision, tolerance in TOLERANCE.items():
         assert relative_distance(first[0][precision], reference) < tolerance, precision
     assert first == second
-    _, complaint, frozen, (count, gradient, still_unused), no_sync, views = first
+    _, complaint, frozen, (scale, *noted), (count, gradient, still_unused), no_sync, views = first
     assert views == [(True, shape, [6.0, 6.0]) for shape in ((6, 1, 2), (6, 2))]
     assert complaint.startswith("2 parameters of Partly had no part in the loss of the last step")
     assert ": unused.weight, unused.bias; freeze them" in complaint
     assert ": 0.weight, 0.bias; freeze them" in frozen
+    assert scale == pytest.approx(3.0)
+    assert noted == [False, "mine"]
     assert (count, still_unused) == (1, True)
     assert gradient
     assert "torch has no SyncBatchNorm for the CPU" in no_sync

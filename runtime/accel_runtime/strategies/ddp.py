@@ -69,6 +69,14 @@ class DataParallel(DistributedDataParallel):
         except AttributeError:
             return getattr(super().__getattr__("module"), name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What only the model has is set there, where its forward reads it."""
+        own = vars(self)
+        if "trained" in own and name not in own and not hasattr(type(self), name) and hasattr(self.module, name):
+            setattr(self.module, name, value)
+        else:
+            super().__setattr__(name, value)
+
 
 class Ddp(Strategy):
     name = "ddp"
