@@ -15,6 +15,7 @@ NETWORK = re.compile(
     r"|name resolution|Network is unreachable|LocalEntryNotFoundError|couldn't connect to|OfflineMode",
 )
 REFUSED = re.compile(r"(\S+ asks for \S+, which has no stand-in)")
+MISSING = re.compile(r"^FileNotFoundError: .*'([^'\n]+\.(?:npy|csv|tsv|txt))'$", re.MULTILINE)
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 FAILED_FIRST = re.compile(r"^accel launch: rank \d+ of \d+ failed first: (.+)$", re.MULTILINE)
 RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning)\b.*$", re.MULTILINE)
@@ -36,6 +37,11 @@ def sentence(run: Run) -> str:
         return f"wants the network{wanted}; bring the data into the project folder first ({error})"
     if "EOFError: EOF when reading a line" in run.ended.errors:
         return "asks for input, and nobody answers here; give what it asks for as arguments"
+    if missing := MISSING.findall(run.ended.errors):
+        name = missing[-1]
+        return (
+            f"wants {name}, which is not there; --stand-ins --shape {name}=SIZES makes one up for the proof ({error})"
+        )
     return f"ends with {error}"
 
 

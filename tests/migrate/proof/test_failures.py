@@ -25,6 +25,12 @@ accel launch: rank 0 of 2 failed first: AssertionError: sizes differ (train.py:5
             "project folder first",
         ),
         (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.npy'\n",
+            "wants data/x.npy, which is not there; --stand-ins --shape data/x.npy=SIZES makes one up for the proof "
+            "(FileNotFoundError: [Errno 2] No such file or directory: 'data/x.npy')",
+        ),
+        ("FileNotFoundError: 'x.pkl'\n", "ends with FileNotFoundError: 'x.pkl'"),
+        (
             "urllib.error.URLError: <urlopen error>\n",
             "wants the network; bring the data into the project folder first (urllib.error.URLError: <urlopen error>)",
         ),
