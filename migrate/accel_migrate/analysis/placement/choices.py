@@ -134,7 +134,7 @@ def _inline_choice(
             found.setdefault(None, move)
             continue
         if is_number(move) and not names_rank(move.module, move.device, ranks):
-            if is_card_number(roles, move.module, move.device):
+            if is_gpu_number(roles, move.module, move.device):
                 found.setdefault(f'f"cuda:{{{unparse(move.device)}}}"', move)
             continue
         meant = where(roles, move.module, move.device)
@@ -158,12 +158,12 @@ def _inline_choice(
     return numbered[0]
 
 
-def is_card_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
+def is_gpu_number(roles: Roles, module: Module, node: ast.expr, depth: int = 3) -> bool:
     """Whether an expression is the number of a GPU that the user chooses: an option that always is an integer."""
     variable = module.variable(node)
     bindings = module.bindings(variable) if variable is not None else []
     if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and depth:
-        return is_card_number(roles, module, bindings[0].value, depth - 1)
+        return is_gpu_number(roles, module, bindings[0].value, depth - 1)
     if not isinstance(node, ast.Attribute) or bindings:
         return False
     options = [call for m in roles.project.modules for call in m.calls if _adds_option(call, node.attr)]

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -27,19 +28,6 @@ _ANYWHERE = {
     "add_module", "register_buffer", "register_module", "register_parameter", "register_forward_hook",
     "gradient_checkpointing_enable", "resize_token_embeddings", "set_", "items", "keys", "numel", "size", "dim",
 }  # fmt: skip
-_SAME_MODEL = {
-    "train",
-    "eval",
-    "to",
-    "cuda",
-    "cpu",
-    "float",
-    "half",
-    "double",
-    "bfloat16",
-    "requires_grad_",
-    "share_memory",
-}
 # Functions that only look at what they are handed, or change it in its place.
 _LOOKS = {
     "print",
@@ -218,7 +206,7 @@ class EarlyUses:
         if isinstance(parent, ast.Call) and parent.func is whole:
             if whole is node or not isinstance(whole, ast.Attribute):
                 return True
-            if whole.attr in _SAME_MODEL and isinstance(module.parents[parent], ast.Call | ast.keyword | ast.Attribute):
+            if whole.attr in ITSELF and isinstance(module.parents[parent], ast.Call | ast.keyword | ast.Attribute):
                 return self._is_needed(module, parent)  # `summary(model.cuda())`
             in_place = whole.attr in _ANYWHERE or (whole.attr.endswith("_") and not _DRAWS.match(whole.attr))
             return not in_place or _is_copied(module, parent)

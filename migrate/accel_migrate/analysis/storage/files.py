@@ -99,7 +99,7 @@ def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]
 
 
 def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
-    """Statements that do nothing but write files; memory of this process is none."""
+    """Statements that do nothing but write files; what is kept in memory is not a file."""
     seen: set[ast.stmt] = set()
     for call in module.calls:
         if not (writes(module, call) or saves(graph, module, call)) or writes_memory(graph, module, call):

@@ -45,7 +45,7 @@ def check(modules: list[Module]) -> None:
                     raise NotMigrated(reason, call.lineno, module)
             if dotted in _BY_HAND:
                 raise NotMigrated(_BY_HAND[dotted], call.lineno, module)
-        _check_cards(module)
+        _check_gpus(module)
 
 
 def hidden_backwards(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
@@ -117,7 +117,7 @@ def _unknown(roles: Roles, module: Module, dotted: str) -> str:
     return "its file is not among those given; if it trains, name that file too"
 
 
-def _check_cards(module: Module) -> None:
+def _check_gpus(module: Module) -> None:
     """Two GPUs by number in one script: parts of the model, or of the data, live on different ones."""
     seen: dict[str, ast.AST] = {}
     for call in module.calls:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-ITSELF = {"to", "cpu", "cuda", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_"}
+ITSELF = {
+    "to", "cpu", "cuda", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "share_memory",
+}  # fmt: skip
 
 
 def itself(node: ast.expr) -> ast.expr:

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of, is_wrapper
 from accel_migrate.flow.nodes import children
 
-_SAME_MODEL = ("to", "cuda", "cpu", "train", "eval", "float", "half", "double", "requires_grad_", "share_memory")
 _NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMIZER | Role.SCHEDULER | Role.DEVICE
 _DEPTH = 60
 
@@ -165,7 +165,7 @@ def same_models(roles: Roles, graph: CallGraph, variable: Variable) -> set[Varia
 
 def _inner(module: Module, value: ast.expr) -> Variable | None:
     while isinstance(value, ast.Call):
-        if isinstance(value.func, ast.Attribute) and value.func.attr in _SAME_MODEL:
+        if isinstance(value.func, ast.Attribute) and value.func.attr in ITSELF:
             value = value.func.value
         elif value.args and is_wrapper(module, value) and module.qualified(value.func) != "copy.deepcopy":
             value = value.args[0]

@@ -36,7 +36,7 @@ class ForwardMethod:
 def find_forward_methods(
     roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable]
 ) -> Iterator[ForwardMethod]:
-    """Raises NotMigrated for what is called like a method and is none of the project's own."""
+    """Raises NotMigrated for what is called like a method and is not one of the project's own."""
     owners = {link: model for model in models for link in chain(roles, graph, model)}
     for backward in backwards:
         search = _Search(roles, graph, backward, owners)

@@ -9,6 +9,7 @@ from enum import Flag, auto
 
 from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse
@@ -73,20 +74,7 @@ class Value:
 
 UNKNOWN = Value()
 
-_SAME_OBJECT = {
-    "to",
-    "cuda",
-    "cpu",
-    "float",
-    "half",
-    "bfloat16",
-    "train",
-    "eval",
-    "double",
-    "requires_grad_",
-    "apply",
-    "share_memory",
-}
+_SAME_OBJECT = ITSELF | {"apply"}
 _WRAPPERS = {
     "torch.compile",
     "torch.jit.script",
@@ -119,7 +107,7 @@ _PRECISION_CONTEXTS = (
 )
 
 
-# What the kinds that a run shows are to training. A frozen model is none that is trained.
+# What the kinds that a run shows are to training. A frozen model is not trained.
 _OBSERVED = {
     "model": Role.MODEL,
     "module without weights": Role.CRITERION,
