@@ -14,8 +14,6 @@ from accel_migrate.source import Source
 if TYPE_CHECKING:
     from accel_migrate.rule import Context
 
-Item = ast.expr | ast.keyword | ast.arg | ast.alias
-
 
 def change(
     code: str,
@@ -62,34 +60,6 @@ def replace_node(source: Source, node: ast.expr, text: str) -> Replace:
 def replace_callee(source: Source, call: ast.Call, text: str) -> Replace:
     """`anything(...)` becomes `text(...)`."""
     return Replace(source.start(call.func), source.end(call.func), text)
-
-
-def without_item(source: Source, first: Item, last: Item | None = None) -> Replace:
-    """An argument, parameter or entry goes, with one comma and, if it had a line for itself, with that line."""
-    text = source.text
-    start, end = source.start(first), source.end(last or first)
-    after = re.compile(r"\s*,").match(text, end)
-    line_start = text.rfind("\n", 0, start) + 1
-    if after is not None:
-        end = after.end()
-        line_end = text.find("\n", end)
-        if not text[line_start:start].strip() and line_end >= 0 and not text[end:line_end].strip():
-            return Replace(line_start, line_end + 1, "")
-        space = re.compile(r"[ \t]*").match(text, end)
-        return Replace(start, space.end() if space is not None else end, "")
-    before = re.compile(r",\s*$").search(text, 0, start)
-    return Replace(before.start() if before is not None else start, end, "")
-
-
-def without_items(source: Source, items: Iterable[tuple[Item, Item]]) -> list[Edit]:
-    """`without_item` for several, each from its first to its last part: neighbours go together, as one edit."""
-    runs: list[tuple[Item, Item]] = []
-    for first, last in sorted(items, key=lambda item: source.start(item[0])):
-        if runs and re.fullmatch(r"\s*,\s*", source.text[source.end(runs[-1][1]) : source.start(first)]):
-            runs[-1] = (runs[-1][0], last)
-        else:
-            runs.append((first, last))
-    return [without_item(source, first, last) for first, last in runs]
 
 
 def comment_above(source: Source, statement: ast.stmt) -> str:

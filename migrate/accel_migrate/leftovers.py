@@ -10,7 +10,7 @@ from dataclasses import replace
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.definitions import Names, Scope, exported
 from accel_migrate.flow.version import Version
-from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Substitute
+from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute, Unimport
 from accel_migrate.source import Source
 
 CODE = "AM104"
@@ -97,7 +97,9 @@ def _without(program: Version, node: ast.AST, statement: ast.stmt | None) -> Edi
         return None
     source = program.source
     if isinstance(node, ast.alias) and isinstance(statement, ast.Import | ast.ImportFrom):
-        return _without_import(source, node, statement)
+        # `import torch.distributed` also makes the module known to whoever names it in full.
+        named_in_full = len(statement.names) == 1 and not node.asname and "." in node.name
+        return None if named_in_full else Unimport(statement, node)
     if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
         return (
             Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))
@@ -105,16 +107,6 @@ def _without(program: Version, node: ast.AST, statement: ast.stmt | None) -> Edi
             else None
         )
     return None
-
-
-def _without_import(source: Source, node: ast.alias, statement: ast.Import | ast.ImportFrom) -> Edit | None:
-    if len(statement.names) == 1:
-        # `import torch.distributed` also makes the module known to whoever names it in full.
-        return Remove(statement) if node.asname or "." not in node.name else None
-    index = statement.names.index(node)
-    if index:
-        return Replace(source.end(statement.names[index - 1]), source.end(node), "")
-    return Replace(source.start(node), source.start(statement.names[1]), "")
 
 
 def _closes_a_paragraph(source: Source, statement: ast.stmt) -> bool:

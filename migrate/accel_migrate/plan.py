@@ -35,6 +35,14 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
+class Unimport:
+    """One name of an import goes; with its last name the statement does."""
+
+    statement: ast.Import | ast.ImportFrom
+    name: ast.alias
+
+
+@dataclass(frozen=True, slots=True)
 class Uncomment:
     """The statement stays, and the comment right above it, which is no longer true, goes."""
 
@@ -79,7 +87,7 @@ class Guard:
     test: str
 
 
-Edit = Replace | Remove | Uncomment | Insert | Substitute | Unwrap | Guard
+Edit = Replace | Remove | Unimport | Uncomment | Insert | Substitute | Unwrap | Guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ def tidied(before: str, after: str) -> str:
         ("import os\nprint(os)\n", "import os\nprint(1)\n", "import os\n"),
         ("import os, sys\nprint(os, sys)\n", "import os, sys\nprint(os)\n", ", sys"),
         ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint(c)\n", "b, "),
+        ("from a import b, c, d\nprint(b, c, d)\n", "from a import b, c, d\nprint(d)\n", "b, c, "),
+        ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint()\n", "from a import b, c\n"),
         (
             "n = torch.cuda.device_count()\nprint(n)\n",
             "n = torch.cuda.device_count()\nprint()\n",

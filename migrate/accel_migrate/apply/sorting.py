@@ -6,8 +6,9 @@ import ast
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from accel_migrate.items import settled
 from accel_migrate.layout import edited, header
-from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Uncomment, Unwrap
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Substitute, Unimport, Unwrap
 from accel_migrate.source import Source
 
 
@@ -28,7 +29,7 @@ class Sorted:
         self._parents: dict[ast.stmt, ast.stmt] = {}
         self._starts: dict[ast.stmt | None, list[int]] = {}
         self._note_parents(source.tree.body, None)
-        for edit in dict.fromkeys(edits):
+        for edit in settled(source, edits):
             if isinstance(edit, Replace):
                 self._replaced.setdefault(self._owner(edit), []).append(edit)
             else:
@@ -85,7 +86,8 @@ class Sorted:
             raise AssertionError(f"no statement holds the edit at offset {edit.start}")
         return found
 
-    def _sort(self, edit: Insert | Remove | Uncomment | Substitute | Unwrap | Guard) -> None:
+    def _sort(self, edit: Edit) -> None:
+        assert not isinstance(edit, Replace | Unimport)
         statement = edit.anchor if isinstance(edit, Insert) else edit.statement
         if isinstance(edit, Insert):
             (self.before if edit.where == "before" else self.after).setdefault(statement, []).append(edit)

@@ -14,6 +14,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.nodes import walk
+from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
 
@@ -65,14 +66,13 @@ class _Plan:
     def __post_init__(self) -> None:
         self.originals = heads(self.file.before.source)
         replacements: list[Replace] = []
-        for change in self.file.changes:
-            for edit in change.edits:
-                if isinstance(edit, Remove | Substitute):
-                    self._goes(edit.statement)
-                elif isinstance(edit, Unwrap):
-                    self.heads.add(edit.statement)
-                elif isinstance(edit, Replace):
-                    replacements.append(edit)
+        for edit in settled(self.file.before.source, (edit for change in self.file.changes for edit in change.edits)):
+            if isinstance(edit, Remove | Substitute):
+                self._goes(edit.statement)
+            elif isinstance(edit, Unwrap):
+                self.heads.add(edit.statement)
+            elif isinstance(edit, Replace):
+                replacements.append(edit)
         for edit in dict.fromkeys(replacements):
             owner = self._owner(edit)
             if owner is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Shared
-from accel_migrate.edits import change, piece_changes, without_item, without_items
+from accel_migrate.edits import change, piece_changes
+from accel_migrate.items import without_item, without_items
 from accel_migrate.plan import Change, Edit, Replace
 from accel_migrate.rule import Context, Rule
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.edits import change, without_item
+from accel_migrate.edits import change
+from accel_migrate.items import without_item
 from accel_migrate.plan import Change, Edit, Remove
 from accel_migrate.rule import Context, Rule
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.starts import names_in
 from accel_migrate.analysis.program.scopes import Module
-from accel_migrate.edits import change, without_item
+from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.plan import Change, Edit, Remove, Substitute
+from accel_migrate.plan import Change, Unimport
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM104"
@@ -30,7 +30,7 @@ def find(context: Context) -> Iterator[Change]:
             unused = [alias for alias, name in bound.items() if name in lost]
             if unused and not _binds_others(module, statement, bound, unused):
                 names = ", ".join(bound[alias] for alias in unused)
-                edits = [_shortened(module, statement, unused)]
+                edits = [Unimport(statement, alias) for alias in unused]
                 yield change(
                     CODE, statement, f"nothing uses {names} any more", edits, loop=training.index, required=False
                 )
@@ -53,18 +53,6 @@ def _binds_others(
     """`import torch.distributed` binds `torch`, which much else may need; other statements may bind the name too."""
     names = {bound[alias] for alias in unused}
     return any(len(module.root.bindings.get(name, ())) != 1 for name in names)
-
-
-def _shortened(module: Module, statement: ast.Import | ast.ImportFrom, unused: list[ast.alias]) -> Edit:
-    kept = [alias for alias in statement.names if alias not in unused]
-    if not kept:
-        return Remove(statement)
-    if len(unused) == 1:
-        return without_item(module.source, unused[0])
-    names = ", ".join(f"{alias.name} as {alias.asname}" if alias.asname else alias.name for alias in kept)
-    if isinstance(statement, ast.Import):
-        return Substitute(statement, (f"import {names}",))
-    return Substitute(statement, (f"from {'.' * statement.level}{statement.module or ''} import {names}",))
 
 
 RULE = Rule(

@@ -113,3 +113,28 @@ def test_says_that_the_accelerator_scales_on_the_cpu_too():
     on_cuda = SCRIPT.replace(forward, region.replace("{device}", "'cuda'")).format(body=STEP)
     with pytest.raises(AssertionError, match="no AM304"):
         noted(on_cuda, "AM304")
+
+
+def test_an_import_from_which_two_changes_take_a_name_each():
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+        from torch.amp import autocast, GradScaler
+
+        def step(net: nn.Module, x, y, opt, scaling: GradScaler):
+            with autocast("cuda", dtype=torch.float16):
+                loss = nn.functional.mse_loss(net(x), y)
+            opt.zero_grad()
+            scaling.scale(loss).backward()
+            scaling.step(opt)
+            scaling.update()
+
+        net = nn.Linear(2, 1).cuda()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaling = GradScaler("cuda")
+        for x, y in torch.utils.data.DataLoader(data(), batch_size=4):
+            step(net, x.cuda(), y.cuda(), opt, scaling)
+        """
+    )
+    assert "torch.amp" not in text and "def step(net: nn.Module, x, y, opt):" in text

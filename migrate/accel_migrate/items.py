@@ -1,0 +1,55 @@
+"""Items of a list in the code, arguments or names of an import: those that go take one comma with them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from accel_migrate.plan import Edit, Remove, Replace, Unimport
+from accel_migrate.source import Source
+
+Item = ast.expr | ast.keyword | ast.arg | ast.alias
+
+
+def without_item(source: Source, first: Item, last: Item | None = None) -> Replace:
+    """An argument, parameter or entry goes, with one comma and, if it had a line for itself, with that line."""
+    text = source.text
+    start, end = source.start(first), source.end(last or first)
+    after = re.compile(r"\s*,").match(text, end)
+    line_start = text.rfind("\n", 0, start) + 1
+    if after is not None:
+        end = after.end()
+        line_end = text.find("\n", end)
+        if not text[line_start:start].strip() and line_end >= 0 and not text[end:line_end].strip():
+            return Replace(line_start, line_end + 1, "")
+        space = re.compile(r"[ \t]*").match(text, end)
+        return Replace(start, space.end() if space is not None else end, "")
+    before = re.compile(r",\s*$").search(text, 0, start)
+    return Replace(before.start() if before is not None else start, end, "")
+
+
+def without_items(source: Source, items: Iterable[tuple[Item, Item]]) -> list[Edit]:
+    """`without_item` for several, each from its first to its last part: neighbours go together, as one edit."""
+    runs: list[tuple[Item, Item]] = []
+    for first, last in sorted(items, key=lambda item: source.start(item[0])):
+        if runs and re.fullmatch(r"\s*,\s*", source.text[source.end(runs[-1][1]) : source.start(first)]):
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    return [without_item(source, first, last) for first, last in runs]
+
+
+def settled(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
+    """The edits, with one for each import statement that names go from: several changes may take some of them each."""
+    gone: dict[ast.Import | ast.ImportFrom, list[ast.alias]] = {}
+    for edit in dict.fromkeys(edits):
+        if isinstance(edit, Unimport):
+            gone.setdefault(edit.statement, []).append(edit.name)
+        else:
+            yield edit
+    for statement, names in gone.items():
+        if len(names) == len(statement.names):
+            yield Remove(statement)
+        else:
+            yield from without_items(source, [(name, name) for name in names])
