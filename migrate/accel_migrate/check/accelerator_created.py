@@ -25,9 +25,8 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """Accelerators that are made too often, by the wrong process, or beside the one that is used."""
     side = evidence.after
-    handed = HandedOut(side) if side.created else None
     for file, call in side.created:
-        again = _called_again(side, handed, file, call, set()) if handed is not None else None
+        again = _called_again(side, file, call, set())
         if again is not None:
             name, text = again
             yield (
@@ -44,19 +43,17 @@ def _found(evidence: Evidence) -> Found:
     yield from _strangers(side)
 
 
-def _called_again(
-    side: Side, handed: HandedOut, file: File, node: ast.AST, seen: set[Function]
-) -> tuple[str, str] | None:
+def _called_again(side: Side, file: File, node: ast.AST, seen: set[Function]) -> tuple[str, str] | None:
     """The function around a node, or one that calls it, that something outside of the project calls, and who does."""
     function = file.scope(node).function.node
     if not isinstance(function, Function) or function in seen:
         return None
     seen.add(function)
-    given = handed.to(function)
+    given = side.once(HandedOut).to(function)
     if given is not None:
         name = "a lambda" if isinstance(function, ast.Lambda) else f"{function.name}()"
         return name, unparse(given[1])[:60]
-    above = (_called_again(side, handed, site.file, site.call, seen) for site in side.above(function))
+    above = (_called_again(side, site.file, site.call, seen) for site in side.above(function))
     return next((each for each in above if each is not None), None)
 
 

@@ -45,7 +45,7 @@ class Divergence:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._stores = Stores(side)
+        self._stores = side.once(Stores)
         self._seeds = Seeds(side)
         self._called = {site.call: site.file for site in side.flows.sites()}
         self._mixed: dict[ast.AST, bool] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
@@ -14,6 +15,7 @@ from accel_migrate.flow.program import File, Function, Program, Scope
 
 NAME = "accelerator"
 Step = ast.stmt
+T = TypeVar("T")
 
 
 class Side:
@@ -23,10 +25,18 @@ class Side:
         self.program = Program(trees)
         self._graphs: dict[ast.AST, Graph] = {}
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
+        self._made: dict[Callable[[Side], Any], Any] = {}
 
     @property
     def files(self) -> list[File]:
         return self.program.files
+
+    def once(self, make: Callable[[Side], T]) -> T:
+        """What several conditions make of this version."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: T = self._made[make]
+        return found
 
     def file(self, path: Path) -> File | None:
         return next((file for file in self.files if file.path == path), None)

@@ -174,7 +174,7 @@ def _unmoved(side: Side) -> Found:
 
 def _cast_to_the_cpu(side: Side) -> Found:
     """`model(x)` after `x = x.type(torch.LongTensor)`: the cast took a batch of the device back."""
-    where = Whereabouts(side)
+    where = side.once(Whereabouts)
     if not any(where.casts_to_cpu(file, call) for file, call in side.calls):
         return
     for file, call in side.calls:

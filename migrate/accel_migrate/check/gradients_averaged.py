@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.drawn_anew import drawn_anew
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -39,14 +39,12 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
     """A loss that is computed by methods of bare models alone: no wrapper sees that there will be gradients."""
     if not any(True for _ in side.asked("unwrap_model")):
         return
-    path = _Path(side)
-    for loss in backward.args:
-        path.visit(file, loss)
-    bare = [call for call in path.calls if _is_bare(call)]
+    calls = side.once(_Losses).calls(file, backward)
+    bare = [call for call in calls if _is_bare(call)]
     through = [
         call
-        for call in path.calls
-        if side.flows.made(path.calls[call], call.func, "prepared")
+        for call, at in calls.items()
+        if side.flows.made(at, call.func, "prepared")
         or (isinstance(call.func, ast.Attribute) and call.func.attr in registered)
     ]
     past = [call for call in bare if not through or _on_its_own(side, file, backward, call, through)]
@@ -114,12 +112,27 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
                 return
 
 
+class _Losses:
+    """The calls that each loss is computed through."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._calls: dict[ast.Call, dict[ast.Call, File]] = {}
+        self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
+
+    def calls(self, file: File, backward: ast.Call) -> dict[ast.Call, File]:
+        if backward not in self._calls:
+            path = _Path(self._side, self._values)
+            for loss in backward.args:
+                path.visit(file, loss)
+            self._calls[backward] = path.calls
+        return self._calls[backward]
+
+
 def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
     """The calls of prepared models that a loss is computed through."""
-    path = _Path(side)
-    for loss in backward.args:
-        path.visit(file, loss)
-    return {call for call, at in path.calls.items() if side.flows.made(at, call.func, "prepared")}
+    calls = side.once(_Losses).calls(file, backward)
+    return {call for call, at in calls.items() if side.flows.made(at, call.func, "prepared")}
 
 
 def _is_bare(call: ast.Call) -> bool:
@@ -136,12 +149,12 @@ def _is_bare(call: ast.Call) -> bool:
 class _Path:
     """All calls that a value may come from, with their files: back over names, arguments and what functions return."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, values: dict[ast.AST, dict[str, list[ast.AST]]]) -> None:
         self.side = side
         self.calls: dict[ast.Call, File] = {}
         self.seen: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()  # functions whose call is on the path, with what it hands over
-        self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
+        self._values = values
 
     def visit(self, file: File, value: ast.AST) -> None:
         pending: list[tuple[File, ast.AST]] = [(file, value)]
@@ -150,7 +163,7 @@ class _Path:
             if node in self.seen or _is_detached(node) or is_accelerator(node):
                 continue
             self.seen.add(node)
-            pending += [(at, part) for part in ast.iter_child_nodes(node)]
+            pending += [(at, part) for part in children(node)]
             if isinstance(node, ast.Call):
                 self.calls[node] = at
                 pending += self._returned(node)

@@ -46,7 +46,7 @@ def find(project: Project) -> Iterator[Violation]:
     evidence = project.evidence
     if not evidence.after.created or any(_keeps_to_cpu(call) for _, call in evidence.after.created):
         return
-    before, after = Whereabouts(evidence.before), Whereabouts(evidence.after)
+    before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
     if not before.moves_anything:
         return
     for pair in project.files:

@@ -24,7 +24,7 @@ class Paths:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._stores = Stores(side)
+        self._stores = side.once(Stores)
         self._known: dict[ast.expr, frozenset[str]] = {}
 
     def of(self, file: File, node: ast.expr) -> frozenset[str]:

@@ -23,7 +23,7 @@ def fed_from_the_cpu(evidence: Evidence) -> Found:
     side = evidence.after
     if not was or any(_is_parallel(file, call) for file, call in side.calls):
         return
-    where = Whereabouts(side)
+    where = side.once(Whereabouts)
     for file, call in side.calls:
         for given in _fed(side, file, call, was) if file in side.involved else ():
             function = file.scope(call).function.node

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.flow.calls import Made
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -85,8 +85,8 @@ def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
         if isinstance(value, ast.Name) and value.id not in seen:
             seen.add(value.id)
             pending += bound.get(value.id, ())
-        pending += [child for child in ast.iter_child_nodes(value) if isinstance(child, ast.expr)]
-        pending += [child.value for child in ast.iter_child_nodes(value) if isinstance(child, ast.keyword)]
+        pending += [child for child in children(value) if isinstance(child, ast.expr)]
+        pending += [child.value for child in children(value) if isinstance(child, ast.keyword)]
     return None
 
 
@@ -157,7 +157,7 @@ def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[ast.expr]]:
         node = pending.pop()
         if isinstance(node, ast.For) and node is not around and not any(part is at for part in walk(node)):
             continue
-        pending += ast.iter_child_nodes(node)
+        pending += children(node)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:

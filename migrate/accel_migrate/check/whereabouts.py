@@ -62,7 +62,7 @@ class Whereabouts:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._stores = Stores(side)
+        self._stores = side.once(Stores)
         self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
         self._asked: dict[tuple[ast.expr, ast.Call | None], int] = {}  # what is being worked out, by depth
         self._cut = 0  # the least depth of what was left out because it is being worked out

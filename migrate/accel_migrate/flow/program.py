@@ -62,6 +62,7 @@ class File:
         self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
         self._of_kinds: dict[tuple[type, ...], list[ast.AST]] = {}
+        self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(tree, None, self)
         self.scopes[tree] = self.root
         self._home: dict[ast.AST, Scope] = {tree: self.root}
@@ -104,13 +105,15 @@ class File:
 
     def qualified(self, node: ast.AST) -> str | None:
         """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id not in self.imports:
+        kind = type(node)
+        if kind is ast.Name:
+            return self.imports.get(node.id)  # type: ignore[attr-defined]
+        if kind is not ast.Attribute:
             return None
-        return ".".join([self.imports[node.id], *reversed(parts)])
+        if node not in self._qualified:
+            owner = self.qualified(node.value)  # type: ignore[attr-defined]
+            self._qualified[node] = f"{owner}.{node.attr}" if owner is not None else None  # type: ignore[attr-defined]
+        return self._qualified[node]
 
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
         self.parents[node] = parent

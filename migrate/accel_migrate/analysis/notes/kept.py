@@ -17,6 +17,7 @@ from accel_migrate.analysis.program.scopes import Binding, Function, Module, Var
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import children
 
 _GROWS = {"append", "extend", "appendleft", "insert", "add", "update", "setdefault", "put"}
 _SIZES = {"size", "shape", "len", "dim", "numel", "range", "ndim", "arange"}
@@ -283,7 +284,7 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
         if name in _SIZES and isinstance(part, ast.Call | ast.Attribute):
             continue
         yield part
-        pending += ast.iter_child_nodes(part)
+        pending += children(part)
 
 
 def _is_buffer(module: Module, owner: ast.ClassDef, name: str) -> bool:
