@@ -52,8 +52,7 @@ def test_a_self_test_of_a_file_that_is_imported_names_no_device_of_the_training(
     assert "may name another device" in results(train=script, nets=built)["train"].reason
 
 
-STATIC = """class Trainer:
-    @staticmethod
+UNBOUND = """class Trainer:
     def epoch(model, optimizer):
         print(model, optimizer)
 """
@@ -61,12 +60,45 @@ STATIC = """class Trainer:
 
 def test_a_function_of_a_file_that_is_given_is_not_said_to_be_missing() -> None:
     script = TOP + "import {0}\nmodel = nn.Linear(2, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{1}\n"
-    given = results(train=script.format("tools", "tools.Trainer.epoch(model, optimizer)"), tools=STATIC)["train"].reason
+    given = results(train=script.format("tools", "tools.Trainer.epoch(model, optimizer)"), tools=UNBOUND)[
+        "train"
+    ].reason
     assert "called through its class" in given and "among those given" not in given
     missing = results(train=script.format("tools", "tools.Trainer.epoch(model, optimizer)"))["train"].reason
     assert "its file is not among those given" in missing
     engine = results(train=script.format("apex", "model, optimizer = apex.amp.initialize(model, optimizer)"))["train"]
     assert "mixed precision" in engine.reason
+
+
+@pytest.mark.parametrize("kind", ["staticmethod", "classmethod"])
+def test_a_method_that_is_called_through_its_class_is_handed_the_accelerator(kind: str) -> None:
+    first = "" if kind == "staticmethod" else "kind, "
+    trainer = f"""{TOP}class Trainer:
+    @{kind}
+    def run({first}model, optimizer, loader, device, epochs=2):
+        for x, y in loader:
+            loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    @{kind}
+    def keep({first}model, path, note=""):
+        torch.save(model.state_dict(), path + note)
+"""
+    script = f"""{TOP}from tools import Trainer
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(rows(), batch_size=4)
+model = nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer.run(model, optimizer, loader, device, 3)
+Trainer.keep(model, "net", ".pt")
+"""
+    found = results(train=script, tools=trainer)
+    assert found["train"].status is Status.MIGRATED, found["train"].reason
+    assert 'Trainer.keep(model, "net", accelerator, ".pt")' in found["train"].after.decode()
+    assert "Trainer.run(model, optimizer, loader, accelerator, 3)" in found["train"].after.decode()
+    assert f'def keep({first}model, path, accelerator, note=""):' in found["tools"].after.decode()
 
 
 def test_names_what_an_optimizer_updates_that_is_not_known_as_a_model() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Program, Scope
 
 NAME = "accelerator"
@@ -271,5 +271,6 @@ def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | Non
     names = parameter_names(function)
     if name not in names or any(isinstance(argument, ast.Starred) for argument in call.args):
         return None
-    index = names.index(name) - (1 if names[:1] == ["self"] else 0)
+    of_class = any(unparse(each) == "classmethod" for each in getattr(function, "decorator_list", ()))
+    index = names.index(name) - (1 if names[:1] == ["self"] or of_class else 0)
     return call.args[index] if 0 <= index < len(call.args) else None

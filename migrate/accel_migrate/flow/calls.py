@@ -426,8 +426,10 @@ class Flows:
         known = function.args
         positional = [*known.posonlyargs, *known.args]
         owner = scope.parent
-        static = not isinstance(function, ast.Lambda) and any("static" in unparse(d) for d in function.decorator_list)
-        if owner is not None and owner.is_class and not static and not self._through_class(site):
+        decorators = [] if isinstance(function, ast.Lambda) else [unparse(d) for d in function.decorator_list]
+        static = any("static" in each for each in decorators)
+        bound = "classmethod" in decorators or not self._through_class(site)
+        if owner is not None and owner.is_class and not static and bound:
             positional = positional[1:]
         positional = positional[made.index if made.kind == "function" else 0 :]
         for index, argument in enumerate(given):

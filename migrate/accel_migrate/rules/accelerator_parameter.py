@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.placement.reach import NAME, NewParameter
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module
-from accel_migrate.analysis.values.roles import arguments_of
+from accel_migrate.analysis.values.roles import arguments_of, positional_of
 from accel_migrate.edits import change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Edit, Replace
@@ -98,10 +98,7 @@ def _call(context: Context, caller: Module, call: ast.Call, function: Function, 
                 if keyword.value is passed:
                     return [Replace(source.start(keyword), source.end(keyword), f"{NAME}={spelled}")]
             return [replace_node(source, passed, spelled)]
-    positional = [*function.args.posonlyargs, *function.args.args]
-    index = len(positional) - len(function.args.defaults)
-    if positional and positional[0].arg == "self":
-        index -= 1
+    index = len(positional_of(_target(parameter))) - len(function.args.defaults)
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if len(call.args) >= index and index > 0:
         end = source.end(call.args[index - 1])

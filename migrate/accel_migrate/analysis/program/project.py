@@ -24,6 +24,11 @@ class Definition:
         return self.module.functions[self.node]
 
 
+def _is_of_class(node: Function | ast.ClassDef) -> bool:
+    """Whether a method is called by its class, with no object."""
+    return any(unparse(decorator) in ("staticmethod", "classmethod") for decorator in node.decorator_list)
+
+
 class Project:
     def __init__(self, modules: Iterable[Module]) -> None:
         self.modules = list(modules)
@@ -82,6 +87,10 @@ class Project:
                 imported = self.imported_module(module, dotted)
                 if imported is not None:
                     return self._top_level(imported, node.attr)
+            of = self.definition(module, node.value) if isinstance(node.value, ast.Name | ast.Attribute) else None
+            if of is not None and isinstance(of.node, ast.ClassDef):
+                found = self.method(of, node.attr)
+                return found if found is not None and _is_of_class(found.node) else None
         return None
 
     def _definition_of(self, module: Module, variable: Variable, depth: int = 0) -> Definition | None:

@@ -625,13 +625,10 @@ def is_transparent(module: Module, call: ast.Call) -> bool:
 
 
 def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr]]:
-    """Which parameter of a project's function each argument of a call becomes; methods have bound their first."""
+    """Which parameter of a project's function each argument of a call becomes."""
     node = target.node
     assert not isinstance(node, ast.ClassDef)
-    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-    decorators = [unparse(d) for d in node.decorator_list]
-    if target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators:
-        names = names[1:]
+    names = positional_of(target)
     pairs: list[tuple[str, ast.expr]] = []
     for name, argument in zip(names, call.args):
         if isinstance(argument, ast.Starred):
@@ -640,6 +637,16 @@ def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr
     known = {*names, *[a.arg for a in node.args.kwonlyargs]}
     pairs += [(k.arg, k.value) for k in call.keywords if k.arg in known and k.arg is not None]
     return pairs
+
+
+def positional_of(target: Definition) -> list[str]:
+    """The parameters that a call fills in turn; methods have bound their first."""
+    node = target.node
+    assert not isinstance(node, ast.ClassDef)
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    decorators = [unparse(d) for d in node.decorator_list]
+    is_method = target.scope.parent is not None and target.scope.parent.is_class and "staticmethod" not in decorators
+    return names[1:] if is_method else names
 
 
 def _name_of(function: ast.expr) -> str:
