@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.elsewhere import calls_on_import
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.storage.files import downloads
 from accel_migrate.edits import change
@@ -19,12 +20,21 @@ def find(context: Context) -> Iterator[Change]:
     own = [call for call in module.calls if downloads(module, call)]
     for call in own or _through_helpers(context):
         if not training.flow.on_some(module, call):
-            message = (
-                "every process looks for the data and downloads what is missing, into one folder; have it there before the "
-                "first run on several processes, for instance by a run on one"
-            )
-            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+            yield _note(context, call, "")
             return
+    if training.place.module is module:
+        for owner, call in calls_on_import(context.script, training):
+            if downloads(owner, call) and not training.flow.on_some(owner, call):
+                yield _note(context, training.place.after, f" ({owner.source.path.name}:{call.lineno})")
+                return
+
+
+def _note(context: Context, node: ast.AST, where: str) -> Change:
+    message = (
+        f"every process looks for the data and downloads what is missing{where}, into one folder; have it there before the "
+        "first run on several processes, for instance by a run on one"
+    )
+    return change(CODE, node, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _through_helpers(context: Context) -> Iterator[ast.Call]:

@@ -104,3 +104,12 @@ def test_a_method_that_downloads_is_called_only_by_a_class_that_it_is_derived_fr
     texts = {"train.py": script, "corpus.py": dedent(corpus).lstrip("\n")}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
     assert told == ("AM604" in {note.code for result in results for note in result.notes})
+
+
+@pytest.mark.parametrize(("line", "told"), [("rows = raw('d')", True), ("rows = None", False)])
+def test_a_download_that_an_import_starts_is_told_with_its_place(line: str, told: bool) -> None:
+    corpus = dedent(CORPUS).lstrip("\n") + f"\n\n{line}\n"
+    texts = {"train.py": training(functions="from corpus import rows\n").lstrip("\n"), "corpus.py": corpus}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
+    messages = [note.message for result in results for note in result.notes if note.code == "AM604"]
+    assert ["missing (corpus.py:5), into" in message for message in messages] == [True] * told

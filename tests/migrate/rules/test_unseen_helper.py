@@ -187,3 +187,21 @@ def test_names_what_a_file_does_when_it_is_imported(form: str) -> None:
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert "what this file imports opens an event file (drawing.py:2);" in message
+
+
+@pytest.mark.parametrize(
+    ("kept", "called"),
+    [
+        ("def keep():\n    open('x', 'w')\n", "keep()"),
+        ("class Words:\n    @staticmethod\n    def keep():\n        open('x', 'w')\n", "Words.keep()"),
+        ("class Words:\n    @classmethod\n    def keep(cls):\n        open('x', 'w')\n", "words = Words.keep()"),
+        ("def really():\n    open('x', 'w')\ndef keep():\n    really()\n", "keep()"),
+    ],
+)
+@pytest.mark.parametrize("runs", [True, False])
+def test_names_what_a_file_calls_when_it_is_imported(kept: str, called: str, runs: bool) -> None:
+    tables = kept + (f"if not ready:\n    {called}\n" if runs else f"if __name__ == '__main__':\n    {called}\n")
+    files = {"train.py": training(functions="from tables import ready\n"), "tables.py": "ready = False\n" + tables}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    found = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert ["what this file imports writes a file (tables.py:" in message for message in found] == [True] * runs

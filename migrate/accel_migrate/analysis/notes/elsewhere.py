@@ -19,19 +19,21 @@ from accel_migrate.analysis.storage.files import (
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
 
+_Place = tuple[Module, Function | None]  # a function, or the level of a file
+_Call = tuple[Module, ast.Call]
 # What must not be done N times, the gravest first.
 _DEEDS = ("writes a file", "makes a folder", "opens a log file", "opens an event file", "runs a command", "prints")
 
 
 def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
     """What a call writes, or prints, in a file that is not changed, each with the first place that does."""
-    return _done(script, training, reached_elsewhere(script, training, module, call), prints_too)
+    return _done(script, training, _calls(reached_elsewhere(script, training, module, call)), prints_too)
 
 
 def done_by_callers(script: Script, training: Training, prints_too: bool) -> str | None:
     """The same of files that are not changed and call the training: what they do by themselves, and by what they call."""
     called = [training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]]
-    callers: list[tuple[Module, Function | None]] = []
+    callers: list[_Place] = []
     for function in called:
         for owner, call in script.graph.all_sites.get(function, ()) if function is not None else ():
             calling = owner.scope(call).function
@@ -42,32 +44,32 @@ def done_by_callers(script: Script, training: Training, prints_too: bool) -> str
     for owner, function in tuple(places):
         calls = [call for call in owner.calls if owner.scope(call).function is function]
         places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
-    return _done(script, training, places, prints_too)
+    return _done(script, training, _calls(places), prints_too)
 
 
 def done_on_import(script: Script, training: Training) -> str | None:
-    """The same of files that are not changed and that are imported: what they do where they stand."""
+    """The same of files that are not changed and that are imported."""
+    return _done(script, training, calls_on_import(script, training), prints_too=False)
+
+
+def calls_on_import(script: Script, training: Training) -> list[_Call]:
+    """What an import runs in files that are not changed: calls of their own level, and of the functions they lead to."""
     others = [m for m in brought_by(script.project, training.modules) if m not in training.modules]
-    return _done(script, training, [(owner, None) for owner in others], prints_too=False, imported=True)
+    own = [(m, call) for m, call in _calls([(m, None) for m in others]) if not under_main(m, call)]
+    reached = dict.fromkeys(each for m, call in own for each in reached_elsewhere(script, training, m, call))
+    return [*own, *_calls([*reached])]
 
 
-def _done(
-    script: Script,
-    training: Training,
-    places: Sequence[tuple[Module, Function | None]],
-    prints_too: bool,
-    imported: bool = False,
-) -> str | None:
+def _calls(places: Sequence[_Place]) -> list[_Call]:
+    return [(m, call) for m, function in places for call in m.calls if m.scope(call).function is function]
+
+
+def _done(script: Script, training: Training, calls: Sequence[_Call], prints_too: bool) -> str | None:
     found: dict[str, str] = {}
-    for owner, function in places:
-        for inner in owner.calls:
-            if owner.scope(inner).function is not function or training.flow.guard(owner, inner) is not None:
-                continue
-            if imported and under_main(owner, inner):
-                continue
-            deed = _deed(script, owner, inner)
-            if deed is not None and (prints_too or deed != "prints"):
-                found.setdefault(deed, f"{owner.source.path.name}:{inner.lineno}")
+    for owner, call in calls:
+        deed = _deed(script, owner, call) if training.flow.guard(owner, call) is None else None
+        if deed is not None and (prints_too or deed != "prints"):
+            found.setdefault(deed, f"{owner.source.path.name}:{call.lineno}")
     return " and ".join(f"{deed} ({found[deed]})" for deed in _DEEDS if deed in found) or None
 
 
