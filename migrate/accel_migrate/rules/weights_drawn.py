@@ -63,10 +63,12 @@ def find(context: Context) -> Iterator[Change]:
 def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
     """Models of this file that the loss is computed through, that nothing prepares, and whose weights nothing sets."""
     training, roles, graph = context.training, context.script.roles, context.script.graph
+    models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+    parts = {part.node for model in models for part in made_of(roles, graph, model)}
     for variable in LossPath(roles, graph, training.backwards).models:
         links = chain(roles, graph, variable)
-        if any(training.holds(link) for link in links):
-            continue
+        if variable.scope.node in parts or any(training.holds(link) for link in links):
+            continue  # prepared by itself, or with the model that it is a part of
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
         if not values or values[0][0] is not context.module or not _draws(context, variable, values):
             continue

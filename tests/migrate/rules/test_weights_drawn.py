@@ -87,3 +87,19 @@ def test_says_nothing_of_a_network_whose_weights_are_set(before: str) -> None:
 def test_says_nothing_of_a_pretrained_network() -> None:
     source = script().replace("teacher = nn.Linear(4, 2)", "teacher = models.resnet18(pretrained=True)")
     assert not drawn("from torchvision import models\n" + source)
+
+
+@pytest.mark.parametrize("teacher", ["nn.Linear(4, 2)", "None"])
+def test_tells_nothing_of_layers_that_a_method_of_the_trained_model_runs(teacher: str) -> None:
+    tagger = """class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+    def cost(self, x, y):
+        return nn.functional.mse_loss(self.out(x), y)
+"""
+    source = script().replace("model = nn.Linear(4, 2)", f"{tagger}model = Tagger()")
+    fixed = " + teacher(x).mean()" if teacher != "None" else ""
+    source = source.replace("teacher = nn.Linear(4, 2).to(device)", f"teacher = {teacher}")
+    lines = [f"    loss = model.cost(x, y){fixed}" if "loss = nn" in line else line for line in source.split("\n")]
+    assert len(drawn("\n".join(lines))) == (teacher != "None")
