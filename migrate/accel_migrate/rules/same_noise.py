@@ -30,7 +30,7 @@ def find(context: Context) -> Iterator[Change]:
             here = drawn.module is module
             line = f"line {drawn.call.lineno}" if here else f"{drawn.module.source.path.name}:{drawn.call.lineno}"
             told[drawn.what] = f"{drawn.what} ({line})"
-            seeds.setdefault(drawn.library, seed)
+            seeds.setdefault(drawn.library, seeding.last(drawn.library) or seed)
             place = place or (drawn.call if here and not drawn.what.startswith("for") else training.place.after)
     if place is not None:
         where = ", ".join(dict.fromkeys(seed.told(module) for seed in seeds.values()))
@@ -38,9 +38,11 @@ def find(context: Context) -> Iterator[Change]:
             f"{_RESEED[library]}({seed.number(module, training.place.after)} + accelerator.process_index)"
             for library, seed in seeds.items()
         )
+        again = [last for library in seeds if (last := seeding.last(library)) is not None]
+        after = again[-1].place(module) if again else "prepare"
         message = (
             f"every process draws the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "
-            f"after prepare, if accelerator.num_processes > 1: {reseed}"
+            f"after {after}, if accelerator.num_processes > 1: {reseed}"
         )
         yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
 

@@ -945,3 +945,30 @@ def test_an_object_that_was_handed_a_figure_is_not_averaged():
     (result,) = migrate([Source.from_bytes(Path("train.py"), dedent(HANDED).encode())])
     assert "accelerator.backward" in result.after.decode()
     assert "float(logger)" not in result.after.decode()
+
+
+AGAIN = "def fix(seed):\n    torch.manual_seed(seed)\n"
+
+
+@pytest.mark.parametrize(
+    ("ready", "inside", "after", "told"),
+    [
+        ("torch.manual_seed(7)", "", "", "torch.manual_seed(7 + "),
+        ("fix(7)", "", "", "torch.manual_seed(torch.initial_seed() % 2**32 + "),
+        ("", "torch.manual_seed(i)", "", "torch.manual_seed(i + "),
+        ("", "", "fix(epoch)", "torch.manual_seed(torch.initial_seed() % 2**32 + "),
+    ],
+)
+def test_noise_follows_the_last_seed_before_a_step(ready: str, inside: str, after: str, told: str) -> None:
+    drawn = f"noise = torch.randn(4)\n{inside}"
+    source = training(functions=AGAIN + "torch.manual_seed(3)\n", ready=f"\n{ready}", inside=drawn, after=after)
+    lines = source.lstrip("\n").split("\n")
+    line = 1 + next(n for n, text in enumerate(lines) if text.strip() == (ready or inside or after))
+    message = noted(source, "AM803")
+    assert f"seeded alike (line {line})" in message
+    assert f"after line {line}, if accelerator.num_processes > 1: {told}" in message
+
+
+def test_a_seed_below_the_training_is_not_what_its_noise_follows() -> None:
+    source = training(functions="torch.manual_seed(3)\n", inside="noise = torch.randn(4)")
+    assert "after prepare, if" in noted(source + "torch.manual_seed(5)\n", "AM803")

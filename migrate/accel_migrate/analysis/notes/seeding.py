@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.imported import loaded_with
@@ -39,12 +39,16 @@ class Seeded(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Seed:
-    """How one library is seeded; `call` is where, if that is visible, and `sometimes` whether a condition decides on it."""
+    """How one library is seeded; `call` is where, if that is visible, and `sometimes` whether a condition decides on it.
+
+    `run` is the call of a function that seeds, where that is what must be named.
+    """
 
     seeded: Seeded
     module: Module | None = None
     call: ast.Call | None = None
     sometimes: bool = False
+    run: tuple[Module, ast.Call] | None = None
 
     @property
     def may_differ(self) -> bool:
@@ -53,11 +57,11 @@ class Seed:
 
     def told(self, module: Module) -> str:
         """Where it is seeded, as seen from a file."""
-        return f"{self._place(module)}, where that runs with a fixed number" if self.sometimes else self._place(module)
+        return f"{self.place(module)}, where that runs with a fixed number" if self.sometimes else self.place(module)
 
     def unless(self, module: Module) -> str:
         """What would seed it after all, to follow "is not seeded alike"; empty where nothing does."""
-        return f" unless {self._place(module)} runs with a fixed number" if self.sometimes else ""
+        return f" unless {self.place(module)} runs with a fixed number" if self.sometimes else ""
 
     def number(self, module: Module, place: ast.AST) -> str:
         """How to write the number at a place of a file: as it is seeded by, where that can be read there."""
@@ -71,11 +75,11 @@ class Seed:
         )
         return unparse(self.call.args[0]) if same or not names else "torch.initial_seed() % 2**32"
 
-    def _place(self, module: Module) -> str:
+    def place(self, module: Module) -> str:
         assert self.module is not None
         assert self.call is not None
-        here = self.module is module
-        return f"line {self.call.lineno}" if here else f"{self.module.source.path.name}:{self.call.lineno}"
+        owner, call = self.run or (self.module, self.call)
+        return f"line {call.lineno}" if owner is module else f"{owner.source.path.name}:{call.lineno}"
 
 
 class Seeding:
@@ -85,6 +89,7 @@ class Seeding:
         self.roles = script.roles
         self.graph = script.graph
         self.flow = training.flow
+        self.training = training
         self.files = loaded_with(script.project, training.place.module)
 
     def of(self, library: str, drawn: tuple[Module, ast.Call] | None = None) -> Seed:
@@ -101,6 +106,42 @@ class Seeding:
         if found:
             return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure)
         return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
+
+    def last(self, library: str) -> Seed | None:
+        """The last seed that runs after prepare and before the last step, where one does."""
+        seeds = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
+        found = [
+            Seed(Seeded.ALIKE, module, call, self._is_optional(module, call, frozenset()), run)
+            for module, call in seeds
+            for run in self._before_a_step(module, call)
+        ]
+        return found[-1] if found else None
+
+    def _before_a_step(self, module: Module, call: ast.Call, depth: int = 0) -> list[tuple[Module, ast.Call]]:
+        """A call that runs after prepare and with steps to come; itself, or those of its function that do."""
+        if depth > 5 or not self.training.timing.after_prepare(module, call):
+            return []
+        function = module.scope(call).function
+        if any(call.lineno <= (step.end_lineno or 0) for step in self._steps(module, function)):
+            return [(module, call)]
+        sites = self.graph.sites.get(function, ()) if function is not None else ()
+        return [run for site in sites for run in self._before_a_step(*site, depth + 1)]
+
+    def _steps(self, module: Module, function: Function | None) -> list[ast.stmt]:
+        """The statements of a function that run backward passes, themselves or by what they call."""
+        backwards = self.training.backwards
+        calls, functions = {b.call for b in backwards}, {b.function for b in backwards}
+        return [
+            node
+            for node in module.walk(function or module.tree)
+            if isinstance(node, ast.stmt)
+            and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and module.scope(node).function is function
+            and (
+                any(child in calls for child in module.walk(node, ast.Call))
+                or self.graph.reached_from(node, self.roles, module) & functions
+            )
+        ]
 
     def _differs(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
