@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import noted, notes
 
 
 def test_divides_a_running_sum_by_this_process_part():
@@ -72,6 +74,32 @@ def test_notes_a_number_of_steps_that_leaps_with_each_epoch():
 def test_says_nothing_of_a_count_of_steps():
     for test in ("i % 10 == 0", "seen > len(loader)", "seen * 2 > 10", "i == len(loader) - 1"):
         assert "AM606" not in codes(training(ready="seen = 0", inside=f"seen += 1\nif {test}:\n    print(seen)")), test
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("i == 390", True),
+        ("i + 1 >= 391", True),
+        ("i > LAST", True),
+        ("i == args.last", True),
+        ("40 <= i", True),
+        ("round == 30", True),
+        ("i == 0", False),
+        ("i < 40", False),
+        ("i % 30 == 29", False),
+        ("i == len(loader) - 1", False),
+        ("i == end", False),
+        ("step == 1000", False),
+        ("step == i", False),
+    ],
+)
+def test_notes_the_number_of_a_batch_that_a_shard_may_not_have(test: str, told: bool) -> None:
+    inside = f"round += 1\nstep += 1\nif {test}:\n    print(total)"
+    source = training(functions="LAST = 390\n", ready="step = 0\nend = len(loader)", inside=inside)
+    source = source.replace("    total = 0.0", "    total, round = 0.0, 0\n    round = 0")
+    messages = [note for note in notes(source) if "comes N times later" in note]
+    assert len(messages) == told
 
 
 def test_brings_a_batch_back_for_numpy():
