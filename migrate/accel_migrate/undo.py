@@ -7,16 +7,19 @@ import os
 import sys
 import time
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from accel_migrate.write import Rewrite, WriteError, write_together, write_whole
 
-RUNS_KEPT = 50
+RUNS_KEPT = 50  # for each folder with files that were rewritten: runs elsewhere cost it nothing
+DAYS_KEPT = 90
 
 
 def state_folder() -> Path:
@@ -24,10 +27,14 @@ def state_folder() -> Path:
 
 
 class Journal:
-    """The record of one run: a line per file, on disk before the file is replaced, so that a kill loses nothing."""
+    """The record of one run: a line per file, on disk before the file is replaced, so that a kill loses nothing.
+
+    Files of one folder are recorded in a file named by the run and that folder.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{time.time_ns():020}-{os.getpid()}.jsonl"
+        self.folder = folder
+        self.run = f"{time.time_ns():020}-{os.getpid()}"
         self.problem = ""  # why --undo will not know this run
 
     def record(self, rewrites: Iterable[Rewrite], notes: Mapping[Path, Sequence[str]]) -> None:
@@ -36,23 +43,25 @@ class Journal:
             _Entry(each.path, each.before, sha256(each.after).hexdigest(), tuple(notes.get(each.path, ())))
             for each in rewrites
         ]
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self.path.open("ab") as file:
-                self.path.chmod(0o600)  # it holds other people's source code
-                file.write(b"".join(entry.line() for entry in entries))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            self.problem = f"{self.path} cannot be written ({error.strerror or error})"
+        for parent in {entry.path.parent for entry in entries}:
+            path = self.folder / f"{self.run}-{sha256(os.fsencode(parent)).hexdigest()[:16]}.jsonl"
+            try:
+                _append(path, [entry for entry in entries if entry.path.parent == parent])
+            except OSError as error:
+                self.problem = f"{path} cannot be written ({error.strerror or error})"
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Forget the oldest runs, and tell if this one could not be recorded."""
-        for old in _newest_first(self.path.parent)[RUNS_KEPT:]:
-            old.unlink(missing_ok=True)
+        """Forget the oldest runs of each folder, and tell if this one could not be recorded."""
+        oldest_kept = time.time_ns() - DAYS_KEPT * 24 * 3600 * 10**9
+        runs: Counter[str] = Counter()
+        for path in _newest_first(self.folder):
+            written, _, parent = (*path.stem.split("-"), "")[:3]  # older versions named no folder
+            runs[parent] += 1
+            if runs[parent] > RUNS_KEPT or int(written) < oldest_kept:
+                path.unlink(missing_ok=True)
         if self.problem:
             print(f"accel-migrate: --undo will not know this run: {self.problem}", file=sys.stderr)
 
@@ -80,24 +89,32 @@ class Restored:
 
 def undo(current: Path, folder: Path) -> list[Restored]:
     """Restore the files below `current` that the last run there changed; what was edited since stays as it is."""
-    for journal in _newest_first(folder):
-        entries = list(_entries(journal))
-        here = [entry for entry in entries if entry.path.is_relative_to(current)]
-        if here:
-            outcomes = [_restore(entry) for entry in here]
-            back = {outcome.path for outcome in outcomes if not outcome.problem}
-            _forget(journal, [entry for entry in entries if entry.path not in back])
-            return outcomes
+    for run in _runs(folder, current):
+        outcomes = {entry: _restore(entry) for entries in run.values() for entry in _below(current, entries)}
+        for journal, entries in run.items():
+            _forget(journal, [entry for entry in entries if entry not in outcomes or outcomes[entry].problem])
+        return sorted(outcomes.values(), key=lambda outcome: outcome.path)
     return []
 
 
 def notes(current: Path, folder: Path) -> dict[Path, tuple[str, ...]]:
     """The notes of the last run below `current`, for each file that it changed there."""
-    for journal in _newest_first(folder):
-        here = {entry.path: entry.notes for entry in _entries(journal) if entry.path.is_relative_to(current)}
-        if here:
-            return here
+    for run in _runs(folder, current):
+        here = [entry for entries in run.values() for entry in _below(current, entries)]
+        return {entry.path: entry.notes for entry in sorted(here, key=lambda entry: entry.path)}
     return {}
+
+
+def _runs(folder: Path, current: Path) -> Iterator[dict[Path, list[_Entry]]]:
+    """The runs that changed files below `current`, newest first: what each of its journals holds."""
+    for _, journals in groupby(_newest_first(folder), lambda path: path.stem.split("-")[:2]):
+        run = {journal: list(_entries(journal)) for journal in journals}
+        if any(_below(current, entries) for entries in run.values()):
+            yield run
+
+
+def _below(current: Path, entries: Sequence[_Entry]) -> list[_Entry]:
+    return [entry for entry in entries if entry.path.is_relative_to(current)]
 
 
 def _restore(entry: _Entry) -> Restored:
@@ -114,6 +131,15 @@ def _restore(entry: _Entry) -> Restored:
     except WriteError as error:
         return Restored(entry.path, str(error))
     return Restored(entry.path)
+
+
+def _append(journal: Path, entries: Sequence[_Entry]) -> None:
+    journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with journal.open("ab") as file:
+        journal.chmod(0o600)  # it holds other people's source code
+        file.write(b"".join(entry.line() for entry in entries))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _newest_first(folder: Path) -> list[Path]:
