@@ -1,4 +1,4 @@
-"""What a run of the script showed of its variables, for the analysis to take where the code does not tell."""
+"""What a run of the script showed of its variables, for the analysis to take where the code does not show it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def environment_layer(environ: Mapping[str, str]) -> Layer:
 
 
 def unread_variables(environ: Mapping[str, str]) -> list[str]:
-    """One line for each variable that looks like ours and is none: a typo would else go unnoticed."""
+    """One line for each variable that looks like ours and is not one: a typo would else go unnoticed."""
     known = {PREFIX + key.upper() for key in Settings.__struct_fields__} | OWN_VARIABLES
     unread = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
     return [f"{name} in the environment is not read by anything{nearest(name, known)}" for name in unread]

@@ -162,7 +162,7 @@ def strategy_name(options: Options, world: World) -> str:
 def join(
     world: World, hardware: Device, options: Options, settings: InitProcessGroupKwargs, even_alone: bool = False
 ) -> bool:
-    """Joins the other processes, unless that was done before, or there are none and the strategy can do without."""
+    """Initialises the process group, unless that was done before, or there are no others and the strategy can do without."""
     if dist.is_initialized():
         take_place(os.environ, os.getpid())
         return False

@@ -68,7 +68,7 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
         before, result = sides.before.file(pair.path), sides.after.file(pair.path)
         left = {unparse(call) for file, call in sides.after.calls if file is result}
         for file, call in sides.before.calls:
-            if file is not before or not _chooses_card(file, call) or unparse(call) in left:
+            if file is not before or not _chooses_gpu(file, call) or unparse(call) in left:
                 continue
             chosen = [argument for argument in call.args[:1] if not set(_read(argument)) <= told]
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
@@ -76,7 +76,7 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
                 yield Violation(CODE, pair.path, 1, message)
 
 
-def _chooses_card(file: File, call: ast.Call) -> bool:
+def _chooses_gpu(file: File, call: ast.Call) -> bool:
     """Whether a call takes the number of a GPU from elsewhere; a device that the file makes is another question."""
     if file.qualified(call.func) == "torch.cuda.set_device":
         return True

@@ -27,7 +27,7 @@ _RUNS_ONCE = frozenset(
 )
 _RUNNERS = frozenset(
     ["app", "typer", "asyncio"]
-)  # `app.run(main)`; that of a search, `tune.run(train)`, is none of them
+)  # `app.run(main)`; that of a search, `tune.run(train)`, is not one of them
 # What gets a function, and does not call it.
 _CALLS_NOTHING = frozenset(["partial", "print", "callable", "isinstance", "signature", "getsource", "wraps", "hasattr"])
 # What keeps a function for those of the project that call it by what they read.

@@ -42,7 +42,7 @@ STAND_INS = Meaning(
 )
 OBSERVED = Meaning(
     "observed facts",
-    "what variables held in one run, where the code does not tell",
+    "what variables held in one run, where the code does not show it",
     "what they hold with other arguments",
     "observe again with those arguments, and keep what is proven only",
 )

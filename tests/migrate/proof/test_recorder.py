@@ -50,7 +50,7 @@ def test_a_script_is_cut_after_its_steps_whatever_it_catches(tmp_path: Path, mon
     assert [event.line for event in trace.of("loss")] == [9, 9, 9]
     assert trace.rates == ((0.5,), (0.5,), (0.5,))
     assert trace.was_cut and trace.parameters
-    assert trace.ran == {"train.py"}  # and nothing that torch calls a file and is none
+    assert trace.ran == {"train.py"}  # and nothing that torch calls a file and is not one
     assert all(loss.forms == ("summed",) for loss in trace.losses)
 
 

@@ -146,7 +146,7 @@ def _group_pieces(
             target = node.targets[0]
             if module.qualified(target.value) == "os.environ" and _names_joining([target.slice]):
                 yield Replacement(GROUP, module, node, None, "the launcher says where the processes meet")
-        if isinstance(node, ast.Assign) and _is_card_of_rank(ranks, module, node):
+        if isinstance(node, ast.Assign) and _is_gpu_of_rank(ranks, module, node):
             is_text = not isinstance(node.value, ast.Call) or module.qualified(node.value.func) != "torch.device"
             text = f"str({ACCELERATOR}.device)" if is_text else f"{ACCELERATOR}.device"
             yield Replacement(GROUP, module, node.value, text, "the Accelerator chooses the device")
@@ -186,7 +186,7 @@ def _names_joining(names: list[ast.expr]) -> bool:
     return bool(names) and isinstance(names[0], ast.Constant) and names[0].value in _JOINING
 
 
-def _is_card_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool:
+def _is_gpu_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool:
     """`device = f"cuda:{local_rank}"` or `torch.device("cuda", local_rank)` beside another value of the same variable."""
     value = statement.value
     variable = module.variable(statement.targets[0])
@@ -214,7 +214,7 @@ def _check_rank(ranks: Ranks, module: Module, call: ast.Call, starts_itself: boo
             )
             if not known and not starts_itself:
                 raise NotMigrated(
-                    f"init_process_group() is told `{keyword.arg}={text}`, which the script works out by itself; let it "
+                    f"init_process_group() gets `{keyword.arg}={text}`, which the script works out by itself; let it "
                     "read the environment (init_method='env://') first",
                     call.lineno,
                     module,
@@ -353,7 +353,7 @@ def _check_unread_files(roles: Roles, graph: CallGraph, modules: list[Module]) -
                 for caller, site in graph.sites.get(function, ()) if function is not None else ():
                     if caller in modules:
                         raise NotMigrated(
-                            f"{function.name}() of {module.source.path.name} joins the processes by itself; "  # type: ignore[union-attr]
+                            f"{function.name}() of {module.source.path.name} initialises the process group by itself; "  # type: ignore[union-attr]
                             "make the Accelerator in its place by hand",
                             site.lineno,
                             caller,

@@ -118,7 +118,7 @@ def parameters_of(function: Function, lost: list[tuple[str, str]]) -> list[str]:
 def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> ast.Assign | None:
     """The number of GPUs in an attribute of something that is handed over under its own name."""
     shared = {a.id for a, name in zip(handed, parameters) if isinstance(a, ast.Name) and a.id == name}
-    for _, statement in _card_counts(module):
+    for _, statement in _gpu_counts(module):
         target = statement.targets[0]
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in shared:
             return statement
@@ -127,7 +127,7 @@ def _counted(module: Module, handed: list[ast.expr], parameters: list[str]) -> a
 
 def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacement]:
     """`nprocs = torch.cuda.device_count()`: one process for each GPU was meant."""
-    for call, statement in _card_counts(module):
+    for call, statement in _gpu_counts(module):
         if spawned is None:
             yield Replacement("AM704", module, call, f"{ACCELERATOR}.num_processes", "one process for each GPU")
             continue
@@ -146,7 +146,7 @@ def world_counts(module: Module, spawned: Spawned | None) -> Iterator[Replacemen
             raise NotMigrated(f"`{text}` counts GPUs, and the spawned function reads it", statement.lineno, module)
 
 
-def _card_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:
+def _gpu_counts(module: Module) -> Iterator[tuple[ast.Call, ast.Assign]]:
     for call in module.calls:
         if module.qualified(call.func) in ("torch.cuda.device_count", "torch.accelerator.device_count"):
             statement = module.parents[call]

@@ -239,7 +239,7 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
         if isinstance(statement, ast.If):
             if not _sets_only(module, [*statement.body, *statement.orelse], variable):
                 return False
-        elif not _sets_card(module, statement) and not (
+        elif not _sets_gpu(module, statement) and not (
             isinstance(statement, ast.Assign)
             and len(statement.targets) == 1
             and module.variable(statement.targets[0]) == variable
@@ -248,7 +248,7 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
     return True
 
 
-def _sets_card(module: Module, statement: ast.stmt) -> bool:
+def _sets_gpu(module: Module, statement: ast.stmt) -> bool:
     """`torch.cuda.set_device(args.gpu)`: the Accelerator sets the device of its process."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and module.qualified(call.func) in SETTERS

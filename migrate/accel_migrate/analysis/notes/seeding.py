@@ -160,7 +160,7 @@ class Seeding:
         )
 
     def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
-        """Whether a condition decides on a call; the script's own guard and the presence of a GPU are none."""
+        """Whether a condition decides on a call; the script's own guard and the presence of a GPU are not counted."""
         return any(
             isinstance(parent, ast.If | ast.IfExp)
             and parent not in around

@@ -49,7 +49,7 @@ def find_choice(
             wishes.append("not torch.cuda.is_available()")
             if creation.module.imports.get("torch") != "torch":
                 raise NotMigrated(
-                    "torch, which tells whether there is a GPU, is not imported where the Accelerator is created", 1
+                    "torch, which knows whether there is a GPU, is not imported where the Accelerator is created", 1
                 )
         choice = Choice(device=f'"cpu" if {" or ".join(wishes)} else {named}' if wishes else named)
     text = _text_choice(creation.module, distribution)

@@ -83,7 +83,9 @@ def with_argument(
     for name, value in precision.scaling.settings().items():
         carried = carrier.carried(precision.scaling.definitions[0][0], value)
         if carried is None:
-            raise NotMigrated("the GradScaler's settings cannot be had where the Accelerator is made", value.lineno)
+            raise NotMigrated(
+                "the GradScaler's settings are not available where the Accelerator is created", value.lineno
+            )
         settings.append((name, unparse(carried)))
     return replace(precision, argument=argument, settings=tuple(settings))
 
@@ -106,7 +108,9 @@ def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinitio
         told = narrow(region.module, region.dtype)
         carried = carrier.carried(region.module, told) if told is not None else None
         if carried is None:
-            raise NotMigrated("the dtype of autocast cannot be had where the Accelerator is made", region.call.lineno)
+            raise NotMigrated(
+                "the dtype of autocast is not available where the Accelerator is created", region.call.lineno
+            )
         name = carried
     elif region.device is not None:
         # torch's default: half of the GPU's kind there, bfloat16 on a CPU

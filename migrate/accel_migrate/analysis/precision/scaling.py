@@ -205,7 +205,7 @@ def _check_choice(module: Module, choice: ast.If, found: Scaling) -> None:
         if gone.issuperset(choice.body):
             return
         raise NotMigrated(
-            "what is done only with a GradScaler cannot be told apart from the rest", choice.lineno, module
+            "what is done only with a GradScaler cannot be separated from the rest", choice.lineno, module
         )
     with_scaler = [text for statement in choice.body for text in _plain(statement)]
     without = [text for statement in choice.orelse for text in _plain(statement)]

@@ -20,8 +20,8 @@ _ENGINES = {
     "torch.distributed.rpc": "torch.distributed.rpc splits the work in a way that is not data parallel",
     "torch.distributed.pipelining": "a pipeline splits the model over devices, which is not data parallel",
     "fairscale": "fairscale shards the model in the script; leave that to `accel launch --use_fsdp`",
-    "horovod": "horovod starts and joins the processes; take it out first",
-    "bagua": "bagua starts and joins the processes; take it out first",
+    "horovod": "horovod starts the processes and connects them; take it out first",
+    "bagua": "bagua starts the processes and connects them; take it out first",
 }
 _BY_HAND = {
     "torch.multiprocessing.Process": "processes are started one by one; start them with `accel launch`",

@@ -50,7 +50,7 @@ def evaluating_calls(
             trains = _trains(roles, caller, call, own, tests)
             if trains is None:
                 raise NotMigrated(
-                    f"{function.name}() trains or evaluates by a condition that its calls do not tell; "
+                    f"{function.name}() trains or evaluates by a condition that its calls do not show; "
                     "give evaluation a function of its own",
                     call.lineno,
                     caller,

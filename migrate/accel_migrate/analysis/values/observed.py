@@ -1,4 +1,4 @@
-"""Facts of a run as facts of variables: taken only where the code does not tell."""
+"""Facts of a run as facts of variables: taken only where the code does not show it."""
 
 from __future__ import annotations
 

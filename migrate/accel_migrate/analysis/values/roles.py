@@ -147,7 +147,7 @@ class Roles:
             self._observe(facts)
 
     def _observe(self, facts: Facts) -> None:
-        """Take what a run showed where the code does not tell, and what follows from that."""
+        """Take what a run showed where the code does not show it, and what follows from that."""
         for seen in observed_in(self.project, facts):
             role = _OBSERVED.get(seen.kind, Role.NONE)
             known = self.of(seen.variable)
@@ -163,13 +163,13 @@ class Roles:
         self._settle()
 
     def computed_through(self, module: Module, line: int) -> list[Variable]:
-        """The models that a run showed a loss to be computed through; asked for where the code does not tell."""
+        """The models that a run showed a loss to be computed through; asked for where the code does not show it."""
         seen = {each.variable: each for each in self._backwards.get((module, line), ()) if self.of(each.variable)}
         self.computed |= seen
         return list(seen)
 
     def held_by(self, model: Variable) -> frozenset[Variable]:
-        """The models whose parameters another one had in a run; asked for where the code does not tell."""
+        """The models whose parameters another one had in a run; asked for where the code does not show it."""
         seen = self._seen.get(model)
         if seen is None or seen.kind != "model" or not seen.over:
             return frozenset()
@@ -182,7 +182,7 @@ class Roles:
         return (*self.observed.values(), *self.computed.values())
 
     def same(self, variable: Variable) -> tuple[Variable, ...]:
-        """The variables that held the same object in a run; asked for where the code does not tell where it comes from."""
+        """The variables that held the same object in a run; asked for where the code does not show where it comes from."""
         seen = self._seen.get(variable)
         if seen is None or not seen.same:
             return ()
