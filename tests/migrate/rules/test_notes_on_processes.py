@@ -432,6 +432,28 @@ def test_says_nothing_of_what_only_another_script_writes():
         assert messages(code, train=called, helper=helper)
 
 
+@pytest.mark.parametrize(
+    ("more", "called", "told"),
+    [
+        ("", "", False),
+        ("if __name__ == '__main__':\n    download()\n", "", False),
+        ("", "helper.download()", True),
+        ("", "list(map(helper.download, 'ab'))", True),
+        ("def first():\n    download()\n", "helper.first()", True),
+        ("class Rows:\n    def __getitem__(self, i):\n        download()\n", "rows = helper.Rows()", True),
+        ("download()\n", "", True),
+    ],
+)
+def test_follows_who_calls_what_writes(more: str, called: str, told: bool) -> None:
+    helper = (
+        "import torch\ndef write(path='x'):\n    open(path, 'w').write('x')\ndef download(path='x'):\n    write(path)\n"
+    )
+    helper += f"def keep(model):\n    torch.save(model.state_dict(), 'x.pt')\n{more}"
+    train = training(functions=f"import helper\n{called}\n", after="helper.keep(model)")
+    other = "import helper\ndef main():\n    helper.download()\nmain()\n"
+    assert bool(messages("AM504", train=train, helper=helper, other=other)) == told
+
+
 def test_tells_numbers_that_a_helper_draws_unseeded():
     memory = "import random\ndef pick(items):\n    return random.sample(items, 2)\n"
     script = BY_HAND.format(seed="np.random.seed(1)\nfrom memory import pick\npick([1, 2, 3])")

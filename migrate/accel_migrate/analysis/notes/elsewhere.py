@@ -86,10 +86,47 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
 
 
 def is_called(script: Script, training: Training, function: Function) -> bool:
-    """Whether a file that the training runs with calls a function; another script's calls are no part of it."""
-    sites = script.graph.all_sites.get(function, ())
-    return bool(sites) and not {owner for owner, _ in sites}.isdisjoint(
-        loaded_with(script.project, training.place.module)
+    """Whether a run of the training comes to a function; what only another script calls is no part of it."""
+    loaded = loaded_with(script.project, training.place.module)
+    pending = [function]
+    for each in pending:
+        for owner, call in script.graph.all_sites.get(each, ()):
+            caller = owner.scope(call).function
+            if owner not in loaded or caller in pending:
+                continue
+            if _runs_by_itself(script, training, loaded, owner, call):
+                return True
+            pending += [caller] if caller is not None else []
+    return False
+
+
+def _runs_by_itself(
+    script: Script, training: Training, loaded: Sequence[Module], module: Module, call: ast.Call
+) -> bool:
+    """Whether a call runs when its file is loaded, on the way to the training, or in what anyone may call."""
+    function = module.scope(call).function
+    if function is None:
+        return not under_main(module, call) or _starts(script, training, module)
+    home = training.place.module.scope(training.place.after).function
+    trains = {each for each in (home, *[backward.function for backward in training.backwards]) if each is not None}
+    if function in trains or trains & script.graph.reached_from(function, script.roles, module):
+        return True
+    return module.functions[function].owner_class is not None or _is_passed_on(loaded, function)
+
+
+def _starts(script: Script, training: Training, module: Module) -> bool:
+    """Whether a file is one that the training is started by."""
+    return module is training.place.module or training.place.module in brought_by(script.project, [module])
+
+
+def _is_passed_on(modules: Sequence[Module], function: Function) -> bool:
+    """Whether a function is named other than to call it, so that anyone may."""
+    return any(
+        isinstance(name, ast.Name | ast.Attribute)
+        and (name.attr if isinstance(name, ast.Attribute) else name.id) == function.name
+        and not (isinstance(parent := module.parents[name], ast.Call) and parent.func is name)
+        for module in modules
+        for name in module.walk(module.tree, ast.Name, ast.Attribute)
     )
 
 
