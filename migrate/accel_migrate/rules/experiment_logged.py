@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.storage.files import is_forward, opens_events
+from accel_migrate.analysis.storage.files import is_forward, opens_events, tracker
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import add_argument, change, quoted
 from accel_migrate.flow.nodes import walk
@@ -13,7 +13,6 @@ from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM603"
-_TRACKERS = {"mlflow", "neptune", "comet_ml", "clearml", "visdom", "aim", "swanlab", "dvclive", "tensorboard_logger"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -40,12 +39,11 @@ def find(context: Context) -> Iterator[Change]:
                 "hydra.output_subdir=null on the command line turn that off"
             )
             yield change(CODE, function, message, loop=context.training.index, safety=Safety.NOTE)
-    others = [c for c in module.calls if (module.qualified(c.func) or "").partition(".")[0] in _TRACKERS]
-    others = [c for c in others if not flow.on_some(module, c)]
+    others = [(c, name) for c in module.calls if (name := tracker(module, c)) and not flow.on_some(module, c)]
     if others:
-        name = (module.qualified(others[0].func) or "").partition(".")[0]
+        call, name = others[0]
         message = f"every process logs to {name}; start and use it where accelerator.is_main_process is true"
-        yield change(CODE, others[0], message, loop=context.training.index, safety=Safety.NOTE)
+        yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _called(decorator: ast.expr) -> ast.expr:

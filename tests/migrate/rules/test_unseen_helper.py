@@ -58,6 +58,8 @@ def test_names_an_object_that_is_handed_over():
         ),
         ("import logging; logging.basicConfig(filename='x.log')", "opens a log file (drawing.py:5)"),
         ("from tensorboardX import SummaryWriter; SummaryWriter('runs')", "opens an event file (drawing.py:5)"),
+        ("import mlflow; mlflow.log_metric('x', x)", "logs to a tracker (drawing.py:5)"),
+        ("import wandb; wandb.init()", "logs to a tracker (drawing.py:5)"),
         ("sys.stdout.write(str(x))", "prints (drawing.py:5)"),
     ],
 )
@@ -205,3 +207,12 @@ def test_names_what_a_file_calls_when_it_is_imported(kept: str, called: str, run
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     found = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert ["what this file imports writes a file (tables.py:" in message for message in found] == [True] * runs
+
+
+def test_names_a_tracker_that_may_not_be_installed() -> None:
+    log = "try:\n    from visdom import Visdom\nexcept ImportError:\n    Visdom = None\n"
+    log += "class Log:\n    def __init__(self):\n        self.page = Visdom()\n"
+    files = {"train.py": training(functions="from log import Log\n", ready="log = Log()"), "log.py": log}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert "Log() (line 22) logs to a tracker (log.py:7)" in message

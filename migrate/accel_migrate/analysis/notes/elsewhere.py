@@ -13,6 +13,7 @@ from accel_migrate.analysis.storage.files import (
     opens_log,
     runs_command,
     saves,
+    tracker,
     writes,
     writes_memory,
 )
@@ -22,7 +23,15 @@ from accel_migrate.analysis.values.imported import brought_by, loaded_with
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
 # What must not be done N times, the gravest first.
-_DEEDS = ("writes a file", "makes a folder", "opens a log file", "opens an event file", "runs a command", "prints")
+_DEEDS = (
+    "writes a file",
+    "makes a folder",
+    "opens a log file",
+    "opens an event file",
+    "logs to a tracker",
+    "runs a command",
+    "prints",
+)
 
 
 def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
@@ -79,6 +88,7 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
         makes_folder(module, call),
         opens_log(module, call),
         opens_events(script.roles, module, call),
+        tracker(module, call) is not None or module.qualified(call.func) == "wandb.init",
         runs_command(module, call),
         shows(module, call),
     )

@@ -225,7 +225,7 @@ class Module:
         if base is None:
             return None
         variable = self.resolve(node.id, self.scope(node))
-        if variable is None or any(b.kind != "import" for b in variable.scope.bindings[variable.name]):
+        if variable is None or any(not _may_be_import(b) for b in variable.scope.bindings[variable.name]):
             return None  # shadowed: here the name is not the imported thing
         return ".".join([base, *reversed(parts)])
 
@@ -429,3 +429,8 @@ _BINDERS: dict[type, str] = {
     getattr(ast, name.removeprefix("_bind_")): name for name in vars(Module) if name.startswith("_bind_")
 }
 _SCOPED = frozenset((*_NEW_SCOPE, *_COMPREHENSION))
+
+
+def _may_be_import(binding: Binding) -> bool:
+    """Whether a name goes on being what was imported: `except ImportError: Visdom = None` leaves nothing to call."""
+    return binding.kind == "import" or (isinstance(binding.value, ast.Constant) and binding.value.value is None)

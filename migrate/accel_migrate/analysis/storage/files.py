@@ -46,6 +46,7 @@ _LOG_FILES = {
     "logging.FileHandler", "logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler",
     "logging.handlers.WatchedFileHandler",
 }  # fmt: skip
+_TRACKERS = {"mlflow", "neptune", "comet_ml", "clearml", "visdom", "aim", "swanlab", "dvclive", "tensorboard_logger"}
 # Classes and functions of libraries that fetch their data when they are called, with no word about it.
 _FETCHED_BY = re.compile(
     r"(torch_geometric\.datasets|torchtext\.(legacy\.)?datasets|dgl\.data)\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|torchtext\.(legacy\.)?vocab\.(GloVe|FastText|CharNGram)"
@@ -134,6 +135,12 @@ def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
     if made is not None and isinstance(made.node, ast.ClassDef):
         names = [made.module.qualified(base) or "" for base in made.node.bases]
     return any(name.rpartition(".")[2] == "SummaryWriter" for name in names)
+
+
+def tracker(module: Module, call: ast.Call) -> str | None:
+    """The library that a call logs to, other than by an event file or a run of wandb, which can be told to do nothing."""
+    library = (module.qualified(call.func) or "").partition(".")[0]
+    return library if library in _TRACKERS else None
 
 
 def makes_folder(module: Module, call: ast.Call) -> bool:
