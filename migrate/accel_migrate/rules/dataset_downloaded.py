@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_on_import
+from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.storage.files import downloads
 from accel_migrate.edits import change
@@ -17,7 +18,8 @@ CODE = "AM604"
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
-    own = [call for call in module.calls if downloads(module, call)]
+    once = [node for s in written_once(context.script, training, module) for node in module.walk(s, ast.Call)]
+    own = [call for call in module.calls if downloads(module, call) and call not in once]
     for call in own or _through_helpers(context):
         if not training.flow.on_some(module, call):
             yield _note(context, call, "")

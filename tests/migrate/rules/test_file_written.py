@@ -275,3 +275,26 @@ def test_says_nothing_of_a_command_that_answers_a_question():
         source = training(functions=f"import subprocess\ntold = subprocess.check_output({command})\n")
         assert "AM504" not in codes(source), command
     assert "AM504" in codes(training(functions="import subprocess\nsubprocess.run(['convert', 'a', 'b'])\n"))
+
+
+FETCHED = """with open("x.jpg", "wb") as f:
+    answer = urlopen("http://127.0.0.1/")
+    f.write(answer.read())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("", "", False),
+        ("answer = 'y'\nprint(answer)\n", "", False),
+        ("", "answer = 'y'\nprint(answer)\n", False),
+        ("answer = 'y'\nprint(answer)\n", "print(answer)\n", True),
+        ("for n in range(2):\n    print(n)\n", "def show():\n    print(answer)\n", True),
+    ],
+)
+def test_what_a_guarded_statement_sets_must_not_be_read_later(before: str, after: str, told: bool) -> None:
+    source = training(functions=f"from urllib.request import urlopen\n{before}") + FETCHED + after
+    messages = notes(source)
+    assert any("`answer`, which is set in it, is read later" in each for each in messages) == told
+    assert any("downloads what is missing" in each for each in messages) == told

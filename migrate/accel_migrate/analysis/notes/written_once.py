@@ -1,0 +1,94 @@
+"""Which of the files that a training writes can be left to the main process, and why others cannot."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.storage.files import Written, downloads, runs_model
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.flow.nodes import unparse, walk
+
+
+@dataclass(frozen=True, eq=False)
+class Writing:
+    """A statement that every process would run: `spelled` is the Accelerator there, `trouble` what keeps it from a guard."""
+
+    statement: ast.stmt
+    spelled: str | None
+    trouble: str
+
+
+def writings(script: Script, training: Training, module: Module) -> Iterator[Writing]:
+    """What writes files in a module, other than weights, which all processes must collect first."""
+    saved = {save.opened or module.statement(save.call) for save in training.storage.saves if save.module is module}
+    for written in training.storage.written:
+        statement = written.statement
+        if written.module is module and statement not in saved and concerns(script, training, module, statement):
+            yield Writing(statement, training.ready(module, statement), _trouble(script, module, written))
+
+
+def written_once(script: Script, training: Training, module: Module) -> list[ast.stmt]:
+    """Those that come under a guard, with all that stands in them."""
+    return [w.statement for w in writings(script, training, module) if w.spelled is not None and not w.trouble]
+
+
+def concerns(script: Script, training: Training, module: Module, statement: ast.stmt) -> bool:
+    """Whether the training runs it, and the author does not let one process do it already."""
+    function = module.scope(statement).function
+    if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
+        if not is_called(script, training, function):
+            return False
+    if function is not None and not training.timing.after_prepare(module, statement):
+        if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):
+            return False  # another rule speaks of the download as a whole
+    if _saves_model(training, module, statement) or training.flow.only_main(module, statement):
+        return False
+    return not any(
+        isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement)
+    )
+
+
+def _names_one_process(test: ast.expr) -> bool:
+    return any(word in unparse(test) for word in ("rank", "main_process", "master"))
+
+
+def _saves_model(training: Training, module: Module, statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if (
+        not isinstance(call, ast.Call)
+        or not isinstance(call.func, ast.Attribute)
+        or call.func.attr != "save_pretrained"
+    ):
+        return False
+    return training.timing.after_prepare(module, call) and training.holds(module.variable(call.func.value))
+
+
+def _trouble(script: Script, module: Module, written: Written) -> str:
+    """Why the statement cannot simply go under a guard; empty if it can."""
+    if written.kept:
+        return "what it opens is written to later, or its result is used"
+    for node in walk(written.statement):
+        if isinstance(node, ast.Call) and runs_model(script.roles, module, node):
+            return "a model runs in it, which all processes must do together"
+        if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue):
+            return "the flow of the script depends on it"
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _is_read_later(module, written, node):
+            return f"`{node.id}`, which is set in it, is read later"
+    return ""
+
+
+def _is_read_later(module: Module, written: Written, stored: ast.Name) -> bool:
+    """Whether what the statement sets a name to may be read outside of it."""
+    inside, variable = set(walk(written.statement)), module.variable(stored)
+    return variable is not None and any(
+        binding.statement in inside
+        for node in module.walk(module.tree, ast.Name)
+        if isinstance(node, ast.Name) and node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
+        if module.variable(node) == variable
+        for binding in reaching(module, node, variable)
+    )
