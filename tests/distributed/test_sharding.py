@@ -446,6 +446,8 @@ def test_figures_of_whole_batches_are_those_of_the_plain_loader(processes):
             total += accelerator.sum_for_metrics(batch.mean().item())
             seen += accelerator.sum_for_metrics([(batch.tolist(), len(batch))])
             worst += accelerator.sum_for_metrics(torch.stack([batch.max(), batch.new_ones(())]))
+            assert loader.batches_seen == len(seen)
+        assert loader.batches_seen == len(seen)
         return total, seen, worst.tolist()
 
     def work():

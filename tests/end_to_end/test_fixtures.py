@@ -38,9 +38,17 @@ def test_losses_are_equal_to_the_bit_on_one_process(case: Case, tmp_path: Path) 
     assert after.output == before.output
 
 
-@pytest.mark.parametrize("case", [case for case in RUNNABLE if case.two], ids=lambda case: case.name)
-def test_two_processes_train_and_evaluate_as_one(case: Case, tmp_path: Path) -> None:
-    ranks = ended_well(run(case.script("after"), case.arguments, in_folder(tmp_path, "two"), processes=2, frozen=True))
+BY_BATCH = [case for case in RUNNABLE if case.figures and "whole_batches" in case.script("after").read_text()]
+
+
+@pytest.mark.parametrize(
+    ("case", "processes"),
+    [(case, 2) for case in RUNNABLE if case.two] + [(case, 3) for case in BY_BATCH],
+    ids=lambda said: getattr(said, "name", said),
+)
+def test_processes_train_and_evaluate_as_one(case: Case, processes: int, tmp_path: Path) -> None:
+    many = in_folder(tmp_path, "many")
+    ranks = ended_well(run(case.script("after"), case.arguments, many, processes=processes, frozen=True))
     assert all(rank.losses for rank in ranks), "a process trained nothing"
     if "--prints" in case.options:
         assert not ranks[1].output.strip(), "what is printed is printed once"

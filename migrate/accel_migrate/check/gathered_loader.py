@@ -46,6 +46,7 @@ def _found(evidence: Evidence) -> Found:
 
 def _by_batch(side: Side) -> Found:
     """Whole batches of loaders that every process has whole; figures of such batches that are not added up, or of others."""
+    over: set[ast.For] = set()
     for file, call in side.asked("whole_batches"):
         if not (call.args and side.is_prepared(file, call.args[0])):
             yield (
@@ -53,17 +54,40 @@ def _by_batch(side: Side) -> Found:
                 call,
                 f"`{unparse(call)[:60]}` is not of a prepared loader: each sample would count once for each process",
             )
-        loop = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
-        if loop is None or not _holds(loop.iter, call):
+        loops = _loops_over(file, call)
+        if not loops:
             yield file, call, f"`{unparse(call)[:60]}` is not what a loop goes over"
-            continue
-        for node in walk(loop):
-            if _grows(file, loop, node) and not _is_added_up(file, loop, node):
+        over.update(loops)
+        for node in (node for loop in loops for node in walk(loop)):
+            if any(_grows(file, loop, node) and not _is_added_up(file, loop, node) for loop in loops):
                 yield file, node, f"`{unparse(node)[:60]}` counts this process's batches only"
+        for loop in loops:
+            yield from _divided_by_rounds(file, loop)
     for file, call in side.asked("sum_for_metrics"):
-        loops = [above for above in file.ancestors(call) if isinstance(above, ast.For)]
-        if not any(_asks(loop.iter, "whole_batches") for loop in loops):
+        if over.isdisjoint(file.ancestors(call)):
             yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
+
+
+def _loops_over(file: File, call: ast.Call) -> list[ast.For]:
+    """The loop that goes over a call's result, in its own line or by the name of a bar around it."""
+    above = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
+    if above is not None and _holds(above.iter, call):
+        return [above]
+    statement = next(above for above in file.ancestors(call) if isinstance(above, ast.stmt))
+    names = _stored(statement)
+    loops = [node for node in walk(file.scope(call).function.node) if isinstance(node, ast.For)]
+    return [loop for loop in loops if any(isinstance(n, ast.Name) and n.id in names for n in walk(loop.iter))]
+
+
+def _divided_by_rounds(file: File, loop: ast.For) -> Found:
+    """A figure over the number of rounds, which is not that of the batches."""
+    if not isinstance(loop.target, ast.Tuple) or not isinstance(loop.target.elts[0], ast.Name):
+        return
+    for node in walk(loop):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv):
+            if any(isinstance(n, ast.Name) and n.id == loop.target.elts[0].id for n in walk(node.right)):
+                if "enumerate" in unparse(loop.iter):
+                    yield file, node, f"`{unparse(node)[:60]}` is divided by the rounds of this process"
 
 
 def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:

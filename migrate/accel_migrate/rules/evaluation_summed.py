@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.by_batch import Summed
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, replace_node
 from accel_migrate.plan import Change, Edit, Replace, Substitute
 from accel_migrate.rule import Context, Rule
@@ -36,6 +37,8 @@ def find(context: Context) -> Iterator[Change]:
             edits += _wrap(source, entry.args[0], f"{spelled}.sum_for_metrics([", "])")
         for statement in evaluation.fed:
             edits.append(Substitute(statement, (_repeated(source, statement.value, f"{spelled}.sum_for_metrics"),)))
+        for node, form in evaluation.counts:
+            edits.append(_replace_bracketed(module, node, form.format(f"{source.code(loop.loader)}.batches_seen")))
         message = "each process evaluates some of the batches, and their figures are added up"
         yield change(CODE, loop.statement, message, edits, loop=training.index)
 
@@ -46,6 +49,14 @@ def _repeated(source: Source, call: ast.expr, gathers: str) -> str:
     given = ", ".join(source.code(argument) for argument in call.args)
     one, fed = (f"({given})", "*figure") if len(call.args) > 1 else (given, "figure")
     return f"for figure in {gathers}([{one}]):\n    {source.code(call.func)}({fed})"
+
+
+def _replace_bracketed(module: Module, node: ast.expr, text: str) -> Replace:
+    """In the place of `i + 1`, with the brackets that an operator asked for."""
+    start, end, whole = module.source.start(node), module.source.end(node), module.source.text
+    if isinstance(module.parents[node], ast.BinOp) and whole[start - 1] == "(" and whole[end : end + 1] == ")":
+        start, end = start - 1, end + 1
+    return Replace(start, end, text)
 
 
 def _wrap(source: Source, node: ast.expr, before: str, after: str) -> tuple[Replace, Replace]:

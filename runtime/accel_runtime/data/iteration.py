@@ -40,6 +40,7 @@ class Iteration:
     total: int | None
     pads: bool = False  # whether the last round repeats samples, or may
     index: int = 0
+    batches: int = 0  # of the script's own loader, that all processes have had
     first: int = 0  # batches that the epoch had before this run shared it out
     is_last: bool = False
     beside: bool = False  # whether it went on while an iteration that began later was under way, as in zip(a, b)

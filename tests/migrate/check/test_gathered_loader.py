@@ -114,3 +114,18 @@ def test_a_figure_of_whole_batches_that_stays_on_its_process() -> None:
 def test_a_figure_of_batches_that_are_filled_up() -> None:
     filled = SUMMED.replace("accelerator.whole_batches({})", "{}")
     assert said("AM955", "x = 1\n", BOTH + filled.format("test"))
+
+
+def test_a_figure_over_the_rounds_of_one_process() -> None:
+    counted = SUMMED.replace(
+        "x, y in accelerator.whole_batches({})", "i, (x, y) in enumerate(accelerator.whole_batches({}))"
+    )
+    assert said("AM955", "x = 1\n", BOTH + counted.format("test") + "    print(total / (i + 1))\n")
+    assert not said("AM955", "x = 1\n", BOTH + counted.format("test") + "    print(i, total / test.batches_seen)\n")
+
+
+def test_a_bar_over_whole_batches() -> None:
+    bar = "bar = tqdm(accelerator.whole_batches(test))\n" + SUMMED.replace("accelerator.whole_batches({})", "bar")
+    assert not said("AM955", "x = 1\n", BOTH + bar)
+    assert said("AM955", "x = 1\n", BOTH + bar + "    count += 1\n")
+    assert said("AM955", "x = 1\n", BOTH + bar.replace("in bar", "in test"))

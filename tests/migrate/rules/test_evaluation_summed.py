@@ -67,12 +67,18 @@ def test_leaves_what_only_shows() -> None:
         (["hits += other(model(x))"], "`other()` is not known to leave nothing behind"),
         (["hits += keeps(model(x))"], "`kept.append()` is not known to leave nothing behind"),
         (["hits += model(x).sum().item()", "save_image(x, 'x.png')"], "more than add up"),
-        (["hits += model(x).sum().item()", "print(hits / (j + 1))"], "divided by the loop's counter"),
+        (["hits += model(x).sum().item() / (j + 1)"], "counter"),
+        (["hits += model(x).sum().item()", "stores(j)"], "more than add up"),
+        (["hits += model(x).sum().item()", "print(hits, file=table)"], "more than add up"),
+        (["rows = losses", "rows.append(model(x).sum().item())", "seen += 1"], "not known to leave nothing behind"),
         (["hits += model.score(x)"], "a method of the model"),
     ],
 )
 def test_keeps_whole(lines: list[str], reason: str) -> None:
     functions = "kept = []\ndef keeps(out):\n    kept.append(out)\n    return out.sum()\n"
+    functions += (
+        "last = 0\ndef stores(at):\n    global last\n    last = at\n    print(at)\ndef shows():\n    print(last)\n"
+    )
     source = evaluation(*lines, functions=functions, loop="j, (x, y) in enumerate(test_loader)")
     assert reason in noted(source, "AM402")
     assert "whole_batches" not in migrated(source)
@@ -115,8 +121,34 @@ def test_keeps_whole_a_loop_whose_number_of_batches_is_asked_for() -> None:
     assert "number of its batches" in noted(source, "AM402")
 
 
-def test_keeps_whole_a_loader_that_a_bar_has_before_the_loop() -> None:
+def test_goes_over_whole_batches_by_a_bar_that_is_made_before() -> None:
     source = evaluation(
         "hits += (model(x).argmax(1) == y).sum().item()", loop="x, y in bar", ready=f"{READY}\nbar = tqdm(test_loader)"
     )
-    assert "wrapped before the loop" in noted(source, "AM402")
+    becomes(source, "bar = tqdm(accelerator.whole_batches(test_loader))")
+    assert "wrapped before the loop" in noted(f"{source}    for z in bar:\n        print(z)\n", "AM402")
+
+
+BAR = "def bar(at, of, text):\n    sys.stdout.write(str(at) + text)\n    sys.stdout.flush()\n"
+
+
+def test_divides_by_the_batches_of_all_processes() -> None:
+    source = evaluation(
+        "hits += criterion(model(x), y).item()",
+        "bar(j, len(test_loader), str(hits / (j + 1)))",
+        functions=BAR,
+        loop="j, (x, y) in enumerate(test_loader)",
+    )
+    becomes(source, "bar(j, len(test_loader), str(hits / test_loader.batches_seen))")
+    becomes(f"{source}    print(hits / (j + 1))\n", "print(hits / test_loader.batches_seen)")
+    becomes(f"{source}    print(hits / j)\n", "print(hits / (test_loader.batches_seen - 1))")
+    counted = source.replace("enumerate(test_loader)", "enumerate(test_loader, 1)")
+    becomes(f"{counted}    print(hits / j)\n", "print(hits / test_loader.batches_seen)")
+    begun = source.replace("enumerate(test_loader)", "enumerate(test_loader, first)")
+    assert "counter takes part" in noted(begun, "AM402")
+
+
+def test_keeps_whole_a_counter_that_another_loop_may_have_set() -> None:
+    source = evaluation("hits += criterion(model(x), y).item()", loop="j, (x, y) in enumerate(test_loader)")
+    source = source.replace("with torch.no_grad():", "if seen:\n        j = 3\n    else:")
+    assert "`j` of the last batch" in noted(f"{source}    print(hits / (j + 1))\n", "AM402")

@@ -10,7 +10,8 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.beginnings import Beginnings, is_list
-from accel_migrate.analysis.evaluation.display import Shown, counter_of
+from accel_migrate.analysis.evaluation.counting import Count, Counter, wrapped
+from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
@@ -28,7 +29,8 @@ _METERS = {"update", "add", "add_batch"}
 class Summed:
     """The loop goes through whole batches, and each of `figures` is added up over processes.
 
-    Each of `entries` is appended to a list, each of `fed` feeds an object of the project; `lengths` count all batches.
+    Each of `entries` is appended to a list, each of `fed` feeds an object of the project; `lengths` count all batches, and
+    `counts` those of all processes so far.
     """
 
     loop: LoaderLoop
@@ -36,6 +38,7 @@ class Summed:
     entries: tuple[ast.Call, ...] = ()
     fed: tuple[ast.Expr, ...] = ()
     lengths: tuple[tuple[Module, ast.Call], ...] = ()
+    counts: tuple[Count, ...] = ()
 
 
 def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str]) -> Summed | None:
@@ -53,13 +56,15 @@ class _Judge:
         self.loop = loop
         self.module = loop.module
         self.moved = moved
-        self.counter = counter_of(loop.statement)
-        self.shown = Shown(loop, self.counter)
+        self.counting = Counter(loop.module, loop.statement)
+        self.counter = self.counting.name
+        self.shown = Shown(roles, loop, self.counter)
         self.quiet = Quiet(roles, graph)
         self.begins = Beginnings(loop)
         self.bound = _names(loop.statement.target)  # by now, in this round
         self.batch = self.bound - {self.counter or ""}
         self.assigned = self._assigned()
+        self.fresh = self._fresh()
         self.sums = {
             unparse(node.target)
             for node in walk(loop.statement)
@@ -73,10 +78,10 @@ class _Judge:
         loop = self.loop.statement
         if loop.orelse or isinstance(loop, ast.AsyncFor):
             raise NotExact("the loop has an `else`", loop)
-        if not self.module.holds(loop.iter, self.loop.loader):
+        if not self.module.holds(loop.iter, self.loop.loader) and not self._has_bar_of_its_own():
             raise NotExact("its loader is wrapped before the loop", loop)
         for node in walk(loop):
-            if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Raise | ast.Try | ast.While | ast.Assert):
+            if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Try | ast.While):
                 raise NotExact("a batch may be left out, or the loop may end early", node)
         for statement in loop.body:
             self._statement(statement)
@@ -84,9 +89,22 @@ class _Judge:
             raise NotExact("the model is not called in the loop itself", loop)
         if not (self.figures or self.entries or self.fed):
             return None
-        self.shown.check()
-        check_after(self.module, loop)
-        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), tuple(self._lengths()))
+        counts = tuple(self.counting.counts(self.shown.nodes))
+        check_after(self.module, loop, self.counter)
+        lengths = tuple(self._lengths())
+        return Summed(self.loop, tuple(self.figures), tuple(self.entries), tuple(self.fed), lengths, counts)
+
+    def _has_bar_of_its_own(self) -> bool:
+        """`bar = tqdm(loader)` above the loop, which nothing else goes over."""
+        bound = wrapped(self.module, self.loop.statement)
+        if len(bound) != 1 or bound[0].kind not in ("assign", "with"):
+            return False
+        variable = self.module.variable(bound[0].target)
+        nodes = [n for n in self.module.walk(self.module.tree, ast.Name) if self.module.variable(n) == variable]
+        reads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        others = [n for n in reads if not self.module.holds(self.loop.statement.iter, n)]
+        held = self.module.holds(bound[0].statement, self.loop.loader)
+        return held and all(isinstance(self.module.parents[n], ast.Attribute) for n in others)
 
     # ---- what a round does
 
@@ -110,6 +128,9 @@ class _Judge:
             self._augment(statement, every)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._call(statement, statement.value, every)
+        elif isinstance(statement, ast.Assert | ast.Raise):  # which ends the run of all processes
+            if any(isinstance(above, ast.Try) for above in self.module.ancestors(statement)):
+                raise NotExact(_MORE, statement)
         elif not isinstance(statement, ast.Pass):
             raise NotExact(_MORE, statement)
 
@@ -191,6 +212,10 @@ class _Judge:
                 return
         if isinstance(function, ast.Attribute) and (self.module.qualified(function) or "").startswith("torch.cuda."):
             return
+        if isinstance(function, ast.Attribute) and unparse(function.value) in self.fresh:
+            for argument in (*call.args, *[keyword.value for keyword in call.keywords]):
+                self._reads(argument)
+            return
         if not isinstance(function, ast.Attribute) or root_of(function.value) not in self.bound:
             if not self._sets_up(function):
                 raise NotExact(_MORE, call)
@@ -249,6 +274,16 @@ class _Judge:
             ):  # fmt: skip
                 found.add(root_of(node.func.value))
         return found - {"self", *self.shown.clocks}
+
+    def _fresh(self) -> set[str]:
+        """Names that hold a list or dictionary of this round's own: what goes into it is gone with the round."""
+        bound: dict[str, list[ast.expr]] = {}
+        for node in walk(self.loop.statement):
+            if isinstance(node, ast.Assign):
+                for name in (name for target in node.targets for name in _names(target)):
+                    bound.setdefault(name, []).append(node.value)
+        made = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+        return {name for name, values in bound.items() if all(isinstance(value, made) for value in values)}
 
     # ---- the number of batches
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.evaluation.showing import CLOCKS, READS, makes_display, only_shows, writes
 from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 
-_CLOCKS = {"time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer"}
 _BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
 _LOGS = {"info", "debug", "warning", "critical", "error"}
-_STREAMS = {"sys.stdout.write", "sys.stdout.flush", "tqdm.tqdm.write"}
-# What may be called for the sake of a text: nothing that is left behind by it.
-_READS = {
-    "format", "item", "size", "cpu", "numpy", "tolist", "join", "float", "int", "str", "len", "round", "mean", "sum", "max",
-    "min", "detach", "keys", "items", "values", "range", "zip", "strftime", "get_last_lr", "ljust", "rjust", "dict", "list",
-}  # fmt: skip
 
 
 class Shown:
     """Tells the statements of one loop that only show; `counter` is the loop's own number of a batch."""
 
-    def __init__(self, loop: LoaderLoop, counter: str | None) -> None:
+    def __init__(self, roles: Roles, loop: LoaderLoop, counter: str | None) -> None:
+        self.roles = roles
         self.module = loop.module
         self.counter = counter
         self.clocks = self._clocks(loop.function or loop.module.tree)
@@ -55,31 +51,29 @@ class Shown:
                 raise NotExact("a figure that it shows is divided by the loop's counter", node)
 
     def counts_rounds(self, length: ast.AST) -> bool:
-        """Whether `len(loader)` is only shown, or tells a bar how far it goes."""
+        """Whether `len(loader)` is only shown, or tells a bar, or another display, how far it goes."""
         around = self.module.parents[length]
-        bar = isinstance(around, ast.keyword) and around.arg == "total"
-        return length in self.nodes or bar
+        if isinstance(around, ast.Call) and makes_display(self.roles, self.module, around):
+            return True
+        return length in self.nodes or (isinstance(around, ast.keyword) and around.arg == "total")
 
     def _counts(self, node: ast.expr) -> bool:
         return any(isinstance(part, ast.Name) and part.id == self.counter for part in walk(node))
 
     def _shows(self, call: ast.Call) -> bool:
-        dotted = self.module.qualified(call.func) or ""
-        if isinstance(call.func, ast.Name):
-            return call.func.id == "print" and self.module.variable(call.func) is None
+        if writes(self.module, call) or only_shows(self.roles, self.module, call):
+            return True
         if not isinstance(call.func, ast.Attribute):
             return False
-        if dotted in _STREAMS or (dotted.startswith("logging.") and call.func.attr in _LOGS):
-            return True
-        if call.func.attr in _BARS:
+        dotted = self.module.qualified(call.func) or ""
+        if call.func.attr in _BARS or (dotted.startswith("logging.") and call.func.attr in _LOGS):
             return True
         return call.func.attr in _LOGS and self._is_logger(call.func.value)
 
     def _is_logger(self, node: ast.expr) -> bool:
-        return any(
-            isinstance(value, ast.Call) and (self.module.qualified(value.func) or "") == "logging.getLogger"
-            for value in self._values(node)
-        )
+        """By its making; or by its name, where a function is given it."""
+        made = [self.module.qualified(v.func) or "" for v in self._values(node) if isinstance(v, ast.Call)]
+        return "logging.getLogger" in made or unparse(node).lower().endswith(("logger", "log"))
 
     def _is_bar(self, node: ast.expr) -> bool:
         values = self._values(node)
@@ -98,12 +92,12 @@ class Shown:
                 return False
             if isinstance(part, ast.Call) and not self._is_clock(part):
                 name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-                if name not in _READS:
+                if name not in READS:
                     return False
         return True
 
     def _is_clock(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and (self.module.qualified(node.func) or "") in _CLOCKS
+        return isinstance(node, ast.Call) and (self.module.qualified(node.func) or "") in CLOCKS
 
     def _is_time(self, node: ast.expr) -> bool:
         """`time.time() - end`."""
@@ -126,11 +120,3 @@ class Shown:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         ]
         return {name for name in names if stored.count(name) == len(bound[name])}
-
-
-def counter_of(loop: ast.For | ast.AsyncFor) -> str | None:
-    """`i` of `for i, batch in enumerate(loader)`."""
-    target = loop.target
-    if "enumerate(" in unparse(loop.iter) and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-        return target.elts[0].id
-    return None

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.by_batch import Summed, judge_batches
-from accel_migrate.analysis.evaluation.display import Shown, counter_of
+from accel_migrate.analysis.evaluation.counting import counter_of
+from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero
 from accel_migrate.analysis.evaluation.forwards import find_forward
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
@@ -95,8 +96,8 @@ class _Judge:
         self.roles = roles
         self.loop = loop
         self.module: Module = loop.module
-        self.counter = counter_of(loop.statement)
-        self.shown = Shown(loop, self.counter)
+        self.counter = counter_of(loop.module, loop.statement)
+        self.shown = Shown(roles, loop, self.counter)
         self.moved = _moved_names(loop, moves)
         self.local: set[str] = set()  # names of the batch and of what is made of it before the forward
         self.names: list[str] = []

@@ -15,15 +15,15 @@ from accel_migrate.flow.nodes import unparse, walk
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}
 
 
-def check_after(module: Module, loop: ast.For | ast.AsyncFor) -> None:
-    """Raise NotExact where the last batch, or what was made of it, is read after the loop."""
+def check_after(module: Module, loop: ast.For | ast.AsyncFor, counter: str | None = None) -> None:
+    """Raise NotExact where the last batch, or what was made of it, is read after the loop; its `counter` may be."""
     inside = set(module.walk(loop))
     scope = module.scope(loop)
     bound = {
         node.id
         for node in inside
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and module.scope(node) is scope
-    }
+    } - {counter}
     around = scope.node if scope.is_function else module.tree
     for node in module.walk(around):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in bound and node not in inside:
