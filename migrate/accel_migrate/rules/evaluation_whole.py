@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.entries import is_chosen
+from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -17,20 +20,37 @@ def find(context: Context) -> Iterator[Change]:
     module = context.module
     for evaluation in context.training.evaluations:
         if isinstance(evaluation, Whole) and evaluation.loop.module is module and not evaluation.on_main:
-            shared = not evaluation.calls and context.training.holds(module.variable(evaluation.loop.loader))
             what = (
                 "each process evaluates its own shard of the loader it trains on"
-                if shared
+                if not evaluation.calls and _is_shared(context, evaluation.loop)
                 else "every process evaluates all of the data"
             )
             if is_chosen(context.script.roles, evaluation.loop):
                 what = "in the phases that evaluate, every process goes through all of the data"
-            message = f"{what}, because {evaluation.reason} (line {evaluation.line})"
+            message = f"{what}, because {evaluation.reason}{_where(evaluation)}"
             if evaluation.by_hand is not None:
-                message = (
-                    f"the script shares this out and adds up by itself (line {evaluation.line}), which goes on working"
-                )
+                message = f"the script shares this out and adds up by itself{_where(evaluation)}, which goes on working"
             yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _is_shared(context: Context, loop: LoaderLoop) -> bool:
+    """Whether a loop reads a loader that is prepared, and not another one that has its name by then."""
+    module, training = context.module, context.training
+    variable = module.variable(loop.loader)
+    if variable is None or not training.holds(variable) or not isinstance(loop.loader, ast.Name):
+        return training.holds(variable)
+    bindings = reaching(module, loop.loader, variable)
+    return not bindings or any(
+        binding.kind != "assign" or not training.timing.after_prepare(module, binding.statement) for binding in bindings
+    )
+
+
+def _where(evaluation: Whole) -> str:
+    """The line that is the reason, where that is not the loop's own."""
+    module = evaluation.module or evaluation.loop.module
+    if module is not evaluation.loop.module:
+        return f" ({module.source.path.name}:{evaluation.line})"
+    return f" (line {evaluation.line})" if evaluation.line != evaluation.loop.statement.lineno else ""
 
 
 RULE = Rule(

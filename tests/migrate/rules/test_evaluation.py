@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from accel_migrate.pipeline import migrate
 from accel_migrate.settings import Settings
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, training
 from tests.migrate.rules.verbs import migrated, noted
@@ -181,3 +185,68 @@ def test_an_evaluation_whose_loader_drops_the_last_batch_goes_through_whole_batc
     result = migrated(source.replace(built, f"{built}, drop_last=True"))
     assert "accelerator.whole_batches(test_loader)" in result
     assert "gather_for_metrics" not in result
+
+
+JUDGED = """with torch.no_grad():
+    for x, y in {loader}:
+        x = x.to(device)
+        out = model(x)
+        print(out)
+"""
+
+
+def test_a_loader_that_has_a_new_value_by_then_is_read_whole() -> None:
+    left = JUDGED.format(loader="loader")
+    assert "its own shard of the loader" in noted(training(after=left), "AM402")
+    rebuilt = training() + "loader = DataLoader(data, batch_size=2)\n" + left
+    assert "every process evaluates all of the data" in noted(rebuilt, "AM402")
+
+
+def test_names_the_file_of_the_line_that_is_the_reason() -> None:
+    judge = """import torch
+def judge(model, loader, device):
+    total = 0.0
+    with torch.no_grad():
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            out = model(x)
+            total += (out.argmax(1) == y).sum().item()
+    return total
+"""
+    script = training(functions="from judge import judge\n", after="print(judge(model, test_loader, device))")
+    whole = script + "model.eval()\n" + JUDGED.format(loader="test_loader")
+    files = {"train.py": whole.lstrip("\n"), "judge.py": judge}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    told = {r.path.name: n.message for r in results for n in r.notes if n.code == "AM402"}
+    line = next(n for n, text in enumerate(files["train.py"].split("\n"), 1) if "in test_loader" in text)
+    assert f"another loop reads the same loader whole (train.py:{line})" in told["judge.py"]
+
+
+def test_a_counter_that_another_loop_sets_above_is_not_of_the_last_batch() -> None:
+    counted = "for i, (x, y) in enumerate(test_loader):"
+    judged = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()", ready="correct = 0")
+    judged = judged.replace("for x, y in test_loader:", counted).replace(
+        "with torch.no_grad()", "print(i)\n    with torch.no_grad()"
+    )
+    becomes(judged, "accelerator.gather_for_metrics((out, y))")
+    message = noted(judged.rstrip("\n") + "\n    print(correct / (i + 1))\n", "AM402")
+    line = next(n for n, text in enumerate(judged.lstrip("\n").rstrip("\n").split("\n"), 1) if "correct +=" in text) + 1
+    assert f"`i` of the last batch is read after the loop (line {line})" in message
+
+
+def test_a_part_of_what_was_moved_is_on_the_device() -> None:
+    cut = ["y_in = y[:-1]", "out = model(x)", "hits += (out.argmax(1)[:-1] == y_in).float().mean().item()"]
+    becomes(evaluation(*cut, ready="hits = 0.0"), "for x, y in accelerator.whole_batches(test_loader):")
+    early = evaluation(*cut, ready="hits = 0.0").replace(
+        f"{MOVED}\n            y_in = y[:-1]", f"y_in = y[:-1]\n            {MOVED}"
+    )
+    assert "`y_in` stays on the CPU" in noted(early, "AM402")
+
+
+def test_tells_one_model_that_runs_twice_from_two() -> None:
+    functions = "other = nn.Linear(3, 2)\n"
+    twice = ["out = model(x)", "again = {}(x)", "hits += (out.argmax(1) == again.argmax(1)).sum().item()"]
+    source = evaluation(*twice, functions=functions, ready="hits = 0")
+    rows_alone = Settings(target="accelerate")
+    assert "the model is called more than once" in noted(source.replace("{}", "model"), "AM402", rows_alone)
+    assert "several models are called" in noted(source.replace("{}", "other"), "AM402", rows_alone)

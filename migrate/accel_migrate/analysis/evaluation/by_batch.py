@@ -15,6 +15,7 @@ from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
+from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
@@ -47,6 +48,17 @@ def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[s
     `moved` are the names that it moves.
     """
     return _Judge(roles, graph, loop, moved).summed()
+
+
+def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool:
+    """`y[1:]` where `y = y.to(device)` is above: a part of what was moved is where that is."""
+    while isinstance(value, ast.Subscript):
+        value = value.value
+    variable = module.variable(value) if isinstance(value, ast.Name) and value.id in moved else None
+    if variable is None:
+        return False
+    assert isinstance(value, ast.Name)
+    return all(binding.kind == "assign" for binding in reaching(module, value, variable))
 
 
 class _Judge:
@@ -169,7 +181,10 @@ class _Judge:
                     self._reads(part)
             self.bound |= _names(one)
         if isinstance(statement.value, ast.Name | ast.Subscript) and root_of(statement.value) in self.batch:
-            self.batch |= {name for one in statement.targets for name in _names(one)}
+            named = {name for one in statement.targets for name in _names(one)}
+            self.batch |= named
+            if is_cut_from(self.module, statement.value, self.moved):
+                self.moved = self.moved | named
 
     def _augment(self, statement: ast.AugAssign, every: bool) -> None:
         if root_of(statement.target) in self.bound:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.evaluation.by_batch import Summed, judge_batches
+from accel_migrate.analysis.evaluation.by_batch import Summed, is_cut_from, judge_batches
 from accel_migrate.analysis.evaluation.counting import counter_of
 from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero
@@ -54,11 +54,12 @@ class ByHand:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """The loader is not sharded: every process evaluates everything, for the reason given."""
+    """The loader is not sharded: every process evaluates everything, for the reason given, with the line that tells it."""
 
     loop: LoaderLoop
     reason: str
     line: int
+    module: Module | None = None  # the file of `line`, if that is not the loop's
     calls: tuple[ast.Call, ...] = ()  # the calls that evaluate, where the loop trains in others
     on_main: bool = False  # the script lets one process evaluate
     by_hand: ByHand | None = None  # the script shares it out, and adds up at `line`
@@ -86,9 +87,7 @@ def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, moves: list[Mov
 def _left_whole(roles: Roles, loop: LoaderLoop, reason: NotExact) -> Whole:
     """With the line that is the reason, and its file if that is another one."""
     owner = next((module for module in roles.project.modules if reason.node in module.parents), loop.module)
-    if owner is loop.module:
-        return Whole(loop, str(reason), reason.line)
-    return Whole(loop, f"{reason}, in {owner.source.path.name}:{reason.line}", loop.statement.lineno)
+    return Whole(loop, str(reason), reason.line, owner)
 
 
 class _Judge:
@@ -227,10 +226,12 @@ class _Judge:
             raise NotExact(f"`{node.id}` is taken apart after the forward", node)
         if any(_is_size(b.value) for b in self.module.bindings(self.module.variable(node))):  # type: ignore[arg-type]
             raise NotExact(f"`{node.id}` is a size of this process's batch", node)
-        if self.moved and node.id not in self.moved:
+        values = [binding.value for binding in self.module.bindings(self.module.variable(node))]  # type: ignore[arg-type]
+        cut = any(is_cut_from(self.module, value, self.moved) for value in values)
+        if self.moved and node.id not in self.moved and not cut:
             raise NotExact(f"`{node.id}` stays on the CPU, and the batches of a shared loader do not", node)
         variable = self.module.variable(node)
-        if not self.roles.of(variable) & Role.BATCH:
+        if cut or not self.roles.of(variable) & Role.BATCH:
             raise NotExact(f"`{node.id}` is not known to hold one row for each sample", node)
 
     def _size_expression(self, node: ast.Name) -> ast.expr | None:

@@ -85,7 +85,12 @@ class _Finder:
                     raise NotExact("the model's output is used without a name of its own", statement)
                 rest = body[index + 1 :]
                 if any(self._calls_model(later) for later in rest):
-                    raise NotExact("the model is called more than once in the loop", statement)
+                    one = (
+                        len({unparse(call.func) for part in (statement, *rest) for call in self._model_calls(part)})
+                        == 1
+                    )
+                    times = "the model is called more than once" if one else "several models are called"
+                    raise NotExact(f"{times} in the loop", statement)
                 return statement, rest
             if not isinstance(statement, ast.Assign | ast.Expr | ast.AugAssign | ast.AnnAssign | ast.If | ast.For):
                 raise NotExact("the loop does more than evaluate", statement)
@@ -141,7 +146,10 @@ class _Finder:
         return ""
 
     def _calls_model(self, statement: ast.stmt) -> bool:
-        return any(isinstance(node, ast.Call) and self._is_model_call(node) for node in walk(statement))
+        return bool(self._model_calls(statement))
+
+    def _model_calls(self, statement: ast.stmt) -> list[ast.Call]:
+        return [node for node in walk(statement) if isinstance(node, ast.Call) and self._is_model_call(node)]
 
     def _is_model_call(self, node: ast.Call) -> bool:
         if self.roles.role(self.module, node.func) & Role.MODEL:

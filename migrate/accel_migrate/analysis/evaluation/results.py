@@ -28,15 +28,23 @@ def check_after(module: Module, loop: ast.For | ast.AsyncFor, counter: str | Non
     for node in module.walk(around):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in bound and node not in inside:
             variable = module.variable(node)
-            if variable is not None and variable.scope is scope and _is_left_over(module, node, inside):
+            if variable is not None and variable.scope is scope and _is_left_over(module, node, loop, inside):
                 raise NotExact(f"`{node.id}` of the last batch is read after the loop", node)
 
 
-def _is_left_over(module: Module, node: ast.Name, inside: set[ast.AST]) -> bool:
+def _is_left_over(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, inside: set[ast.AST]) -> bool:
     """Whether a name may hold what a round of the loop bound it to, other than a sum that goes on from before."""
     variable = module.variable(node)
     assert variable is not None
-    for binding in reaching(module, node, variable):
+    bindings = reaching(module, node, variable)
+    around = next((parent for parent in module.ancestors(loop) if isinstance(parent, ast.For | ast.While)), None)
+    if (
+        around is not None
+        and node.lineno < loop.lineno
+        and any(b.statement not in inside and around.lineno < b.statement.lineno <= node.lineno for b in bindings)
+    ):
+        return False  # read above the loop, of another one that stands further above in the same round
+    for binding in bindings:
         if binding.statement not in inside or binding.kind == "augment":
             continue
         value = binding.value

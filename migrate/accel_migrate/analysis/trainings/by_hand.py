@@ -33,8 +33,10 @@ def _by_hand(roles: Roles, graph: CallGraph, backwards: list[Backward], evaluati
     collectives = frozenset(_collectives(roles, _around(roles, graph, backwards, loop)))
     if not samplers or not collectives:
         return None
-    line = min(call.lineno for call in collectives)
-    return Whole(loop, "the script shares it out by itself", line, by_hand=ByHand(samplers, collectives))
+    first = min(collectives, key=lambda call: call.lineno)
+    owner = next(module for module in roles.project.modules if first in module.parents)
+    hand = ByHand(samplers, collectives)
+    return Whole(loop, "the script shares it out by itself", first.lineno, owner, by_hand=hand)
 
 
 def _around(roles: Roles, graph: CallGraph, backwards: list[Backward], loop: LoaderLoop) -> set[Function]:

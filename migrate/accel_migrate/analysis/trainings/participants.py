@@ -111,7 +111,9 @@ class _Finder:
         loaders = self._loaders(loops, evaluations)
         evaluating = evaluating_calls(self.roles, self.graph, self.group.backwards, loops)
         whole = kept_whole(self.roles, self.graph, evaluating)
-        evaluations += [Whole(e.loop, "one loop trains and evaluates", e.call.lineno, (e.call,)) for e in evaluating]
+        evaluations += [
+            Whole(e.loop, "one loop trains and evaluates", e.call.lineno, e.module, (e.call,)) for e in evaluating
+        ]
         evaluations += [
             Whole(loop, "one loop trains and evaluates", loop.statement.lineno)
             for loop in loops
@@ -296,10 +298,8 @@ class _Finder:
                 other = next(
                     e.loop for e in judged if isinstance(e, Whole) and not set(shared).isdisjoint(self._sources(e.loop))
                 )
-                here = other.module is evaluation.loop.module
-                told = "" if here else f", in {other.module.source.path.name}:{other.statement.lineno}"
-                line = (other if here else evaluation.loop).statement.lineno
-                evaluation = Whole(evaluation.loop, f"another loop reads the same loader whole{told}", line)
+                reason = "another loop reads the same loader whole"
+                evaluation = Whole(evaluation.loop, reason, other.statement.lineno, other.module)
             kept.append(evaluation)
         return kept
 
@@ -341,7 +341,7 @@ class _Finder:
             )
         divided = divided_by_length(self.roles, self.graph, loader)
         if divided is not None and divided[0].scope(divided[1]).function is not loop.function:
-            return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno)
+            return Whole(loop, "a figure is divided by the number of batches", divided[1].lineno, divided[0])
         return judge(self.roles, loop, moves)
 
     def _sources(self, loop: LoaderLoop) -> list[Variable]:
