@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.evaluation.results import is_set_above
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.flow.nodes import unparse, walk
@@ -45,7 +46,8 @@ class Counter:
             if variable is None or variable.scope is not scope:
                 continue
             bound = reaching(self.module, node, variable)  # type: ignore[arg-type]
-            if not any(binding.statement is self.loop for binding in bound):
+            above = is_set_above(self.module, node, self.loop, bound)  # type: ignore[arg-type]
+            if above or not any(binding.statement is self.loop for binding in bound):
                 continue
             later = [b for b in bound if b.statement is not self.loop and b.statement.lineno > self.loop.lineno]
             if later or node not in following:

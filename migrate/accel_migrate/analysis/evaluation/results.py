@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
@@ -37,13 +37,8 @@ def _is_left_over(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, 
     variable = module.variable(node)
     assert variable is not None
     bindings = reaching(module, node, variable)
-    around = next((parent for parent in module.ancestors(loop) if isinstance(parent, ast.For | ast.While)), None)
-    if (
-        around is not None
-        and node.lineno < loop.lineno
-        and any(b.statement not in inside and around.lineno < b.statement.lineno <= node.lineno for b in bindings)
-    ):
-        return False  # read above the loop, of another one that stands further above in the same round
+    if is_set_above(module, node, loop, bindings):
+        return False
     for binding in bindings:
         if binding.statement not in inside or binding.kind == "augment":
             continue
@@ -52,6 +47,14 @@ def _is_left_over(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, 
         if binding.kind in ("assign", "for") and not goes_on:
             return True
     return False
+
+
+def is_set_above(module: Module, node: ast.Name, loop: ast.For | ast.AsyncFor, bindings: list[Binding]) -> bool:
+    """Whether a name that is read above a loop has a value of the same round, as of another loop further above."""
+    around = next((parent for parent in module.ancestors(loop) if isinstance(parent, ast.For | ast.While)), None)
+    return around is not None and any(
+        around.lineno < binding.statement.lineno <= node.lineno < loop.lineno for binding in bindings
+    )
 
 
 def divided_by_length(roles: Roles, graph: CallGraph, loader: Variable) -> tuple[Module, ast.Call] | None:
