@@ -34,8 +34,9 @@ def find(context: Context) -> Iterator[Change]:
             place = place or (drawn.call if here and not drawn.what.startswith("for") else training.place.after)
     if place is not None:
         where = ", ".join(dict.fromkeys(seed.told(module) for seed in seeds.values()))
+        prepared = training.place.module, training.place.after
         reseed = "; ".join(
-            f"{_RESEED[library]}({seed.number(module, training.place.after)} + accelerator.process_index)"
+            f"{_RESEED[library]}({seed.number(*(seed.run or prepared))} + accelerator.process_index)"
             for library, seed in seeds.items()
         )
         again = [last for library in seeds if (last := seeding.last(library)) is not None]

@@ -994,3 +994,30 @@ def test_noise_follows_the_last_seed_before_a_step(ready: str, inside: str, afte
 def test_a_seed_below_the_training_is_not_what_its_noise_follows() -> None:
     source = training(functions="torch.manual_seed(3)\n", inside="noise = torch.randn(4)")
     assert "after prepare, if" in noted(source + "torch.manual_seed(5)\n", "AM803")
+
+
+def test_names_the_seed_where_prepare_is_in_another_file_than_the_loop() -> None:
+    loop = """import torch
+def train(model, loader, optimizer, device):
+    for (x,) in loader:
+        x = x.to(device)
+        loss = model(x + torch.randn(4, 3, device=device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+    script = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+from loop import train
+def main(number):
+    torch.manual_seed(number)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(40, 3)), batch_size=4)
+    model = torch.nn.Linear(3, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, loader, optimizer, device)
+main(3)
+"""
+    (message,) = messages("AM803", main=script, loop=loop)
+    assert "seeded alike (main.py:5)" in message
+    assert "after prepare, if accelerator.num_processes > 1: torch.manual_seed(number + " in message
