@@ -3,7 +3,8 @@
 Blocks of one page belong together: its Python blocks are one program, its console blocks one session, in an empty folder.
 Comments that readers do not see say the rest:
     <!-- setup: cp "$ROOT"/fixtures/folds/before.py train.py -->    is done before the first block of the page
-    <!-- parsed: needs two GPUs -->                                 the next block is parsed; its launches are planned
+    <!-- parsed: needs two GPUs -->                                 the next block is parsed; launches and makes are planned
+    <!-- long: trains ten times -->                                 likewise, but `make test-verify` runs it
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from tests.warm import python
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
-BLOCK = re.compile(r"(?:^<!-- parsed: (?P<why>.+?) -->\n+)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>parsed|long): (?P<why>.+?) -->\n+)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
+)
 COMMANDS = {
     "python": "",
     "accel": "-m accel_runtime",
@@ -50,7 +53,11 @@ def named(page: Path) -> str:
 
 def blocks(page: Path, language: str) -> list[Block]:
     found = BLOCK.finditer(page.read_text())
-    return [Block(one["text"], one["why"] or "") for one in found if one["language"] == language]
+    return [Block(one["text"], _why_parsed(one)) for one in found if one["language"] == language]
+
+
+def _why_parsed(block: re.Match[str]) -> str:
+    return "" if block["mark"] == "long" and "VERIFY_ALL" in os.environ else block["why"] or ""
 
 
 def setup(page: Path) -> str:
@@ -70,19 +77,22 @@ def steps(text: str) -> Iterator[Step]:
 
 
 def prints(shown: tuple[str, ...], printed: str) -> bool:
-    """Whether this was printed: `...` stands for anything within a line, and alone for any number of lines."""
+    """Whether this was printed: `...` stands for anything in a line, and alone for any lines; `0.1 s` for any time."""
     patterns = [r"(?:.*\n)*?" if line.strip() == "..." else _line(line) + "\n" for line in shown]
     lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     return bool(re.fullmatch("".join(patterns), lines))
 
 
 def _line(shown: str) -> str:
-    return re.escape(shown.rstrip()).replace(r"\.\.\.", ".*")
+    pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*")
+    return re.sub(r"(?:\\ )*\b\d+\\\.\d\\ s\b", r" *\\d+\\.\\d s", pattern)
 
 
 def planned(command: str) -> str:
     """The command where only its plan is asked for; whatever is not a launch is nothing."""
     words = shlex.split(command, comments=True)
+    if words[0] == "make":
+        return shlex.join(["make", "--dry-run", "--directory", str(ROOT), *words[1:]])
     if words[:2] != ["accel", "launch"] or "--submit" in words:
         return "true"
     return shlex.join([*words[:2], "--dry-run", *words[2:]])

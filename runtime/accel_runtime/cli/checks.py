@@ -36,7 +36,9 @@ class Check:
 
 def plain_accelerator(mixed_precision: str | None = None) -> Accelerator:
     """As configured, but for what changes the batch of a step: the checks count on it."""
-    return Accelerator(mixed_precision=mixed_precision, gradient_accumulation_steps=1, split_batches=False)
+    accelerator = Accelerator(mixed_precision=mixed_precision, gradient_accumulation_steps=1, split_batches=False)
+    accelerator._unannounced = False  # the line of a run would stand between those of the checks
+    return accelerator
 
 
 def processes(accelerator: Accelerator) -> str:
