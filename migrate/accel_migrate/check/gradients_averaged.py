@@ -27,6 +27,7 @@ def _found(evidence: Evidence) -> Found:
     registered = {unparse(call.args[1]).strip("'\"") for _, call in side.asked("register_forward_method") if call.args}
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
+        yield from _through_nothing(side, file, call, registered)
         yield from _through_again(side, file, call)
         yield from _without_a_forward(side, file, call)
     for file in {file: None for file, _ in calls}:
@@ -50,6 +51,13 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
     past = [call for call in bare if not through or _on_its_own(side, file, backward, call, through)]
     if past:
         yield file, backward, f"the loss would come from `{unparse(past[0])[:60]}`, past what averages gradients"
+
+
+def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
+    """A loss that no prepared model is seen to have a part in: whose gradients it makes, nobody averages."""
+    calls = side.once(_Losses).calls(file, backward)
+    if not _forwards(side, file, backward) and not any(getattr(c.func, "attr", "") in registered for c in calls):
+        yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
 
 
 def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:

@@ -116,6 +116,13 @@ class Flows:
         self.callers: dict[Function, list[Site]] = {}
         self.function_file: dict[Function, File] = {}
         self._class_file = {node: f for f in program.files for node in f.scopes if isinstance(node, ast.ClassDef)}
+        self._classes = {
+            (scope.parent, node.name): node
+            for f in program.files
+            for node, scope in f.scopes.items()
+            if isinstance(node, ast.ClassDef) and scope.parent is not None
+        }
+        self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self._copies: dict[Place, set[Place]] = {}
         self._computed: dict[Place, set[Place]] = {}
         self._calls: dict[Place, list[Site]] = {}
@@ -232,6 +239,10 @@ class Flows:
         if name == "partial" and node.args:
             self._copy(self.place(file, node.args[0]), ("partial", node))
             self._calls.setdefault(("partial", node), []).append(Site(file, node))
+        elif name == "super" and isinstance(node.func, ast.Name):
+            owner = file.scope(node).method_of
+            for base in self._bases(owner.node) if owner is not None else ():  # type: ignore[arg-type]
+                self._put(place, Made("instance", base))
         elif name in PASSED_ON:
             for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
                 self._copy(self.place(file, argument), place)
@@ -261,7 +272,7 @@ class Flows:
         if owner is not None and owner.is_class:
             self._methods.setdefault(node.name, []).append(node)
             first = parameters(node)[:1]
-            if first and not any("static" in unparse(d) for d in node.decorator_list):
+            if first and not _is_static(node):
                 self._put(("name", scope, first[0].arg), Made("instance", owner.node))
         if owner is not None:
             self._put(("name", owner, node.name), Made("function", node))
@@ -363,8 +374,19 @@ class Flows:
                 method = self._method(made.node, name) if made.kind in ("instance", "class") else None
                 if method is not None and Made("function", method) not in self.objects.get(target, ()):
                     self._put(target, Made("function", method))
+                if method is not None and made.kind == "instance":
+                    self._hand_self(method, made)
             for site in tuple(self._calls.get(place, ())):
                 self._bind(site, place, made)
+
+    def _hand_self(self, method: Function, made: Made) -> None:
+        """A method that a class inherits gets an object of that class: what it calls on it may be that class's own."""
+        scope = self.function_file[method].scopes[method]
+        first = parameters(method)[:1]
+        if scope.parent is not None and scope.parent.node is not made.node and first and not _is_static(method):
+            place = ("name", scope, first[0].arg)
+            if made not in self.objects.get(place, ()):
+                self._put(place, made)
 
     def _bind(self, site: Site, place: Place, made: Made) -> None:
         result = self._places.get(site.call) or ("expression", site.call)
@@ -427,9 +449,8 @@ class Flows:
         positional = [*known.posonlyargs, *known.args]
         owner = scope.parent
         decorators = [] if isinstance(function, ast.Lambda) else [unparse(d) for d in function.decorator_list]
-        static = any("static" in each for each in decorators)
         bound = "classmethod" in decorators or not self._through_class(site)
-        if owner is not None and owner.is_class and not static and bound:
+        if owner is not None and owner.is_class and not _is_static(function) and bound:
             positional = positional[1:]
         positional = positional[made.index if made.kind == "function" else 0 :]
         for index, argument in enumerate(given):
@@ -463,10 +484,31 @@ class Flows:
         for statement in owner.body:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
                 return statement
-        file = self._class_file[owner]
-        for base in owner.bases:
-            for made in tuple(self.objects.get(self.place(file, base), ())):
-                found = self._method(made.node, name, depth + 1) if made.kind == "class" else None
-                if found is not None:
-                    return found
-        return None
+        found = (self._method(base, name, depth + 1) for base in self._bases(owner))
+        return next((method for method in found if method is not None), None)
+
+    def _bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
+        """The classes of the project that a class is derived from, by their names: what flows is not yet known."""
+        if owner not in self._derived:
+            file = self._class_file[owner]
+            named = [self._class_named(file, base) for base in owner.bases]
+            self._derived[owner] = [each for each in named if each is not None and each is not owner]
+        return self._derived[owner]
+
+    def _class_named(self, file: File, node: ast.expr) -> ast.ClassDef | None:
+        dotted = file.qualified(node)
+        found = self.program.locate(file, dotted) if dotted else None
+        for _ in range(8):
+            if found is None or found[1] is None:
+                break
+            there, name = found[0], found[1]
+            if (there.root, name) in self._classes:
+                return self._classes[there.root, name]
+            starred = self.program.starred(there, name)
+            found = (starred, name) if starred is not None else self.program.imported(there, name)
+        scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) and not dotted else None
+        return self._classes.get((scope, node.id)) if scope is not None and isinstance(node, ast.Name) else None
+
+
+def _is_static(function: Function) -> bool:
+    return not isinstance(function, ast.Lambda) and any("static" in unparse(d) for d in function.decorator_list)

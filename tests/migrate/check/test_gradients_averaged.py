@@ -64,6 +64,15 @@ def test_such_a_buffer_in_a_file_of_which_all_names_are_imported() -> None:
     assert not said("AM967", before, {"train.py": OWN, "nets.py": net})
 
 
+def test_a_loss_that_goes_through_nothing_that_is_prepared() -> None:
+    loop = "for x in data:\n    loss = {}\n    accelerator.backward(loss)\n"
+    assert said("AM967", "x = 1\n", OWN + loop.format("other(x).sum()"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("other(net(x)).sum()"))
+    step = "def step(model, x):\n    return model(x)\n"
+    assert not said("AM967", "x = 1\n", OWN + step + loop.format("step(net, x)"))
+    assert said("AM967", "x = 1\n", OWN + step + loop.format("step(other, x)"))
+
+
 def test_two_backward_passes_through_one_forward() -> None:
     loop = (
         "for x in data:\n    fake = net(x)\n    a = fake.mean()\n    accelerator.backward(a, retain_graph=True)\n"
@@ -71,7 +80,7 @@ def test_two_backward_passes_through_one_forward() -> None:
     )
     for again in ("fake.sum()", "other(fake)", "a * 2"):
         assert said("AM967", "x = 1\n", OWN + loop.format(again))
-    for fresh in ("net(x).sum()", "other(fake.detach())", "net(fake.data)"):
+    for fresh in ("net(x).sum()", "net(fake.detach())", "net(fake.data)"):
         assert not said("AM967", "x = 1\n", OWN + loop.format(fresh))
 
 
@@ -96,7 +105,8 @@ def test_two_backward_passes_without_a_forward_between_them() -> None:
     both = "for x in data:\n    a, b = net(x), net(-x)\n    accelerator.backward(a)\n{}    accelerator.backward({})\n"
     assert said("AM967", "x = 1\n", OWN + both.format("", "b"))
     assert not said("AM967", "x = 1\n", OWN + both.format("    b = net(-x)\n", "b"))
-    assert not said("AM967", "x = 1\n", OWN + both.format("", "other(x)"))
+    apart = "other = accelerator.prepare(other)\n"
+    assert not said("AM967", "x = 1\n", OWN + apart + both.format("", "other(x)"))
     each = (
         "for x in data:\n    losses = [net(x), net(-x)]\n    for loss in losses:\n        accelerator.backward(loss)\n"
     )

@@ -66,7 +66,15 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
         return _is_imported_device(roles, module, dotted)
     if isinstance(node, ast.Attribute) and node.attr == "device":
         variable = module.variable(node)
-        return variable is not None and (bool(roles.of(variable) & Role.DEVICE) or _is_settings(node.value))
+        if variable is None:
+            return False
+        bound = variable.scope.module.bindings(variable)
+        handed = [b.value for b in bound if isinstance(b.value, ast.Name)]  # `self.device = device`
+        return (
+            bool(roles.of(variable) & Role.DEVICE)
+            or _is_settings(node.value)
+            or any(is_device(roles, variable.scope.module, name) for name in handed)
+        )
     if roles.role(module, node) & Role.DEVICE:
         return True
     variable = module.variable(node)

@@ -197,6 +197,8 @@ def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -
 def _place_in_class(
     home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable], made_of: set[Variable]
 ) -> Place:
+    if any(not module.bindings(variable) for variable in variables):
+        statements = [*statements, _base_set_up(module, home)]
     methods = {function for s in statements if (function := module.scope(s).function) is not None}
     if len(methods) > 1:
         method = next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
@@ -218,6 +220,19 @@ def _place_in_class(
             last = index
     last = _end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], None)
+
+
+def _base_set_up(module: Module, home: Scope) -> ast.stmt:
+    """The statement by which a class lets its base class set what it inherits."""
+    for call in module.calls:
+        if (
+            module.scope(call).owner_class is home
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "__init__"
+            and isinstance(call.func.value, ast.Call)
+        ):
+            return module.statement(call)
+    raise NotMigrated("the trainer's objects are set by its base class, and nothing calls that", home.node.lineno)  # type: ignore[attr-defined]
 
 
 def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt:

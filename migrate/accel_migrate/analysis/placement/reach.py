@@ -38,6 +38,7 @@ class Reach:
 
     creation: Scope
     by_class: Scope | None
+    family: frozenset[Scope] = frozenset()  # classes whose objects have it as an attribute
     parameters: dict[Function, NewParameter] = field(default_factory=dict)
     everywhere: Module | None = None  # the module whose functions see it as a global
     guarded: bool = False  # made under `if __name__ == "__main__":`, so functions are handed it
@@ -46,7 +47,7 @@ class Reach:
         """The expression for the Accelerator at a node; None where it cannot be had."""
         scope: Scope | None = module.scope(node)
         while scope is not None:
-            if self.by_class is not None and scope.owner_class is self.by_class and scope.self_name:
+            if scope.owner_class in self.family and scope.self_name and not self._is_set_up_earlier(scope):
                 return f"{scope.self_name}.{NAME}"
             if scope.is_function and scope.node in self.parameters:
                 return NAME
@@ -54,6 +55,11 @@ class Reach:
                 return NAME
             scope = scope.parent
         return NAME if self.everywhere is module else None
+
+    def _is_set_up_earlier(self, scope: Scope) -> bool:
+        """Whether a scope is the `__init__` of a base class, which runs before that of the class that makes it."""
+        function = scope.function
+        return scope.owner_class is not self.by_class and function is not None and function.name == "__init__"
 
 
 def _sees_guarded(module: Module, node: ast.AST) -> bool:
@@ -89,7 +95,8 @@ def find_reach(
 ) -> Reach:
     """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
-    reach = Reach(creation, by_class, {}, everywhere, guarded)
+    family = roles.project.family(by_class) if by_class is not None else frozenset[Scope]()
+    reach = Reach(creation, by_class, family, {}, everywhere, guarded)
     for module, node in needs:
         reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
     for module, node in wishes:
@@ -168,11 +175,7 @@ def _extended(
             raise _too_far_out(extended, module, node, called)
         sites = graph.sites.get(function, [])
         if not sites:
-            raise NotMigrated(
-                f"{function.name}() needs the Accelerator, and nothing in the files given calls it",
-                function.lineno,
-                module,
-            )
+            raise NotMigrated(_not_called(roles, module, function), function.lineno, module)
         _check_references(roles, function, graph.all_sites[function])
         _, scaler = scalers.get(function, (module, None))
         if scaler is not None and default_of(function, scaler) is not None:
@@ -180,6 +183,19 @@ def _extended(
         parameters[function] = NewParameter(module, function, device, scaler)
         pending += [(caller, call, function) for caller, call in sites]
     return extended
+
+
+def _not_called(roles: Roles, module: Module, function: Function) -> str:
+    """Why no call can hand a function the Accelerator."""
+    owner = module.functions[function].parent
+    if owner is not None and owner.is_class:
+        for base in roles.project.all_bases(Definition(module, owner.node)):  # type: ignore[arg-type]
+            if any(getattr(statement, "name", "") == function.name for statement in base.node.body):
+                return (
+                    f"{function.name}() needs the Accelerator, and {base.node.name} calls it for all that are derived "
+                    "from it"
+                )
+    return f"{function.name}() needs the Accelerator, and nothing in the files given calls it"
 
 
 def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function | None) -> NotMigrated:

@@ -22,14 +22,15 @@ class Timing:
     home: Scope
     place: Place
     late: frozenset[Function]
+    family: frozenset[Scope] = frozenset()  # of a home that is a class: those whose objects are its objects
 
     def after_prepare(self, module: Module, node: ast.AST) -> bool:
         scope = module.scope(node)
         function = scope.function
         if function is self._method or (function is None and self.home.parent is None):
             return module is self.home.module and self._below(node)
-        if self.home.is_class and scope.owner_class is self.home:
-            return True
+        if scope.owner_class in self.family:
+            return scope.owner_class is self.home or function is None or function.name != "__init__"
         if function is not None and module.functions[function].parent is self.home:  # a closure of the home
             return function in self.late or self._below(function)
         return function in self.late
@@ -47,17 +48,20 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     module = place.module
     around = module.scope(place.after)
     late: set[Function] = set()
+    family = roles.project.family(home) if home.is_class else frozenset[Scope]()
     for statement in _statements_of(around):
         if statement.lineno > (place.after.end_lineno or 0):
             late |= graph.reached_from(statement, roles, module)
     if home.is_class:
-        for method in home.node.body:  # type: ignore[attr-defined]
-            if isinstance(method, ast.FunctionDef) and method is not around.function:
-                late |= graph.reached_from(method, roles, module)
+        for owner in family:
+            for method in owner.node.body:  # type: ignore[attr-defined]
+                earlier = owner is not home and getattr(method, "name", "") == "__init__"
+                if isinstance(method, ast.FunctionDef) and method is not around.function and not earlier:
+                    late |= graph.reached_from(method, roles, owner.module)
     below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
     for built in _built_late(roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return Timing(home, place, frozenset(late))
+    return Timing(home, place, frozenset(late), family)
 
 
 def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[Function]) -> Iterator[Definition]:

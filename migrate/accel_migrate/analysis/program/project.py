@@ -36,6 +36,12 @@ class Project:
         self._names = {path.stem for path in self._by_path} | {path.parent.name for path in self._by_path}
         self._imported: dict[tuple[Path, str], Module | None] = {}
         self._definitions: dict[ast.AST, Definition | None] = {}
+        self._classes = [
+            Definition(module, node)
+            for module in self.modules
+            for node in module.walk(module.tree, ast.ClassDef)
+            if isinstance(node, ast.ClassDef) and node.bases
+        ]
         spell_out(self)
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
@@ -80,8 +86,10 @@ class Project:
         if isinstance(node, ast.Attribute):
             scope = module.scope(node)
             owner = scope.owner_class
+            if owner is not None and _is_super(node.value):
+                return self._inherited_method(Definition(module, owner.node), node.attr)  # type: ignore[arg-type]
             if isinstance(node.value, ast.Name) and owner is not None and node.value.id == scope.self_name:
-                return self.method(Definition(module, owner.node), node.attr)  # type: ignore[arg-type]
+                return self._own_method(Definition(module, owner.node), node.attr)  # type: ignore[arg-type]
             dotted = module.qualified(node.value)
             if dotted is not None:
                 imported = self.imported_module(module, dotted)
@@ -115,17 +123,81 @@ class Project:
 
     def method(self, owner: Definition, name: str, depth: int = 0) -> Definition | None:
         """A method of a class, or of the base classes that are in the project."""
-        for statement in owner.node.body:
-            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                return Definition(owner.module, statement)
-        if depth > 8 or not isinstance(owner.node, ast.ClassDef):
+        return _defined(owner, name) or self._inherited_method(owner, name, depth)
+
+    def _inherited_method(self, owner: Definition, name: str, depth: int = 0) -> Definition | None:
+        found = (self.method(base, name, depth + 1) for base in self.bases(owner) if depth <= 8)
+        return next((method for method in found if method is not None), None)
+
+    def _own_method(self, owner: Definition, name: str) -> Definition | None:
+        """What `self.method()` runs: where a class leaves it to those that inherit, and one of them has it, that one."""
+        found = self.method(owner, name)
+        if found is not None and not _is_left_open(found.node):
+            return found
+        below = [method for heir in self.heirs(owner) if (method := _defined(heir, name)) is not None]
+        return below[0] if len(below) == 1 else found
+
+    def bases(self, owner: Definition) -> list[Definition]:
+        """The classes of the project that a class is derived from directly."""
+        named = owner.node.bases if isinstance(owner.node, ast.ClassDef) else []
+        found = [self.definition(owner.module, base) for base in named]
+        return [each for each in found if each is not None and isinstance(each.node, ast.ClassDef)]
+
+    def all_bases(self, owner: Definition) -> list[Definition]:
+        """The classes of the project that a class is derived from, directly or through others."""
+        found = self.bases(owner)
+        for base in found:
+            found += [each for each in self.bases(base) if each.node not in {known.node for known in found}]
+        return found
+
+    def heirs(self, owner: Definition) -> list[Definition]:
+        """The classes of the project that are derived from a class, directly or through others."""
+        found: list[Definition] = []
+        known = {owner.node}
+        for _ in range(8):
+            more = [
+                each
+                for each in self._classes
+                if each.node not in known and any(base.node in known for base in self.bases(each))
+            ]
+            if not more:
+                break
+            found += more
+            known |= {each.node for each in more}
+        return found
+
+    def family(self, owner: Scope) -> frozenset[Scope]:
+        """A class with its heirs, and with its base classes where all objects of these are its own too."""
+        own = Definition(owner.module, owner.node)  # type: ignore[arg-type]
+        below = {own.node, *[heir.node for heir in self.heirs(own)]}
+        found = {owner, *[heir.module.classes[heir.node] for heir in self.heirs(own)]}
+        for base in self.all_bases(own):
+            below.add(base.node)
+            if base.node in self._made() or not {heir.node for heir in self.heirs(base)} <= below:
+                break
+            found.add(base.module.classes[base.node])
+        return frozenset(found)
+
+    def _made(self) -> set[ast.AST]:
+        """The classes of the project that it makes objects of."""
+        found = (self.definition(module, call.func) for module in self.modules for call in module.calls)
+        return {each.node for each in found if each is not None}
+
+    def attributes_inherited(self, module: Module) -> list[tuple[Variable, Variable]]:
+        """The attributes that the classes of a file read and base classes set, with those."""
+        derived = {each.node for each in self._classes if each.module is module and self.bases(each)}
+        read = [module.variable(node) for owner in derived for node in module.walk(owner, ast.Attribute)]
+        own = dict.fromkeys(v for v in read if v is not None and v.scope.node in derived)
+        return [(variable, above) for variable in own if (above := self.inherited(variable)) is not None]
+
+    def inherited(self, variable: Variable) -> Variable | None:
+        """The attribute of a base class that an attribute is, where its own class does not set it."""
+        if not variable.scope.is_class or variable.scope.module.bindings(variable):
             return None
-        for base in owner.node.bases:
-            found = self.definition(owner.module, base)
-            if found is not None and isinstance(found.node, ast.ClassDef):
-                inherited = self.method(found, name, depth + 1)
-                if inherited is not None:
-                    return inherited
+        for base in self.all_bases(Definition(variable.scope.module, variable.scope.node)):  # type: ignore[arg-type]
+            above = Variable(base.module.classes[base.node], variable.name)
+            if base.module.bindings(above):
+                return above
         return None
 
     def base_names(self, owner: Definition, depth: int = 0) -> set[str]:
@@ -140,3 +212,22 @@ class Project:
             else:
                 names.add(owner.module.qualified(base) or unparse(base))
         return names
+
+
+def _is_super(node: ast.expr) -> bool:
+    """`super()`, `super(Trainer, self)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _defined(owner: Definition, name: str) -> Definition | None:
+    """The method that a class has in its own body."""
+    for statement in owner.node.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+            return Definition(owner.module, statement)
+    return None
+
+
+def _is_left_open(method: Function | ast.ClassDef) -> bool:
+    """Whether a method only says that those who inherit must have it."""
+    body = [s for s in method.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return all(isinstance(statement, ast.Raise | ast.Pass) for statement in body)

@@ -94,6 +94,7 @@ class Module:
         self.scope_of: dict[ast.AST, Scope] = {}
         self.imports: dict[str, str] = {}
         self.functions: dict[ast.AST, Scope] = {}
+        self.classes: dict[ast.AST, Scope] = {}
         self.calls: list[ast.Call] = []
         self._nodes: list[ast.AST] = [self.tree]  # in reading order, so that a subtree is a slice
         self._spans: dict[ast.AST, tuple[int, int]] = {}
@@ -273,6 +274,7 @@ class Module:
             self._arguments(node.args, node, inner, outer, statement)
             self._visit(node.body, node, inner, statement)
         elif isinstance(node, ast.ClassDef):
+            self.classes[node] = inner
             for outside in (*node.decorator_list, *node.bases, *node.keywords):
                 self._visit(outside, node, outer, statement)
             for child in node.body:

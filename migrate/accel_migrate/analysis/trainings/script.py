@@ -271,6 +271,7 @@ class _Reader:
             place.module,
             *[b.module for b in self.group.backwards],
             *[loop.module for loop in participants.loops],
+            *([owner.module for owner in self.roles.project.family(home)] if home.is_class else []),
         ]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *participants.distribution.modules()]))
         timing = find_timing(self.roles, self.graph, home, place)

@@ -16,11 +16,15 @@ from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
 from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
+from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
+from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain, choose_home, is_root, scattered
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
 from accel_migrate.flow.nodes import unparse
+
+_NOT_PLAIN = Where.NUMBERED | Where.UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,7 @@ class _Finder:
             line = self.group.backwards[0].call.lineno
             raise NotMigrated(scattered(self.roles, list(participants.chains)), line)
         prepared = self._prepared(home, participants)
+        self._check_shared_bases(home, prepared)
         self._check_caller(home, prepared, participants.chains)
         uses = self._uses(home, participants.loops, participants.loaders)
         place = find_place(home, list(prepared), uses, self._made_of_optimizers(home) | self._keepers(home, prepared))
@@ -87,7 +92,8 @@ class _Finder:
     def _prepared_at(self, home: Scope, links: list[Variable]) -> list[Variable]:
         """Of the names of one object those at home that hold it before a loop over all of its kind has begun."""
         here = [variable for variable in links if variable.scope is home]
-        looped = [v for v in here if self.roles.of(v) & KEPT and all(map(is_looped, home.module.bindings(v)))]
+        bound = {v: home.module.bindings(v) for v in here if self.roles.of(v) & KEPT}
+        looped = [v for v, bindings in bound.items() if bindings and all(map(is_looped, bindings))]
         for variable in looped:
             loops = [binding.statement for binding in home.module.bindings(variable)]
             if any(self._builds_inside(home.module, loop) for loop in loops):
@@ -121,6 +127,25 @@ class _Finder:
         if kept.keys is None:
             return (Built(kept.role, variable, None, True),)
         return tuple(Built(kept.role, variable, key) for key in kept.keys)
+
+    def _check_shared_bases(self, home: Scope, prepared: tuple[Built, ...]) -> None:
+        """What a base class does with the objects it does for all that inherit, and these have no Accelerator."""
+        project = self.roles.project
+        names = {built.variable.name for built in prepared}
+        above = project.all_bases(Definition(home.module, home.node)) if home.is_class else []  # type: ignore[arg-type]
+        for base in above:
+            owner = base.module.classes[base.node]
+            if owner in project.family(home):
+                continue
+            for node in base.module.walk(base.node, ast.Attribute):
+                variable = base.module.variable(node)
+                if variable is not None and variable.scope is owner and variable.name in names:
+                    raise NotMigrated(
+                        f"`{variable.name}` belongs to {base.node.name}, which other classes are derived from too; "
+                        "prepare it there by hand",
+                        node.lineno,  # type: ignore[attr-defined]
+                        base.module,
+                    )
 
     def _check_caller(self, home: Scope, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
         """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
@@ -293,10 +318,42 @@ def find_device(
     kept_as_text = {d.variable for d in found if as_text.intersection((d.statement, *d.later)) and d.later}
     found = [d for d in found if d.variable not in kept_as_text and not is_overridden(roles, graph, d.variable)]
     near = (home, place.module.scope(place.after))
-    usable = [d for d in found if d.scope in near or _calls_home(roles, graph, home, d.scope) or d.scope.parent is None]
+    loaded = [place.module, *brought_by(roles.project, [place.module])]
+    usable = [
+        d
+        for d in found
+        if d.scope in near
+        or _calls_home(roles, graph, home, d.scope)
+        or (d.scope.parent is None and (d.module in loaded or not home.is_class))
+    ]
+    if home.is_class:
+        _check_inherited(roles, graph, home)
     if usable:
         check_later(usable[0])
     return usable[0] if usable else None
+
+
+def _check_inherited(roles: Roles, graph: CallGraph, home: Scope) -> None:
+    """A device that a base class is given is not told to the Accelerator of the class, so it must be what that takes."""
+    family = roles.project.family(home)
+    links: dict[Variable, None] = {}
+    for owner in family:
+        for call in owner.module.calls:
+            if getattr(call.func, "attr", "") == "to" and owner.module.scope(call).owner_class is owner:
+                named = [owner.module.variable(argument) for argument in call.args]
+                links.update(dict.fromkeys(v for each in named if each for v in chain(roles, graph, each)))
+    above = [v for v in links if v.scope in family or v.scope.owner_class in family]
+    above = [v for v in above if v.scope is not home and v.scope.owner_class is not home]
+    bound = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v)]
+    values = [(module, value) for module, value in bound if value is not None and not isinstance(value, ast.Name)]
+    meant = [where(roles, module, value) for module, value in values]
+    if above and not (meant and all(each & (Where.GPU | Where.FIRST) and not each & _NOT_PLAIN for each in meant)):
+        raise NotMigrated(
+            f"`{above[0].name}` is what a base class is given, and the Accelerator of "
+            f"{home.node.name} would not be told of it",  # type: ignore[attr-defined]
+            _line(above[0]),
+            above[0].scope.module,
+        )
 
 
 def _is_rank(definition: DeviceDefinition, distribution: Distribution) -> bool:

@@ -82,6 +82,9 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
         # `args.device` where `args` is a parameter: the same attribute of what the callers hand over
         owners = _handed_over(roles, graph, Variable(variable.scope, root))
         return [Variable(owner.scope, f"{owner.name}.{path}") for owner in owners]
+    inherited = roles.project.inherited(variable)
+    if inherited is not None:
+        return [inherited]
     if variable.scope.is_class:
         # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
         return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
@@ -128,8 +131,11 @@ def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
     if not common:
         return None
     first = [links[0].scope for links in chains]
-    if all(scope.is_class for scope in first) and len(set(first)) == 1 and all(_is_bound(links[0]) for links in chains):
-        return first[0]
+    if all(scope.is_class for scope in first) and len(set(first)) == 1:
+        bound = [links[0] if _is_bound(links[0]) else roles.project.inherited(links[0]) for links in chains]
+        setting = {variable.scope for variable in bound if variable is not None}
+        if None not in bound and (first[0] in setting or len(setting) == 1):
+            return first[0] if first[0] in setting else setting.pop()
 
     def built_there(scope: Scope) -> int:
         return sum(any(v.scope is scope and is_root(roles, v) for v in links) for links in chains)

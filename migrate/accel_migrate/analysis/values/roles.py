@@ -134,6 +134,7 @@ class Roles:
         self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._targets: dict[ast.Call, Definition | None] = {}
         self._work: list[tuple[Module, Variable, Binding]] = []
+        self._inherited: list[tuple[Variable, Variable]] = []  # attributes with those of a base class that they are
         self._settled = False
         for module in project.modules:
             self._collect(module)
@@ -228,6 +229,7 @@ class Roles:
             for binding in bindings:
                 if binding.value is not None:
                     self._work.append((module, variable, binding))
+        self._inherited += self.project.attributes_inherited(module)
 
     def _knows_more_targets(self) -> bool:
         """Whether a call is known by now to run a function of the project, and was not."""
@@ -251,6 +253,8 @@ class Roles:
                 if binding.kind in ("for", "comprehension"):
                     value = self._element(module, binding.value, value)
                 changed |= self._learn(variable, value.at(binding.path))
+            for own, above in self._inherited:
+                changed |= self._learn(own, self.known.get(above, UNKNOWN))
             for module in self.project.modules:
                 for call in module.calls:
                     changed |= self._pass_arguments(module, call)
@@ -584,7 +588,11 @@ class Roles:
             return self.project.method(called, "__call__")  # `stopper(loss, model)`
         if not isinstance(call.func, ast.Attribute):
             return None
-        owner = self._class_of(module, module.variable(call.func.value))
+        made = call.func.value
+        owner = self._class_of(module, module.variable(made))
+        if isinstance(made, ast.Call):  # `Trainer(model).fit()`
+            owner = self.target(module, made)
+            owner = owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
         return self.project.method(owner, call.func.attr) if owner is not None else None
 
     def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:

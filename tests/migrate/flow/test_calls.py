@@ -1,0 +1,69 @@
+"""Who calls whom: methods that a class leaves to those that inherit, `super()`, and bases of other files."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from accel_migrate.flow.calls import Flows
+from accel_migrate.flow.program import Program
+
+BASE = """
+class Base:
+    def __init__(self, model):
+        self.model = model
+
+    def fit(self):
+        self.epoch()
+
+    def epoch(self):
+        raise NotImplementedError
+"""
+OWN = """
+class Own(Base):
+    def __init__(self, model):
+        super().__init__(model)
+
+    def epoch(self):
+        return 1
+"""
+RUN = "own = Own(None)\nown.fit()\n"
+
+
+def callees(**files: str) -> dict[str, set[str]]:
+    """What each call runs, by how both are written: `Own.epoch`."""
+    program = Program((Path(f"{name}.py"), ast.parse(text)) for name, text in files.items())
+    flows = Flows(program)
+    found: dict[str, set[str]] = {}
+    for call, functions in flows.callees.items():
+        for function in functions:
+            scope = flows.function_file[function].scopes[function]
+            owner = getattr(scope.parent.node, "name", "") if scope.parent is not None else ""
+            found.setdefault(ast.unparse(call), set()).add(f"{owner}.{getattr(function, 'name', 'lambda')}")
+    return found
+
+
+def test_a_method_that_is_inherited_calls_those_of_the_class_that_inherits() -> None:
+    found = callees(train=BASE + OWN + RUN)
+    assert found["own.fit()"] == {"Base.fit"}
+    assert found["self.epoch()"] == {"Base.epoch", "Own.epoch"}
+    assert found["super().__init__(model)"] == {"Base.__init__"}
+
+
+def test_a_base_class_of_another_file_and_one_that_a_package_hands_on() -> None:
+    found = callees(base=BASE, own="from base import Base\n" + OWN, train="from own import Own\n" + RUN)
+    assert found["own.fit()"] == {"Base.fit"}
+    assert found["self.epoch()"] == {"Base.epoch", "Own.epoch"}
+    handed = callees(
+        base=BASE,
+        hands="from base import *\n",
+        own="from hands import Base\n" + OWN,
+        train="from own import Own\n" + RUN,
+    )
+    assert handed["own.fit()"] == {"Base.fit"}
+    dotted = callees(base=BASE, train="import base\n" + OWN.replace("(Base)", "(base.Base)") + RUN)
+    assert dotted["self.epoch()"] == {"Base.epoch", "Own.epoch"}
+
+
+def test_classes_that_are_derived_from_each_other_come_to_an_end() -> None:
+    assert callees(train="class A(B): pass\nclass B(A): pass\nA().run()\n") == {}
