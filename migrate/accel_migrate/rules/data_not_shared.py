@@ -99,8 +99,14 @@ def _place(context: Context, module: Module, call: ast.Call) -> str:
 
 
 def _chosen(context: Context, loops: list[LoaderLoop]) -> Iterator[Change]:
-    """Of loaders in a dictionary, the one that is trained on could not be told."""
+    """Of loaders in a dictionary, the one that is trained on could not be told; others have no name to prepare them by."""
     for loop in loops:
+        if not context.training.holds(loop.module.variable(loop.loader)) and not isinstance(loop.loader, ast.Subscript):
+            message = (
+                f"`{unparse(loop.loader)}` is not a loader that could be prepared by its name, so it is not sharded and every "
+                "process trains on all of the data; give it a name of its own before the training"
+            )
+            yield change(CODE, loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
         if is_entry(context.script.roles, loop.module, loop.loader):
             kept = unparse(loop.loader.value)  # type: ignore[attr-defined]
             message = (

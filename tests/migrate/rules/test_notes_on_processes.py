@@ -10,7 +10,7 @@ from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
-from tests.migrate.rules.verbs import noted
+from tests.migrate.rules.verbs import migrated, noted
 
 
 def test_tells_the_global_batch_once():
@@ -1021,3 +1021,14 @@ main(3)
     (message,) = messages("AM803", main=script, loop=loop)
     assert "seeded alike (main.py:5)" in message
     assert "after prepare, if accelerator.num_processes > 1: torch.manual_seed(number + " in message
+
+
+def test_a_loader_under_a_new_name_in_the_head_of_its_loop_is_sharded() -> None:
+    source = training().replace("enumerate(loader)", "enumerate(bar := tqdm(loader))")
+    assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in migrated(source)
+    assert {"AM801"} == codes(source) & {"AM801", "AM805"}
+
+
+def test_tells_a_loader_that_has_no_name_to_be_prepared_by() -> None:
+    source = training().replace("enumerate(loader)", "enumerate(loader if epoch else test_loader)")
+    assert "`loader if epoch else test_loader` is not a loader that could be prepared" in noted(source, "AM805")

@@ -155,9 +155,9 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
 
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
     """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
-    inner = iterated
+    inner = _value(iterated)
     while isinstance(inner, ast.Call) and _passes_through(module, inner):
-        inner = inner.args[0]
+        inner = _value(inner.args[0])
     side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
     read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
     return [loader for part in read if (loader := iterated_loader(roles, module, part)) is not None]
@@ -166,6 +166,7 @@ def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[a
 def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.expr | None:
     """The loader that an iterable goes through: `tqdm(enumerate(loader))` goes through `loader`."""
     for _ in range(6):
+        iterated = _value(iterated)
         if isinstance(iterated, ast.Call):
             if not iterated.args or not _passes_through(module, iterated):
                 return None
@@ -190,6 +191,11 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
                 continue
         return iterated if roles.role(module, iterated) & Role.LOADER else None
     return None
+
+
+def _value(node: ast.expr) -> ast.expr:
+    """What `(bar := tqdm(loader))` stands for."""
+    return node.value if isinstance(node, ast.NamedExpr) else node
 
 
 def _either(module: Module, choice: ast.IfExp) -> ast.expr:
