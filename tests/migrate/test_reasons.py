@@ -161,7 +161,7 @@ def test_what_is_set_again_is_not_said_to_be_built() -> None:
 
 def test_a_test_that_steps_nothing_has_no_caller_that_is_missing() -> None:
     script = f"{TOP}\ndef test_gradients():\n    model = nn.Linear(2, 1)\n    loss = model(rows()).sum()\n    loss.backward()\n"
-    assert "no optimizer steps" in results(train=script)["train"].reason
+    assert "no optimizer is seen to step" in results(train=script)["train"].reason
     handed = script.replace("test_gradients()", "step(model, optimizer)").replace("    model = nn.Linear(2, 1)\n", "")
     assert "the caller of step()" in results(train=handed + "    optimizer.step()\n")["train"].reason
 
@@ -176,3 +176,68 @@ def test_an_attack_that_steps_nothing_does_not_speak_for_the_training() -> None:
         "    train(DataLoader(rows()), {'s': net, 't': build()}, optimizer, Attack())\n\nmain()\n"
     )
     assert "no optimizer steps" not in results(attacks=attacks, train=script)["train"].reason
+
+
+STEPPED = f"""{TOP}class Trainer:
+    def __init__(self, device):
+        self.loader = DataLoader(rows(), batch_size=4)
+        self.model = nn.Linear(2, 1).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.device = device
+
+    def train(self):
+        for x, y in self.loader:
+            loss = (self.model(x.to(self.device)) - y.to(self.device)).pow(2).mean()
+            loss.backward()
+            self.update()
+
+    def update(self):
+        {{update}}
+        self.optimizer.zero_grad()
+
+
+Trainer(torch.device("cuda" if torch.cuda.is_available() else "cpu")).train()
+"""
+
+
+def test_an_optimizer_that_steps_in_a_method_beside_is_seen() -> None:
+    found = results(train=STEPPED.format(update="self.optimizer.step()"))["train"]
+    assert found.status is Status.MIGRATED, found.reason
+    assert "no optimizer is seen to step" in results(train=STEPPED.format(update="pass"))["train"].reason
+
+
+SCHEDULED = """class Scheduled:
+    def __init__(self, inner):
+        self.inner = inner
+    def step_and_update(self):
+        self.inner.step()
+    def zero_grad(self):
+        self.inner.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_object_of_another_file_that_steps_is_made_of_the_prepared_optimizer(named: bool) -> None:
+    script = f"""{TOP}from scheduled import Scheduled
+def epoch(model, loader, stepper, device):
+    for x, y in loader:
+        stepper.zero_grad()
+        loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+        loss.backward()
+        stepper.step_and_update()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(rows(), batch_size=4)
+model = nn.Linear(2, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+stepper = Scheduled(optimizer)
+epoch(model, loader, stepper, device)
+"""
+    if not named:
+        script = script.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+        script = script.replace("(optimizer)", "(torch.optim.SGD(model.parameters(), lr=0.1))")
+    found = results(train=script, scheduled=SCHEDULED)["train"]
+    if named:
+        before, after = found.after.decode().split("accelerator.prepare(")
+        assert "Scheduled(" in after and "Scheduled(" not in before
+    else:
+        assert "`self.inner` in the class Scheduled" in found.reason

@@ -77,11 +77,28 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
                     found[inner] = Role.OPTIMIZER
         if any(role & Role.OPTIMIZER for role in found.values()):
             break
+        if function is not None and function is backward.function:
+            functions += [each for each in _steppers(roles, graph, function) if each not in seen]
+            seen.update(functions)
         for caller, call in graph.sites.get(function, ()) if function is not None else ():
             outer = caller.scope(call).function
             if outer not in seen:
                 seen.add(outer)
                 functions.append(outer)
+    return found
+
+
+def _steppers(roles: Roles, graph: CallGraph, function: Function) -> list[Function]:
+    """What a function calls that steps, and makes no gradients of its own: `if due: self.update()`."""
+    found = []
+    for callee in graph.callees.get(function, ()):
+        called = {
+            call.func.attr
+            for call in module_of(roles, callee).walk(callee, ast.Call)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        }
+        if "step" in called and "backward" not in called:
+            found.append(callee)
     return found
 
 

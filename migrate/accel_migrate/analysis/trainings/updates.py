@@ -43,7 +43,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     ):
         return caller_not_given(function)
     if not is_stepped(backward):
-        return "no optimizer steps after this backward pass, so nothing is trained"
+        return "no optimizer is seen to step after this backward pass"
     return f"{_updated(roles, module, backward)} not known as a model"
 
 

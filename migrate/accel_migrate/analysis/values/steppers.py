@@ -17,14 +17,26 @@ def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Varia
     if roles.of(variable):
         return None
     inner = _made_of(roles, module, variable)
-    if inner is None:
-        return None
+    if inner is None or _steps_within(roles, module, variable):
+        return inner
     methods = {
         call.func.attr
         for call in module.calls
         if isinstance(call.func, ast.Attribute) and module.variable(call.func.value) == variable
     }
     return inner if "zero_grad" in methods and any("step" in method for method in methods) else None
+
+
+def _steps_within(roles: Roles, module: Module, variable: Variable) -> bool:
+    """Whether a class of the project steps by itself, and makes no gradients: whoever has the object steps by its methods."""
+    for binding in module.bindings(variable):
+        made = roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
+        if made is not None and isinstance(made.node, ast.ClassDef):
+            calls = [call.func for call in made.module.walk(made.node, ast.Call) if isinstance(call, ast.Call)]
+            called = {function.attr for function in calls if isinstance(function, ast.Attribute)}
+            if "step" in called and "backward" not in called:
+                return True
+    return False
 
 
 def _made_of(roles: Roles, module: Module, variable: Variable) -> Variable | None:
