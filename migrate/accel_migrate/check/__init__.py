@@ -30,6 +30,7 @@ from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
 from accel_migrate.check.shards_together import CONDITION as SHARDS_TOGETHER
 from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
+from accel_migrate.check.wrapper_asked import CONDITION as WRAPPER_ASKED
 from accel_migrate.check.wrapper_read import CONDITION as WRAPPER_READ
 from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
@@ -58,6 +59,7 @@ CONDITIONS: tuple[Condition, ...] = (
     GRADIENTS_AVERAGED,
     SHARDS_TOGETHER,
     MET_ALIKE,
+    WRAPPER_ASKED,
 )
 
 

@@ -74,7 +74,11 @@ class Side:
     @cached_property
     def involved(self) -> set[File]:
         """The files that make an Accelerator, and all that they import: what else is there runs apart from them."""
-        found = {file for file, _ in self.created}
+        return self.imported_by(file for file, _ in self.created)
+
+    def imported_by(self, files: Iterable[File]) -> set[File]:
+        """Some files, and all that they import."""
+        found = set(files)
         waiting = list(found)
         while waiting:
             file = waiting.pop()
@@ -192,6 +196,8 @@ class Side:
             if graph.reachable(first, step) or (first is step and call is not node and call in walk(node)):
                 return True
         function = scope.node
+        if function is file.tree:
+            return any(other.root in self._preparing for other in self.imported_by([file]) - {file})
         prepares = any(call in self._preparing.get(scope, ()) for _, call in self.asked("prepare"))
         if not isinstance(function, Function) or function in seen or prepares:
             return False  # what another call of it has prepared are other objects

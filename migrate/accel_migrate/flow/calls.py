@@ -68,7 +68,6 @@ _SAME_OBJECT = frozenset(
 )  # of a model: itself
 _CONSTRAINING = frozenset(
     (
-        ast.ClassDef,
         ast.Assign,
         ast.AnnAssign,
         ast.AugAssign,
@@ -137,6 +136,10 @@ class Flows:
                 self._define(file, node)  # type: ignore[arg-type]
         for file in program.files:
             self._imports(file)
+            for node in file.of_kinds(ast.ClassDef):
+                self._put(self.variable(file.scope(node), node.name), Made("class", node))  # type: ignore[attr-defined]
+        self._solve()  # what a class inherits from is known before it is called
+        for file in program.files:
             for node in file.of_kinds(*_CONSTRAINING):
                 self._constrain(file, node)
         self._solve()
@@ -287,8 +290,6 @@ class Flows:
 
     def _constrain(self, file: File, node: ast.AST) -> None:
         match node:
-            case ast.ClassDef():
-                self._put(self.variable(file.scope(node), node.name), Made("class", node))
             case ast.Assign():
                 for target in node.targets:
                     self._flow(file, node.value, target)

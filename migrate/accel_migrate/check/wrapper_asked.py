@@ -1,0 +1,202 @@
+"""AM970: whatever asks a prepared model by its names or stores it whole gets the model itself, in every file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.check.stores import Stores, returned, self_of
+from accel_migrate.flow.calls import Made
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Function
+
+# What every module has, a wrapper too, and answers with names: those of a wrapper begin with `module.`.
+_NAMED = frozenset(
+    [
+        *("state_dict", "load_state_dict", "named_parameters", "named_modules", "named_children", "named_buffers"),
+        *("children", "_modules", "get_submodule", "get_parameter"),
+    ]
+)
+_WHOLE = frozenset(["torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "copy.deepcopy", "torch.jit.script"])
+_RUN = frozenset(["train", "eval", "parameters", "forward"])
+_SAME = frozenset(["to", "cuda", "cpu", "eval", "train", "requires_grad_", "half", "float", "double", "bfloat16"])
+_DEPTH = 12
+
+
+def find(project: Project) -> Iterator[Violation]:
+    side = project.evidence.after
+    models = _Models(side)
+    for file, asked, model in _questions(side) if models.made else ():
+        if models.may_be(file, model) and side.after_prepare(file, model):
+            text = f"`{unparse(asked)[:60]}` in {file.path.name}"
+            message = f"{text} would meet the wrapper that `{unparse(model)}` is on several processes"
+            yield Violation("AM970", file.path, asked.lineno, message)
+
+
+def _questions(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
+    """What is asked by name or stored, with the value that must be the model itself."""
+    for file in side.files:
+        for node in file.of_kinds(ast.Attribute):
+            if isinstance(node, ast.Attribute) and node.attr in _NAMED and isinstance(node.ctx, ast.Load):
+                yield file, node, node.value
+    for file, call in side.calls:
+        saves = isinstance(call.func, ast.Attribute) and call.func.attr == "save" and is_accelerator(call.func.value)
+        if call.args and (saves or file.qualified(call.func) in _WHOLE):
+            stored = call.args[0]
+            for value in stored.values if isinstance(stored, ast.Dict) else [stored]:
+                yield file, call, value
+
+
+class _Models:
+    """Which expressions may be a prepared model, wrapper and all."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._stores = Stores(side)
+
+    @cached_property
+    def made(self) -> set[Made]:
+        """What prepare() returns, as far as the program runs it as a model."""
+        found: set[Made] = set()
+        steps: set[Made] = set()
+        for file, call in self._side.calls:
+            function = call.func
+            found |= self._side.flows.made(file, function, "prepared")
+            if isinstance(function, ast.Attribute) and function.attr in _RUN:
+                found |= self._side.flows.made(file, function.value, "prepared")
+            elif isinstance(function, ast.Attribute) and function.attr == "step":
+                steps |= self._side.flows.made(file, function.value, "prepared")
+        return {made for made in found - steps if self._is_given(made)}
+
+    def _is_given(self, made: Made) -> bool:
+        """Whether it is known which argument it was, and that is not a loader."""
+        assert isinstance(made.node, ast.Call)
+        if made.index >= len(made.node.args) or any(isinstance(each, ast.Starred) for each in made.node.args):
+            return False
+        file = next(file for file, call in self._side.asked("prepare") if call is made.node)
+        return not self._side.flows.made(file, made.node.args[made.index], "loader")
+
+    def may_be(self, file: File, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
+        if node in seen or len(seen) > _DEPTH:
+            return False
+        seen |= {node}
+        match node:
+            case ast.Name():
+                return self._name(file, node, seen)
+            case ast.Attribute():
+                return self._field(file, node.value, node.attr, node)
+            case ast.IfExp():
+                return any(self.may_be(file, part, seen) for part in (node.body, node.orelse))
+            case ast.BoolOp():
+                return any(self.may_be(file, part, seen) for part in node.values)
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *_]):
+                return self._field(file, owner, name, None)
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _SAME:
+                return self.may_be(file, owner, seen)
+            case ast.Call():
+                callees = [f for f in self._side.flows.callees.get(node, ()) if getattr(f, "name", "") != "__init__"]
+                homes = self._side.flows.function_file
+                return any(self.may_be(homes[f], result, seen) for f in callees for result in returned(f))
+            case ast.Subscript():
+                return bool(self._side.flows.made(file, node, "prepared") & self.made)
+        return False
+
+    def _name(self, file: File, name: ast.Name, seen: frozenset[ast.AST]) -> bool:
+        there = self._side.program.imported(file, name.id) if name.id in file.imports else None
+        if there is not None and there[1] is not None:
+            stores = self._stores.of(("name", there[0].root, there[1]))
+        else:
+            stores = self._stores.reaching(file, name)
+        for store in stores:
+            if store.value is not None and not store.at and not store.anywhere:
+                if self._is_prepare(store.value, store.of) or (
+                    not store.of and self.may_be(store.file, store.value, seen)
+                ):
+                    return True
+        scope = file.binder(name.id, file.scope(name))
+        function = scope.node if scope is not None else None
+        if not isinstance(function, Function) or name.id not in parameter_names(function):
+            return False
+        if any(not store.at and not store.anywhere for store in stores):
+            return False  # set anew before it is read
+        given = [(site.file, argument_of(function, site.call, name.id)) for site in self._side.above(function)]
+        return any(
+            argument is not None and self._side.after_prepare(at, argument) and self.may_be(at, argument, seen)
+            for at, argument in given
+        )
+
+    def _is_prepare(self, value: ast.expr, of: tuple[object, ...]) -> bool:
+        index = of[0][1] if of and isinstance(of[0], tuple) else 0
+        return any(made.node is value and made.index == index for made in self.made)
+
+    def _field(self, file: File, owner: ast.expr, name: str, node: ast.Attribute | None) -> bool:
+        """`owner.name`: whether a class that the owner may be of keeps a prepared model under the name."""
+        if node is not None and file.qualified(node) is not None:
+            return bool(self._side.flows.made(file, node, "prepared") & self.made)
+        if is_accelerator(owner):
+            return False
+        keeping = self._keeping.get(name, set())
+        known = {made.node for made in self._side.flows.made(file, owner, "instance")}
+        return bool(keeping) and (not known or any(self._related(a, b) for a in known for b in keeping))
+
+    @cached_property
+    def _keeping(self) -> dict[str, set[ast.AST]]:
+        """The classes that keep a prepared model, by the name of the field."""
+        found: dict[str, set[ast.AST]] = {}
+        for file in self._side.files:
+            for node in file.of_kinds(ast.Assign):
+                for target in node.targets if isinstance(node, ast.Assign) else ():
+                    for part in walk(target):
+                        owner = self_of(file, part.value) if isinstance(part, ast.Attribute) else None
+                        if (
+                            owner is not None
+                            and isinstance(part, ast.Attribute)
+                            and self._keeps(file, node, target, part)
+                        ):
+                            found.setdefault(part.attr, set()).add(owner.node)
+        return found
+
+    def _keeps(self, file: File, node: ast.AST, target: ast.expr, part: ast.Attribute) -> bool:
+        assert isinstance(node, ast.Assign)
+        if isinstance(target, ast.Tuple | ast.List):
+            index = target.elts.index(part) if part in target.elts else None
+            return index is not None and self._is_prepare(node.value, (("item", index),))
+        return target is part and (self._is_prepare(node.value, ()) or self._plain(file, node.value))
+
+    def _plain(self, file: File, value: ast.expr) -> bool:
+        """A variable that is prepared when a field is set to it."""
+        return isinstance(value, ast.Name) and self.may_be(file, value) and self._side.after_prepare(file, value)
+
+    def _related(self, one: ast.AST, other: ast.AST) -> bool:
+        return other in self._bases(one) or one in self._bases(other)
+
+    def _bases(self, owner: ast.AST) -> set[ast.AST]:
+        found = {owner}
+        waiting = [owner]
+        while waiting:
+            node = waiting.pop()
+            file = next((f for f in self._side.files if node in f.scopes), None)
+            if file is None or not isinstance(node, ast.ClassDef):
+                continue
+            for base in node.bases:
+                more = {made.node for made in self._side.flows.made(file, base, "class")} - found
+                found |= more
+                waiting += more
+        return found
+
+
+CONDITION = Condition(
+    code="AM970",
+    name="wrapper_asked",
+    summary="the wrapper of a prepared model would be asked for the model's names, or stored",
+    why="On several processes prepare() returns a wrapper. It answers `state_dict()` with keys that begin with `module.`, takes "
+    "no others back, and is not what a file should hold. Code that reaches a prepared model from another file, through an "
+    "object that keeps it, a function that returns it or an import, must get the model itself, or the loop is left.",
+    example_before="trainer = Trainer()\ntrainer.fit()\ntorch.save(trainer.model.state_dict(), path)",
+    example_after="trainer = Trainer()\ntrainer.fit()\n"
+    "torch.save(trainer.accelerator.get_state_dict(trainer.model), path)",
+    find=find,
+)

@@ -1,0 +1,86 @@
+"""AM970: a prepared model is asked by its names as the model itself, whoever holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.migrate.check.reading import said
+
+KEEPER = """
+import torch
+class Pair:
+    def __init__(self):
+        self.net, self.critic = Net(), Net()
+        self.rate = SGD(self.net.parameters())
+        {}
+    def step(self, x):
+        (self.net(x) - self.critic(x)).sum().backward()
+        self.rate.step()
+"""
+PREPARED = (
+    "from accel_runtime import Accelerator; self.accelerator = Accelerator(); "
+    "self.net, self.critic, self.rate = self.accelerator.prepare(self.net, self.critic, self.rate)"
+)
+BEFORE, AFTER = KEEPER.format("pass"), KEEPER.format(PREPARED)
+USER = "import torch\nfrom pair import Pair\n"
+
+
+def refused(user: str, more: str = "") -> bool:
+    before = {"pair.py": BEFORE + more, "main.py": USER + user}
+    return bool(said("AM970", before, {"pair.py": AFTER + more, "main.py": USER + user}))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "it = Pair()\nit.step(1)\ntorch.save(it.net.state_dict(), 'a')\n",
+        "both = {'first': Pair()}\nboth['first'].step(1)\ntorch.save(both['first'].critic.state_dict(), 'a')\n",
+        "def write(thing, path):\n    torch.save(getattr(thing, 'net').state_dict(), path)\n"
+        "it = Pair()\nit.step(1)\nwrite(it, 'a')\n",
+        "class Twins(Pair):\n    def keep(self):\n        torch.save(self.net.cpu().state_dict(), 'a')\n"
+        "it = Twins()\nit.step(1)\nit.keep()\n",
+        "it = Pair()\nit.step(1)\nmine = it.net\ntorch.save({'net': mine}, 'a')\n",
+        "it = Pair()\nit.net.load_state_dict(torch.load('a'))\n",
+        "it = Pair()\nnames = [name for name, _ in it.net.named_parameters()]\n",
+    ],
+)
+def test_a_field_of_an_object_of_another_file(user: str) -> None:
+    assert refused(user)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "it = Pair()\nit.step(1)\ntorch.save(it.accelerator.get_state_dict(it.net), 'a')\n",
+        "it = Pair()\nit.step(1)\ntorch.save(it.accelerator.unwrap_model(it.net).state_dict(), 'a')\n",
+        "it = Pair()\ntorch.save(it.rate.state_dict(), 'a')\n",
+        "class Other:\n    def __init__(self):\n        self.net = Net()\n"
+        "it = Pair()\nit.step(1)\ntorch.save(Other().net.state_dict(), 'a')\n",
+        "net = Net()\nnet.load_state_dict(torch.load('a'))\nit = Pair()\nit.step(1)\n",
+    ],
+)
+def test_what_is_the_model_itself_or_another_object(user: str) -> None:
+    assert not refused(user)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "from train import net\nimport torch\ntorch.save(net.state_dict(), 'a')\n",
+        "import train, torch\ntorch.save(train.net.state_dict(), 'a')\n",
+        "from train import fit\nimport torch\ntorch.save(fit().state_dict(), 'a')\n",
+        "from train import fit\nimport torch\nbest = fit()\nbest = best.eval()\ntorch.save(best, 'a')\n",
+    ],
+)
+def test_what_another_file_imports_or_gets_back(user: str) -> None:
+    text = "net = Net()\n{}\ndef fit():\n    net(1).sum().backward()\n    return net\n"
+    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
+    before = {"train.py": text.format(""), "main.py": user}
+    assert said("AM970", before, {"train.py": text.format(made), "main.py": user})
+
+
+def test_a_name_that_is_another_model_by_then() -> None:
+    text = "net = Net()\n{}\nnet(1)\nnet = Net()\nnet.load_state_dict(load())\n"
+    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
+    assert not said("AM970", text.format(""), text.format(made))
+    assert said("AM970", text.format(""), text.format(made).replace("net = Net()\nnet.load", "net.load"))
