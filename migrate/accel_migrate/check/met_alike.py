@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.check.scattered import path_of
+from accel_migrate.check.stores import self_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
+from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.program import File, Function
 
 CODE = "AM969"
 Key = tuple[str, str]  # the function, and what is done in it
@@ -60,6 +62,7 @@ def find(project: Project) -> Iterator[Violation]:
                 continue
             for node, other in zip(nodes, others):
                 message = _parted(after, new, node, before, old, other) or _needed(after, new, node, before, old, other)
+                message = message or _left_behind(evidence.after, after, new, node, before, old, other)
                 if message and not _takes_any(evidence.after, new, node) and not _scatters(old, other):
                     yield Violation(CODE, pair.path, node.lineno, message)
 
@@ -145,6 +148,29 @@ def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
         if where == {DEVICE} and before.of(old, was) == {CPU}:
             return f"`{unparse(part)[:40]}` was on the CPU in `{unparse(node)[:60]}`, and would be on the device"
     return ""
+
+
+def _left_behind(
+    side: Side, after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr
+) -> str:
+    """What was on the device whenever something out of sight, such as a model, was called with it, and no longer always is."""
+    if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _is_variable(new, node.func):
+        return ""
+    function = new.scope(node).function.node
+    above = side.above(function) if isinstance(function, Function) else []
+    entries: list[ast.Call | None] = [site.call for site in above] or [None]
+    for part, was in zip(_operands(new, node), _operands(old, other)):
+        places = [after.of(new, part, entry) for entry in entries]
+        if {CPU} in places and before.of(old, was) == {DEVICE}:
+            return f"`{unparse(part)[:40]}` was on the device in `{unparse(node)[:60]}`, and would be on the CPU"
+    return ""
+
+
+def _is_variable(file: File, called: ast.expr) -> bool:
+    """Whether what is called is a value of the program, `model` or `self.model`, and not a function by its name."""
+    if isinstance(called, ast.Attribute):
+        return self_of(file, called.value) is not None
+    return isinstance(called, ast.Name) and called.id not in BUILTINS and called.id not in file.imports
 
 
 def _may_need_cpu(file: File, call: ast.Call) -> bool:

@@ -100,3 +100,65 @@ def test_members_of_a_batch_that_the_analysis_overlooks(
     migrated(source)
     monkeypatch.setattr(Members, "unmoved", lambda self, loop: None)
     assert "(AM969)" in unchanged(source)
+
+
+BRANCHES = """
+import torch
+from torch.utils.data import DataLoader
+def collect(net, rows):
+    for x, _ in rows:
+        x = {collect}
+        keep(net(x))
+def fit(net, rows):
+    {prepare}
+    for x, y in rows:
+        net({fit}).sum().backward()
+    {then}
+def run(fast, net, rows):
+    return collect(net, rows) if fast else fit(net, rows)
+run(flag(), Net().to(device), DataLoader(rows))
+"""
+PREPARE = "from accel_runtime import Accelerator; accelerator = Accelerator(); net, rows = accelerator.prepare(net, rows)"
+
+
+@pytest.mark.parametrize("then", ["pass", "collect(net, rows)"])
+def test_a_batch_that_nothing_moves_where_its_loader_is_not_prepared(then: str) -> None:
+    before = BRANCHES.format(collect="x.to(device)", prepare="pass", fit="x.to(device)", then=then)
+    assert said("AM969", before, BRANCHES.format(collect="x.float()", prepare=PREPARE, fit="x", then=then))
+    right = BRANCHES.format(collect="x.to(device)", prepare=PREPARE, fit="x", then=then)
+    assert not said("AM969", before, right)
+
+
+def test_a_helper_that_only_another_path_calls_keeps_its_moves() -> None:
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        def collect(net, rows, device):
+            return torch.cat([net(x.to(device)).cpu() for x, _ in rows])
+
+        def fit(net, rows, device):
+            rate = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in rows:
+                x, y = x.to(device), y.to(device)
+                loss = nn.functional.mse_loss(net(x), y)
+                rate.zero_grad()
+                loss.backward()
+                rate.step()
+
+        def main(fast):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            net = nn.Linear(2, 1).to(device)
+            rows = DataLoader(data(), batch_size=4)
+            if fast:
+                print(collect(net, rows, device))
+                return
+            fit(net, rows, device)
+
+        main(False)
+        """
+    )
+    assert "net(x.to(device)).cpu()" in text and "loss = nn.functional.mse_loss(net(x), y)" in text
+    assert "x, y = x.to" not in text

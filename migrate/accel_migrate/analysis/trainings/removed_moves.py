@@ -120,7 +120,7 @@ class _Sorter:
         self.aliases = aliases
         self.batches = Batches(roles, graph)
         self.shared = shared
-        self.late = timing.late
+        self.timing = timing
         self.uses = EarlyUses(roles, graph, aliases, place)
         self.early = self.uses.run_before()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
@@ -140,7 +140,7 @@ class _Sorter:
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
-        return self.is_batch(module, receiver)
+        return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
 
     def is_batch(self, module: Module, value: ast.expr) -> bool:
         """Whether a value comes from prepared loaders and nowhere else."""
@@ -164,7 +164,7 @@ class _Sorter:
         function = module.scope(statement).function
         if module is self.uses.place.module and function is self.uses.function:
             return not self.uses.comes_before(module, statement)
-        return function in self.late
+        return function in self.timing.late
 
     def _is_shared(self, loader: Variable) -> bool:
         """Whether every loader that a name may stand for is sharded."""
