@@ -184,9 +184,29 @@ class Side:
         first, second = step_of(file, call, graph), step_of(file, node, graph)
         return first is None or second is None or graph.reachable(first, second)
 
-    def after_prepare(self, file: File, node: ast.AST, seen: frozenset[Function] = frozenset()) -> bool:
+    def after_prepare(self, file: File, node: ast.AST) -> bool:
         """Whether a node can run once something is prepared, by its own function or by one that was called before."""
-        scope = file.scope(node).function
+        waiting: list[tuple[File, ast.AST]] = [(file, node)]
+        seen: set[ast.AST] = set()
+        while waiting:
+            at, run = waiting.pop()
+            scope = at.scope(run).function
+            if self._follows_prepare(at, run, scope):
+                return True
+            function = scope.node
+            if function is at.tree and at in self._bringing:
+                return True
+            prepares = any(call in self._preparing.get(scope, ()) for _, call in self.asked("prepare"))
+            if not isinstance(function, Function) or function in seen or prepares:
+                continue  # what another call of it has prepared are other objects
+            seen.add(function)
+            sites = self.above(function)
+            if not sites:
+                return True
+            waiting += [(site.file, site.call) for site in sites]
+        return False
+
+    def _follows_prepare(self, file: File, node: ast.AST, scope: Scope) -> bool:
         graph = self.graph(scope)
         step = step_of(file, node, graph)
         for call in self._preparing.get(scope, ()):
@@ -195,14 +215,13 @@ class Side:
                 continue
             if graph.reachable(first, step) or (first is step and call is not node and call in walk(node)):
                 return True
-        function = scope.node
-        if function is file.tree:
-            return any(other.root in self._preparing for other in self.imported_by([file]) - {file})
-        prepares = any(call in self._preparing.get(scope, ()) for _, call in self.asked("prepare"))
-        if not isinstance(function, Function) or function in seen or prepares:
-            return False  # what another call of it has prepared are other objects
-        sites = self.above(function)
-        return not sites or any(self.after_prepare(site.file, site.call, seen | {function}) for site in sites)
+        return False
+
+    @cached_property
+    def _bringing(self) -> set[File]:
+        """The files that import one which prepares when it is imported."""
+        preparing = {file for file in self.files if file.root in self._preparing}
+        return {file for file in self.files if preparing & (self.imported_by([file]) - {file})} if preparing else set()
 
     @cached_property
     def _preparing(self) -> dict[Scope, list[ast.Call]]:

@@ -10,7 +10,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.check.stores import Stores, returned, self_of
 from accel_migrate.flow.calls import Made
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File, Function
 
 # What every module has, a wrapper too, and answers with names: those of a wrapper begin with `module.`.
@@ -56,6 +56,9 @@ class _Models:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._stores = Stores(side)
+        self._keeping: dict[str, set[ast.AST]] = {}
+        if self.made:
+            self._find_keeping()
 
     @cached_property
     def made(self) -> set[Made]:
@@ -142,33 +145,27 @@ class _Models:
         known = {made.node for made in self._side.flows.made(file, owner, "instance")}
         return bool(keeping) and (not known or any(self._related(a, b) for a in known for b in keeping))
 
-    @cached_property
-    def _keeping(self) -> dict[str, set[ast.AST]]:
-        """The classes that keep a prepared model, by the name of the field."""
-        found: dict[str, set[ast.AST]] = {}
+    def _find_keeping(self) -> None:
+        """The classes that keep a prepared model, by the name of the field: what prepare() returns, or a variable with that."""
+        set_to: list[tuple[File, str, ast.AST, ast.Name]] = []
         for file in self._side.files:
             for node in file.of_kinds(ast.Assign):
                 for target in node.targets if isinstance(node, ast.Assign) else ():
-                    for part in walk(target):
+                    for index, part in enumerate(target.elts if isinstance(target, ast.Tuple | ast.List) else [target]):
                         owner = self_of(file, part.value) if isinstance(part, ast.Attribute) else None
-                        if (
-                            owner is not None
-                            and isinstance(part, ast.Attribute)
-                            and self._keeps(file, node, target, part)
-                        ):
-                            found.setdefault(part.attr, set()).add(owner.node)
-        return found
-
-    def _keeps(self, file: File, node: ast.AST, target: ast.expr, part: ast.Attribute) -> bool:
-        assert isinstance(node, ast.Assign)
-        if isinstance(target, ast.Tuple | ast.List):
-            index = target.elts.index(part) if part in target.elts else None
-            return index is not None and self._is_prepare(node.value, (("item", index),))
-        return target is part and (self._is_prepare(node.value, ()) or self._plain(file, node.value))
-
-    def _plain(self, file: File, value: ast.expr) -> bool:
-        """A variable that is prepared when a field is set to it."""
-        return isinstance(value, ast.Name) and self.may_be(file, value) and self._side.after_prepare(file, value)
+                        if owner is None or not isinstance(part, ast.Attribute) or not isinstance(node, ast.Assign):
+                            continue
+                        if self._is_prepare(node.value, (("item", index),)):
+                            self._keeping.setdefault(part.attr, set()).add(owner.node)
+                        elif target is part and isinstance(node.value, ast.Name):
+                            set_to.append((file, part.attr, owner.node, node.value))
+        found = -1
+        while found < len(self._keeping):
+            found = len(self._keeping)
+            for file, name, keeper, value in set_to:
+                known = keeper in self._keeping.get(name, ())
+                if not known and self._side.after_prepare(file, value) and self.may_be(file, value):
+                    self._keeping.setdefault(name, set()).add(keeper)
 
     def _related(self, one: ast.AST, other: ast.AST) -> bool:
         return other in self._bases(one) or one in self._bases(other)

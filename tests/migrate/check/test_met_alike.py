@@ -118,7 +118,9 @@ def run(fast, net, rows):
     return collect(net, rows) if fast else fit(net, rows)
 run(flag(), Net().to(device), DataLoader(rows))
 """
-PREPARE = "from accel_runtime import Accelerator; accelerator = Accelerator(); net, rows = accelerator.prepare(net, rows)"
+PREPARE = (
+    "from accel_runtime import Accelerator; accelerator = Accelerator(); net, rows = accelerator.prepare(net, rows)"
+)
 
 
 @pytest.mark.parametrize("then", ["pass", "collect(net, rows)"])
