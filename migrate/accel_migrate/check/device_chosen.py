@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.devices_together import Devices
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Scope
 
@@ -18,6 +19,7 @@ _GPUS = ("cuda", "mps", "xpu")
 _AVAILABLE = ("is_available", "device_count")
 _RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
 _CHOSEN = re.compile(rb"set_device|\.cuda\(\s*[A-Za-z_]")
+_WORD = re.compile(r"\w+")
 _DEPTH = 4
 _OPPOSITE = {
     ast.Eq: ast.NotEq,
@@ -33,6 +35,7 @@ def find(project: Project) -> Iterator[Violation]:
     """The choices that the Accelerator took over: it has one device, so they must agree, and it must be told."""
     after = project.evidence.after
     yield from _cards_unset(project)
+    yield from _chosen_outside(project)
     if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
         return
     told = {name for _, call in after.created for keyword in call.keywords for name in _read(keyword.value)}
@@ -74,6 +77,27 @@ def _cards_unset(project: Project) -> Iterator[Violation]:
             if chosen and (result is None or not _is_accelerators(result, unparse(chosen[0]))):
                 message = f"`{unparse(call)}` chooses the GPU, and the Accelerator would not know of it"
                 yield Violation(CODE, pair.path, 1, message)
+
+
+def _chosen_outside(project: Project) -> Iterator[Violation]:
+    """Moves that are gone, to a device that a configuration or an option names: the Accelerator must be told of it."""
+    before, after = project.evidence.before, project.evidence.after
+    if not after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
+        return
+    devices = Devices(after)
+    given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
+    told = {text for file, value in given for text in devices.of(file, value)}
+    words = {word for _, value in given for word in _read(value)}
+    left = {(file.path, unparse(call)) for file, call in after.calls}
+    changed = {pair.path for pair in project.changed}
+    for file, call, named, found in Devices(before).moves():
+        if file.path not in changed or named is None or (file.path, unparse(call)) in left:
+            continue
+        unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *_GPUS))
+        if unknown and not words & {*_read(named), *_WORD.findall(unknown[0])}:
+            message = f"`{unparse(call)[:60]}` goes to {unknown[0]}, and the Accelerator would not know of it"
+            yield Violation(CODE, file.path, 1, message)
+            return
 
 
 def _chooses_gpu(file: File, call: ast.Call) -> bool:

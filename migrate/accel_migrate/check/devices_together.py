@@ -49,8 +49,9 @@ def _found(evidence: Evidence) -> Found:
             )
     yield from _fed_from_the_cpu(side, devices)
     yield from _moves_itself(side, devices, told)
+    first = {move for _, move, _, found in devices.moves() if "cuda" in found}
     for file, call in side.created:
-        yield from _moved_before(side, file, call)
+        yield from _moved_before(side, file, call, first)
 
 
 def _runs_as_script(file: File, node: ast.AST) -> bool:
@@ -62,7 +63,7 @@ def _runs_as_script(file: File, node: ast.AST) -> bool:
     return False
 
 
-def _moved_before(side: Side, file: File, call: ast.Call) -> Found:
+def _moved_before(side: Side, file: File, call: ast.Call, first: set[ast.Call]) -> Found:
     """Moves to "the" GPU that run before the Accelerator gives each process its own."""
     scope = file.scope(call).function
     graph = side.graph(scope)
@@ -73,27 +74,19 @@ def _moved_before(side: Side, file: File, call: ast.Call) -> Found:
         step = step_of(file, node, graph)
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
             continue
-        if _goes_to_cuda(file, node) or any(
-            _reaches_cuda(side, each, set()) for each in side.flows.callees.get(node, ())
-        ):
+        if node in first or any(_reaches_cuda(side, each, first, set()) for each in side.flows.callees.get(node, ())):
             yield file, node, f"`{unparse(node)[:60]}` would go to the first GPU before the Accelerator chooses one"
 
 
-def _goes_to_cuda(file: File, node: ast.Call) -> bool:
-    plain = isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not file.qualified(node.func)
-    return plain and not node.args and not node.keywords
-
-
-def _reaches_cuda(side: Side, function: Function, seen: set[Function]) -> bool:
+def _reaches_cuda(side: Side, function: Function, first: set[ast.Call], seen: set[Function]) -> bool:
     if function in seen:
         return False
     seen.add(function)
-    file = side.flows.function_file[function]
-    for node in walk(function):
-        if isinstance(node, ast.Call):
-            if _goes_to_cuda(file, node) or any(_reaches_cuda(side, f, seen) for f in side.flows.callees.get(node, ())):
-                return True
-    return False
+    inside = [node for node in walk(function) if isinstance(node, ast.Call)]
+    return any(
+        node in first or any(_reaches_cuda(side, f, first, seen) for f in side.flows.callees.get(node, ()))
+        for node in inside
+    )
 
 
 def _chosen_alike(told: set[str], own: set[str]) -> bool:
@@ -163,6 +156,9 @@ class Devices:
         self._moves: list[tuple[File, ast.Call, ast.expr | None, set[str]]] | None = None
         self._options = {option for _, call in side.calls for option in _options(call)}
         self._owners: set[str] = set()  # of attributes that are called device
+        self._keyed: dict[
+            object, list[tuple[File, ast.expr]]
+        ] = {}  # what entries of mappings are set to, by their keys
         self._assigned: dict[tuple[Scope | None, str], list[tuple[File, ast.expr]]] = {}
         for file in side.files:
             for node in file.of_kinds(ast.Assign, ast.AnnAssign, ast.NamedExpr):
@@ -171,6 +167,10 @@ class Devices:
                         self._assign(file, target, node.value)
                 elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
                     self._assign(file, node.target, node.value)
+            for node in file.of_kinds(ast.Dict):
+                for key, value in zip(node.keys, node.values) if isinstance(node, ast.Dict) else ():
+                    if isinstance(key, ast.Constant):
+                        self._keyed.setdefault(key.value, []).append((file, value))
 
     def moves(self) -> list[tuple[File, ast.Call, ast.expr | None, set[str]]]:
         """Calls that put something on a device: the expression that names it, and the devices it may be."""
@@ -226,13 +226,34 @@ class Devices:
                 return {unparse(node)}
             case ast.Call(func=ast.Name(id="str"), args=[inner]):
                 return self._devices(file, inner, depth + 1)
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                return self._entry(file, node, key, depth)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
+                return self._entry(file, node, key, depth)
             case ast.Call():
                 return self._returned(file, node, depth)
             case ast.Name():
-                return self._of(file, file.binder(node.id, file.scope(node)), node.id, node, depth)
+                binder = file.binder(node.id, file.scope(node))
+                return self._of_module(file, node, depth) or self._of(file, binder, node.id, node, depth)
             case ast.Attribute():
-                return self._of(file, None, node.attr, node, depth)
+                return self._of_module(file, node, depth) or self._of(file, None, node.attr, node, depth)
         return set()
+
+    def _entry(self, file: File, node: ast.expr, key: str, depth: int) -> set[str]:
+        """An entry of a mapping: what the program sets it to; where it does not, it is chosen outside, and named by its text."""
+        known = self._keyed.get(key, ())
+        if not known:
+            return set() if "type" in key else {unparse(node)}
+        return {each for home, value in known for each in self._devices(home, value, depth + 1)}
+
+    def _of_module(self, file: File, node: ast.expr, depth: int) -> set[str]:
+        """`config.DEVICE`, or `DEVICE` that is imported from a file of the project."""
+        dotted = file.qualified(node)
+        there = self._side.program.locate(file, dotted) if dotted else None
+        if there is None or there[1] is None:
+            return set()
+        known = self._assigned.get((there[0].root, there[1]), ())
+        return {each for home, value in known for each in self._devices(home, value, depth + 1)}
 
     def _keeps_device(self, file: File, owner: ast.expr) -> bool:
         """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""
@@ -281,6 +302,8 @@ class Devices:
             if target.attr == "device":
                 self._owners.add(unparse(target.value))
             self._assigned.setdefault((None, target.attr), []).append((file, value))
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            self._keyed.setdefault(target.slice.value, []).append((file, value))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):
                 self._assign(file, part, each)

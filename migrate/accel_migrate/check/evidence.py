@@ -73,8 +73,10 @@ class Side:
 
     @cached_property
     def involved(self) -> set[File]:
-        """The files that make an Accelerator, and all that they import: what else is there runs apart from them."""
-        return self.imported_by(file for file, _ in self.created)
+        """The files that make an Accelerator or import one that does, with all that they import: the others run apart."""
+        making = {file for file, _ in self.created}
+        users = [file for file in self.files if making & self.imported_by([file])] if making else []
+        return self.imported_by(users)
 
     def imported_by(self, files: Iterable[File]) -> set[File]:
         """Some files, and all that they import."""

@@ -21,6 +21,9 @@ def find(project: Project) -> Iterator[Violation]:
     for file, call in _handed_itself(project.evidence.after):
         message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
         yield Violation("AM965", file.path, call.lineno, message)
+    for file, argument in _prepared_in_parallel(project.evidence.after):
+        message = f"prepare() would get `{unparse(argument)[:60]}`, which may be a DataParallel"
+        yield Violation("AM965", file.path, argument.lineno, message)
     for file, attribute in _set_on_wrapper(project.evidence):
         text = unparse(attribute)
         message = f"`{text}` was set on the DataParallel, past the model in it, and would be the model's from now on"
@@ -31,6 +34,15 @@ def find(project: Project) -> Iterator[Violation]:
             f"`{above}` would go on counting GPUs among which DataParallel split each batch, and DataParallel goes"
         )
         yield Violation("AM965", file.path, getattr(read, "lineno", 1), message)
+
+
+def _prepared_in_parallel(side: Side) -> Iterator[tuple[File, ast.expr]]:
+    """A model that another file, or a function of this one, has put into a DataParallel by the time it is prepared."""
+    for file, call in side.asked("prepare"):
+        for argument in call.args:
+            made = side.flows.made(file, argument, "parallel")
+            if any(side.may_follow(file, call, each.node) for each in made):
+                yield file, argument
 
 
 def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
@@ -132,7 +144,8 @@ CONDITION = Condition(
     name="wrapper_read",
     summary="a model would be taken out of a wrapper that one process does not have",
     why="DataParallel and DistributedDataParallel of the script are gone: on one process `prepare` returns the model itself, "
-    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place. And a tensor that was "
+    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place. A DataParallel that "
+    "is left somewhere must not be what is prepared: it wants the first GPU. And a tensor that was "
     "shaped for as many GPUs as DataParallel had would be too long for the one that a process has.",
     example_before="model = accelerator.prepare(model)\nif several:\n    bare = model.module",
     example_after="model = accelerator.prepare(model)\nif several:\n    bare = accelerator.unwrap_model(model)",

@@ -91,3 +91,11 @@ def test_a_number_that_only_tells_whether_to_use_the_cpu() -> None:
     before = "import torch\nif args.gpu:\n    torch.cuda.set_device(args.gpu)\nnet.cuda()\n"
     after = MADE + "import torch\naccelerator = Accelerator(cpu=not args.gpu)\nnet = accelerator.prepare(net)\n"
     assert said("AM964", before, after)
+
+
+@pytest.mark.parametrize("place", ["chosen['place']", "chosen.get('place')", "torch.device(chosen['run']['place'])"])
+def test_a_device_of_a_configuration_that_the_accelerator_is_not_told(place: str) -> None:
+    before = f"import torch\ndef fit(chosen, x):\n    spot = {place}\n    net(x.to(spot))\n"
+    after = MADE + "import torch\ndef fit(chosen, x):\n    accelerator = Accelerator({})\n    net(x)\n"
+    assert said("AM964", before, after.format(""))
+    assert not said("AM964", before, after.format(f"device={place}"))

@@ -23,6 +23,9 @@ MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
         "from settings import *\nx = x.to(device)\n",
         "def pick():\n    return torch.device('cuda:1')\nx = x.to(pick())\n",
         "def move(x, device):\n    return x.to(device)\nmove(x, 'cuda:1')\n",
+        "settings = load()\nx = x.to(settings['device'])\n",
+        "place = load().get('place')\nx = x.to(place)\n",
+        "table = {'place': 'cuda:1'}\nx = x.to(table['place'])\n",
     ],
 )
 def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
@@ -116,3 +119,32 @@ def test_a_method_that_moves_the_prepared_model(moved: str, called: str, told: b
     )
     messages = said("AM956", "x = 1\n", script + "\n")
     assert any("would move the prepared model" in message for message in messages) == told
+
+
+CONFIG = "import torch\nPLACE = torch.device('cuda')\n"
+LOSS = "{}\nclass Features:\n    def __init__(self):\n        self.net = Net().to({})\n"
+
+
+@pytest.mark.parametrize(
+    ("brought", "named"), [("import config", "config.PLACE"), ("from config import PLACE", "PLACE")]
+)
+def test_an_object_of_another_file_that_goes_to_the_first_gpu_too_early(brought: str, named: str) -> None:
+    files = {"config.py": CONFIG, "loss.py": LOSS.format(brought, named), "train.py": "import loss\n"}
+    used = "from loss import Features\n"
+    early = used + "seen = Features()\n" + TOP.format("") + MODEL
+    assert said("AM956", files, {**files, "train.py": early})
+    assert not said("AM956", files, {**files, "train.py": used + TOP.format("") + "seen = Features()\n" + MODEL})
+
+
+def test_a_model_that_a_file_beside_moves_where_a_configuration_says() -> None:
+    files = {
+        "build.py": "def build(chosen):\n    return Net().to(chosen['place'])\n",
+        "main.py": "from build import build\nfrom train import fit\nchosen = load()\nfit(chosen, build(chosen))\n",
+        "train.py": "x = 1\n",
+    }
+    text = (
+        "from accel_runtime import Accelerator\ndef fit(chosen, net):\n    accelerator = Accelerator({})\n"
+        "    net = accelerator.prepare(net)\n    accelerator.backward(net(x))\n"
+    )
+    assert said("AM956", files, {**files, "train.py": text.format("")})
+    assert not said("AM956", files, {**files, "train.py": text.format("device=chosen['place']")})

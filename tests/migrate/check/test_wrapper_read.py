@@ -61,3 +61,15 @@ def test_what_was_set_on_a_data_parallel_and_never_reached_the_model() -> None:
     assert said("AM965", before.format("nn.DataParallel", "rate"), TOP + "net.rate = 1\n")
     assert not said("AM965", before.format("nn.DataParallel", "module.rate"), TOP + "net.rate = 1\n")
     assert not said("AM965", before.format("Wrapped", "rate"), TOP + "net.rate = 1\n")
+
+
+def test_what_is_prepared_may_be_a_data_parallel_of_another_file() -> None:
+    files = {
+        "build.py": "from torch import nn\ndef build(many):\n    net = Net()\n    return nn.DataParallel(net) if many else net\n",
+        "train.py": "import build\n",
+    }
+    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    used = made + "from build import build\nboth = {'net': build(2)}\nnet = accelerator.prepare(both['net'])\n"
+    assert said("AM965", files, {**files, "train.py": used})
+    later = made + "net = accelerator.prepare(Net())\nfrom torch import nn\nother = nn.DataParallel(Net())\n"
+    assert not said("AM965", files, {**files, "train.py": later})

@@ -158,7 +158,8 @@ class DeviceDefinition:
 def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | None:
     """What sets a variable that holds the device."""
     module = variable.scope.module
-    is_one = roles.of(variable) & Role.DEVICE or (not roles.of(variable) and _model_goes_to(roles, variable))
+    unknown = not roles.of(variable) and (_model_goes_to(roles, variable) or variable.name.endswith("device"))
+    is_one = roles.of(variable) & Role.DEVICE or unknown
     if not is_one or names_cpu(roles, variable):
         return None
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
