@@ -46,3 +46,32 @@ def in_functions(size: int) -> dict[str, str]:
 def test_four_times_the_code_is_at_most_five_times_the_work(texts: Callable[[int], dict[str, str]]) -> None:
     calls(texts(2))  # imports
     assert calls(texts(40)) < 5 * calls(texts(10))
+
+
+OVERRIDDEN = """
+import torch, yaml
+from torch.utils.data import DataLoader, TensorDataset
+def fit(chosen):
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=chosen["run"]["rate"])
+    loader = DataLoader(TensorDataset(torch.randn(16, 4)), batch_size=4)
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if chosen["run"]["save"]:
+        torch.save(model.state_dict(), "model.pt")
+chosen = yaml.safe_load(open("settings"))
+{}
+fit(chosen)
+"""
+
+
+def test_settings_that_options_override_one_by_one() -> None:
+    def overridden(lines: int) -> dict[str, str]:
+        each = 'chosen["run"]["{0}"] = given.{0} if given.{0} else chosen["run"]["{0}"]'
+        return {"train.py": OVERRIDDEN.format("\n".join(each.format(f"k{number}") for number in range(lines)))}
+
+    few, many = calls(overridden(2)), calls(overridden(8))
+    assert many < 8 * few

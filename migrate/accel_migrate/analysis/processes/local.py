@@ -19,7 +19,7 @@ _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADE
 _COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "reduce")
 _ALIKE_METHODS = {"size", "numel", "dim", "ndimension"}  # every process gets batches of the same size
 _SHOWS = {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
-_DEEPEST = 24
+_DEEPEST = 40
 
 
 class Locality:
@@ -43,6 +43,7 @@ class Locality:
         self._bindings: dict[ast.expr, list[Binding]] = {}
         self._reduced: dict[Module, set[Variable | None]] = {}
         self._busy: set[object] = set()
+        self._asked: set[object] = set()  # on the way to one answer, each with the calls that it was reached by
         self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
         self._collective: dict[Function, bool] = {}
         self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
@@ -54,15 +55,19 @@ class Locality:
         known = self._known.get(node)
         if known is not None and not (known and module.scope(node).function in self._given):
             return known  # where parameters stand for one call, what other calls hand over is no answer
-        if node in self._busy or len(self._busy) > _DEEPEST:
-            return False
         outermost = not self._busy
+        if outermost:
+            self._asked.clear()
+        here = (node, tuple(self._given), tuple(self._objects))
+        if here in self._asked or len(self._busy) > _DEEPEST:
+            return False  # it leads to nothing, or back to where this question came from
+        self._asked.add(here)
         self._busy.add(node)
         try:
             found = self._is_local(module, node)
         finally:
             self._busy.discard(node)
-        if outermost or (found and not self._given):  # within a circle, no is not yet an answer
+        if outermost or (found and not self._given):  # within a circle, no is an answer to the outermost question alone
             self._known[node] = found
         return found
 
