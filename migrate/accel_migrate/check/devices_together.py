@@ -220,7 +220,11 @@ class Devices:
                 return self._devices(file, node.body, depth + 1) | self._devices(file, node.orelse, depth + 1)
             case ast.BoolOp():
                 return {each for value in node.values for each in self._devices(file, value, depth + 1)}
-            case ast.Call(args=[first, *_]) if (file.qualified(node.func) or "") == "torch.device":
+            case ast.Call(args=[_, ast.Constant(value=0)], keywords=[]) if file.qualified(node.func) == "torch.device":
+                return {"cuda:0"}
+            case ast.Call(args=[_, _]) | ast.Call(keywords=[_]) if file.qualified(node.func) == "torch.device":
+                return {unparse(node)}
+            case ast.Call(args=[first, *_]) if file.qualified(node.func) == "torch.device":
                 return self._devices(file, first, depth + 1) or {unparse(node)}
             case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant())) | ast.JoinedStr() | ast.BinOp():
                 return {unparse(node)}

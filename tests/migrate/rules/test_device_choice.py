@@ -50,6 +50,14 @@ def test_a_device_that_is_only_a_text_is_handed_to_the_accelerator(chosen: str) 
     assert f"accelerator = Accelerator(device={chosen})\n" in result
 
 
+def test_the_number_of_a_gpu_beside_its_kind_is_handed_to_the_accelerator() -> None:
+    chosen = 'torch.device("cuda", args.where)'
+    assert f"accelerator = Accelerator(device={chosen})\n" in migrated(script(f"place = {chosen}"))
+    named = chosen.replace("args", "index=args")
+    assert f"accelerator = Accelerator(device={named})\n" in migrated(script(f"place = {named}"))
+    assert "accelerator = Accelerator()\n" in migrated(script('place = torch.device("cuda", 0)'))
+
+
 def test_a_text_that_the_user_picks_is_asked_by_its_type() -> None:
     result = migrated(script("place = args.where", after='print("cuda" in place, place == "cpu")'))
     assert 'print("cuda" in place.type, place.type == "cpu")' in result

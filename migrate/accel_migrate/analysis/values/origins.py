@@ -79,8 +79,10 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     dotted = module.qualified(call.func) or ""
     if dotted == "torch.device" and call.args:
         kind = where(roles, module, call.args[0], depth + 1)
-        if len(call.args) > 1 and kind & Where.GPU:
-            return where(roles, module, call.args[1], depth + 1) & Where.FIRST or Where.NUMBERED
+        numbers = [*call.args[1:], *[keyword.value for keyword in call.keywords if keyword.arg == "index"]]
+        if numbers and kind & Where.GPU:  # of `torch.device("cuda", n)`
+            always_first = where(roles, module, numbers[0], depth + 1) == Where.FIRST
+            return kind & ~Where.GPU | (Where.FIRST if always_first else Where.NUMBERED)
         return kind
     if dotted in _ASKS_TORCH:
         return Where.GPU
