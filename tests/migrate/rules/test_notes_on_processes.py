@@ -803,6 +803,47 @@ def test_tells_parts_that_run_without_gradients():
     assert "AM808" not in codes(parts("pass", UNDER.replace("self.head(x)", "self.head(self.body(x))")))
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = self.body(x)\n        return self.head(x + y.data)",
+        "y = self.body(x)\n        z = torch.relu(y)\n        return self.head(x + z.detach())",
+        "y = [self.body(x)]\n        y.append(x)\n        return self.head(y[0].detach() + x)",
+        "y = self.aside(x)\n        return self.head(x + y)\n    def aside(self, x):\n        return self.body(x).data",
+        "chosen = torch.argmax(self.body(x), 1)\n        return self.head(x)[chosen]",
+        "for part in (x, self.body(x)):\n            shape = part.shape\n        return self.head(x.view(shape))",
+    ],
+)
+def test_tells_parts_that_no_gradient_comes_back_to(forward: str):
+    assert "`body` of Net" in noted(parts("pass", forward), "AM808")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "y = self.body(x)\n        return self.head(x + y.data) + y.mean()",
+        "y = []\n        y.append(self.body(x))\n        return self.head(y[0])",
+        "y = torch.zeros(3, 3)\n        y[0] = self.body(x)\n        return self.head(y)",
+        "y = x\n        y += self.body(x)\n        return self.head(y)",
+        "self.seen = self.body(x)\n        return self.head(x)",
+        "def inner(z):\n            return self.body(z)\n        return self.head(inner(x))",
+        "return self.head(torch.utils.checkpoint.checkpoint(self.body, x))",
+        "y = torch.zeros(3, 3)\n        y.add_(self.body(x))\n        return self.head(y)",
+        "y = self.aside(x)\n        return self.head(y)\n    def aside(self, x):\n        y = self.body(x)\n        return y",
+        "fill(x, self.body(x))\n        return self.head(x)",
+        "for layer in (self.body, self.head):\n            x = layer(x)\n        return x",
+    ],
+)
+def test_says_nothing_of_parts_that_a_gradient_may_come_back_to(forward: str):
+    assert "AM808" not in codes(parts("pass", forward))
+
+
+def test_says_nothing_of_parts_that_another_class_may_run():
+    forward = "y = self.body(x)\n        return self.head(x + y.data)"
+    other = "\nclass Other(Net):\n    def forward(self, x):\n        return self.body(x)"
+    assert "AM808" not in codes(parts("pass", forward + other, "Other()"))
+
+
 def test_tells_parts_whose_result_nothing_reads():
     assert "computes what nothing reads" in noted(
         parts("pass", "y = self.body(x)\n        return self.head(x)"), "AM808"
@@ -857,6 +898,30 @@ def test_tells_what_makes_results_that_the_training_leaves_out():
     assert "only where `sys.argv[1:]` holds" in noted(source.replace("criterion(out, y)", asked), "AM808")
     assert "`body` of Net" in noted(parts("pass", both, call=first), "AM808")
     assert "AM808" not in codes(parts("pass", "x = self.body(x)\n        return self.head(x), x", call=first))
+
+
+def test_tells_results_that_are_picked_from_a_variable():
+    both = "return self.head(x), self.body(x)"
+    source = parts("pass", both, call="0").replace("loss = 0", "out = model(x)\n        loss = criterion(out[0], y)")
+    assert "`body` of Net" in noted(source, "AM808")
+    assert "`head` of Net" in noted(source.replace("out[0]", "out[-1]"), "AM808")
+    assert "AM808" not in codes(source.replace("out[0], y)", "out[0], y) + out[1].mean()"))
+    assert "AM808" not in codes(source.replace("out[0], y)", "out[0], y) + sum(out).mean()"))
+    by_key = source.replace(both, "return {'a': self.head(x), 'b': self.body(x)}").replace("out[0]", "out['a']")
+    assert "`body` of Net" in noted(by_key, "AM808")
+    assert "AM808" not in codes(by_key.replace("out['a'], y)", "out['a'], y) + out['b'].mean()"))
+
+
+def test_tells_parts_that_the_value_of_an_option_leaves_out():
+    forward = "if self.extra == 'A':\n            return self.head(x)\n        return self.head(self.body(x))"
+    forward = forward.replace("        return self.head(self", "        else:\n            return self.head(self")
+    assert "is used only where `not self.extra == 'A'` holds" in noted(parts("pass", forward, "Net('A')"), "AM808")
+    assert "is used only where" in noted(parts("pass", forward, "Net(sys.argv[1])"), "AM808")
+    assert "AM808" not in codes(parts("pass", forward, "Net('B')"))
+    rounds = "for _ in range(self.extra):\n            x = self.body(x)\n        return self.head(x)"
+    assert "range(self.extra)" in noted(parts("pass", rounds, "Net(0)"), "AM808")
+    assert "AM808" not in codes(parts("pass", rounds, "Net(3)"))
+    assert "AM808" not in codes(parts("pass", rounds, "Net(len(sys.argv))"))
 
 
 def test_advises_a_number_that_can_be_read_where_it_is_typed():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.without_gradient import OwnModule, Without, is_without_gradient
+from accel_migrate.analysis.notes.gradient_paths import is_without_gradient
+from accel_migrate.analysis.notes.without_gradient import OwnModule, Without
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -14,18 +15,21 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
 
 _ALWAYS = "always"
+Key = int | str
 
 
 def outputs_left(script: Script, training: Training, model: Variable) -> Iterator[Without]:
     """Parts of a model that no result which the training reads is computed with."""
     forward = _forward(script, model)
     results = _results(*forward) if forward is not None else None
-    uses = _uses(script, training, model, len(results)) if results is not None else None
+    uses = _uses(script, training, model, list(results)) if results is not None else None
     if forward is None or results is None or not uses:
         return
     module, method = forward
     owner = OwnModule(script.roles, script.graph, Definition(module, _class_of(module, method)), method)
-    parts = [_slice(module, method, result) for result in results]
+    returned = set(results.values())
+    kept = [value for value in owner.paths.results(method) if not _holds_any(module, value, returned)]
+    parts = [_own(module, owner.paths.to([result, *kept])) for result in results.values()]
     read = {name for names, use in zip(parts, uses, strict=True) if use == _ALWAYS for name in names}
     for names, use in zip(parts, uses, strict=True):
         for name in sorted(names - read):
@@ -57,15 +61,30 @@ def _forward(script: Script, model: Variable) -> tuple[Module, Function] | None:
     return None
 
 
-def _results(module: Module, forward: Function) -> list[ast.expr] | None:
-    """The results of a forward that always returns as many."""
+def _results(module: Module, forward: Function) -> dict[Key, ast.expr] | None:
+    """The results of a forward that always returns as many, by their index or key."""
     returns = [n for n in module.walk(forward, ast.Return) if module.scope(n).function is forward]
     values = [node.value for node in returns if isinstance(node, ast.Return)]
     value = values[0] if len(values) == 1 else None
-    return value.elts if isinstance(value, ast.Tuple) and len(value.elts) > 1 else None
+    if isinstance(value, ast.Tuple) and len(value.elts) > 1:
+        return dict(enumerate(value.elts))
+    if isinstance(value, ast.Dict) and len(value.keys) > 1:
+        keys = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+        return dict(zip(keys, value.values)) if len(keys) == len(value.keys) else None
+    return None
 
 
-def _uses(script: Script, training: Training, model: Variable, count: int) -> list[str] | None:
+def _holds_any(module: Module, value: ast.AST, results: set[ast.expr]) -> bool:
+    return any(module.holds(value, result) for result in results)
+
+
+def _own(module: Module, nodes: set[ast.AST]) -> set[str]:
+    """The parts of the object among some nodes."""
+    names = [(node, module.variable(node)) for node in nodes if isinstance(node, ast.Attribute)]
+    return {node.attr for node, variable in names if variable is not None and variable.name == f"self.{node.attr}"}
+
+
+def _uses(script: Script, training: Training, model: Variable, keys: list[Key]) -> list[str] | None:
     """For each result: always read, read under a condition, or (empty) never; None where that cannot be told."""
     own = {
         v for v in training.aliases if script.roles.of(v) & Role.MODEL and model in chain(script.roles, script.graph, v)
@@ -75,7 +94,7 @@ def _uses(script: Script, training: Training, model: Variable, count: int) -> li
         for call in module.calls:
             if module.variable(call.func) not in own or not _trains(training, module, call):
                 continue
-            uses = _uses_of(module, call, count)
+            uses = _uses_of(module, call, keys)
             if uses is None:
                 return None
             found = uses if found is None else [_either(a, b) for a, b in zip(found, uses, strict=True)]
@@ -89,26 +108,55 @@ def _trains(training: Training, module: Module, call: ast.Call) -> bool:
     return (inside or beside) and not is_without_gradient(module, call)
 
 
-def _uses_of(module: Module, call: ast.Call, count: int) -> list[str] | None:
+def _uses_of(module: Module, call: ast.Call, keys: list[Key]) -> list[str] | None:
     parent = module.parents[call]
-    if isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant) and type(parent.slice.value) is int:
-        return [_ALWAYS if index == parent.slice.value % count else "" for index in range(count)]
+    picked = _picked(parent, call, keys)
+    if picked is not None:
+        return [_ALWAYS if key == picked else "" for key in keys]
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-    if not isinstance(target, ast.Tuple) or len(target.elts) != count:
+    if isinstance(target, ast.Name):
+        return _uses_by_key(module, call, target, keys)
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(keys) or isinstance(keys[0], str):
         return None
     if not all(isinstance(each, ast.Name) for each in target.elts):
         return None
-    return [_use(module, call, each) for each in target.elts if isinstance(each, ast.Name)]
+    return [_use(module, call, _reads(module, call, each)) for each in target.elts if isinstance(each, ast.Name)]
 
 
-def _use(module: Module, call: ast.Call, name: ast.Name) -> str:
-    around = module.scope(call).function or module.tree
+def _picked(parent: ast.AST, value: ast.AST, keys: list[Key]) -> Key | None:
+    """The result that `value[1]` or `value["logits"]` picks."""
+    if not isinstance(parent, ast.Subscript) or parent.value is not value:
+        return None
+    key: ast.expr = parent.slice
+    sign = 1
+    if isinstance(key, ast.UnaryOp) and isinstance(key.op, ast.USub):
+        key, sign = key.operand, -1
+    picked = key.value if isinstance(key, ast.Constant) else None
+    if type(picked) is int and type(keys[0]) is int:
+        return sign * picked % len(keys)
+    return picked if isinstance(picked, str) and picked in keys else None
+
+
+def _uses_by_key(module: Module, call: ast.Call, name: ast.Name, keys: list[Key]) -> list[str] | None:
+    """`outputs = model(x)`, of which each reading picks one result; None where something may read all of them."""
+    reads = {read: _picked(module.parents[read], read, keys) for read in _reads(module, call, name)}
+    if not reads or None in reads.values():
+        return None
+    return [_use(module, call, [read for read, picked in reads.items() if picked == key]) for key in keys]
+
+
+def _reads(module: Module, call: ast.Call, name: ast.Name) -> list[ast.Name]:
     variable = module.variable(name)
-    reads = [
+    around = module.scope(call).function or module.tree
+    return [
         node
         for node in module.walk(around, ast.Name)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == variable
     ]
+
+
+def _use(module: Module, call: ast.Call, reads: list[ast.Name]) -> str:
+    around = module.scope(call).function or module.tree
     own = {parent for parent in module.ancestors(call) if isinstance(parent, ast.If)}
     tests = []
     for node in reads:
@@ -121,29 +169,3 @@ def _use(module: Module, call: ast.Call, name: ast.Name) -> str:
 
 def _either(first: str, second: str) -> str:
     return first if first == second or not second else second if not first else _ALWAYS
-
-
-def _slice(module: Module, forward: Function, result: ast.expr) -> set[str]:
-    """The parts of the module that a result may be computed with."""
-    found: set[str] = set()
-    seen: set[Variable] = set()
-    pending: list[ast.AST] = [result]
-    for node in pending:
-        for part in module.walk(node, ast.Name, ast.Attribute):
-            variable = module.variable(part)
-            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-                found.add(part.attr)
-            elif isinstance(part, ast.Name) and part.id != "self" and variable is not None and variable not in seen:
-                seen.add(variable)
-                pending += [b.statement for b in module.bindings(variable) if b.statement is not forward]
-                pending += [c for c in module.walk(forward, ast.Call) if _feeds(module, c, variable)]
-    return found
-
-
-def _feeds(module: Module, call: ast.AST, variable: Variable) -> bool:
-    """`parts.append(x)`: what an object is given comes out of it."""
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and module.variable(call.func.value) == variable
-    )

@@ -6,7 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
+from accel_migrate.analysis.notes.gradient_paths import GradientPaths, is_without_gradient
+from accel_migrate.analysis.placement.respelling import default_of
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.values.contents import handed_for
@@ -15,7 +18,6 @@ from accel_migrate.analysis.values.made_of import Part, has_weights, is_only_cop
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 
-_NO_GRADIENT = {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"}
 _SETS_UP = {
     "train",
     "eval",
@@ -63,6 +65,28 @@ class OwnModule:
                 if called is not None and called not in found:
                     found.append(called)
         return found
+
+    @cached_property
+    def paths(self) -> GradientPaths:
+        assert isinstance(self.node, ast.ClassDef)
+        return GradientPaths(self.module, self.node)
+
+    @cached_property
+    def _with_gradient(self) -> set[ast.AST]:
+        """What gradients come back to, from the results of forward and of whatever else the project calls."""
+        assert isinstance(self.node, ast.ClassDef)
+        called = [m for m in self.node.body if isinstance(m, ast.FunctionDef) and self._is_read_outside(m.name)]
+        return self.paths.to(value for method in (self.forward, *called) for value in self.paths.results(method))
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """A module of torch that no other class of the project inherits from: its own methods are all that runs its parts."""
+        project = self.roles.project
+        if project.base_names(Definition(self.module, self.node)) != {"torch.nn.Module"}:
+            return False
+        bases = [(m, base) for m in project.modules for c in m.walk(m.tree, ast.ClassDef) for base in c.bases]  # type: ignore[attr-defined]
+        inherited = [project.definition(m, base) for m, base in bases]
+        return not any(each is not None and each.node is self.node for each in inherited)
 
     def parts(self) -> Iterator[Without]:
         for variable in self.module.attribute_bindings:
@@ -132,6 +156,8 @@ class OwnModule:
             return f"runs only where no gradient is recorded ({self._line(running)}), so it gets none"
         if all(self._is_dropped(node) for node in running):
             return f"computes what nothing reads ({self._line(running)}), so it gets no gradient"
+        if self._is_plain and not any(node in self._with_gradient for node in running):
+            return f"computes nothing that a gradient comes back from ({self._line(running)}), so it gets none"
         tests = {self._option(node, variable) for node in running}
         test = tests.pop() if len(tests) == 1 else None
         if test is not None and not any(self._conditions(binding.statement) for binding in made):
@@ -250,30 +276,68 @@ class OwnModule:
     def _option(self, node: ast.AST, part: Variable) -> str | None:
         """The option of the model, if one, that decides whether a part runs; None where it may hold always."""
         for test, holds in self._conditions(node):
-            option = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+            asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+            option = asked.left if isinstance(asked, ast.Compare) else asked
             variable = self.module.variable(option)
             if variable is None or variable.scope.node is not self.node or variable == part:
                 continue
-            if variable.name != "self.training" and not self._is_settled(variable):
+            if variable.name != "self.training" and self._may_be_otherwise(variable, test, option, holds):
                 return unparse(test) if holds else f"not {unparse(test)}"
-        return None
+        loops = [loop for loop in self.module.ancestors(node) if isinstance(loop, ast.For) and self._function(loop)]
+        return next((unparse(loop.iter) for loop in loops if self._may_have_no_round(loop.iter)), None)
 
-    def _is_settled(self, option: Variable) -> bool:
-        """Whether an option is the same for every object that the project makes, or is not one that is given."""
+    def _may_be_otherwise(self, option: Variable, test: ast.expr, asked: ast.expr, holds: bool) -> bool:
+        """Whether the project makes an object for which a test on an option is answered otherwise, or may be."""
+        given = self._given(option)
+        if not all(isinstance(value, ast.Constant) for value in given):
+            return True
+        return any(
+            _answer(test, asked, value.value) not in (holds, None) for value in given if isinstance(value, ast.Constant)
+        )
+
+    def _may_have_no_round(self, rounds: ast.expr) -> bool:
+        """`range(self.steps)` where the project sets `steps` to 0."""
+        if not (isinstance(rounds, ast.Call) and unparse(rounds.func) == "range" and len(rounds.args) == 1):
+            return False
+        variable = self.module.variable(rounds.args[0])
+        if variable is None or variable.scope.node is not self.node:
+            return False
+        name = variable.name.removeprefix("self.")
+        stored = [
+            node.value
+            for module in self.roles.project.modules
+            for node in module.walk(module.tree, ast.Assign)
+            if isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Attribute) and target.attr == name for target in node.targets)
+        ]
+        return any(isinstance(v, ast.Constant) and v.value == 0 for v in (*stored, *self._given(variable)))
+
+    def _given(self, option: Variable) -> list[ast.expr]:
+        """What the project gives for an option of the constructor, its default where a call leaves it out."""
         values = [b.value for b in self.module.bindings(option)]
         parameters = [self.module.variable(value) for value in values if isinstance(value, ast.Name)]
         if len(values) != 1 or len(parameters) != 1 or parameters[0] is None:
-            return True
-        return not any(not isinstance(v, ast.Constant) for _, v in handed_for(self.graph, parameters[0]))
+            return []
+        given: list[ast.expr] = [value for _, value in handed_for(self.graph, parameters[0])]
+        function = parameters[0].scope.node
+        default = default_of(function, parameters[0].name) if isinstance(function, ast.FunctionDef) else None
+        if default is not None and len(given) < len(self.graph.sites.get(function, ())):  # type: ignore[call-overload]
+            given.append(default)
+        return given
 
 
-def is_without_gradient(module: Module, node: ast.AST) -> bool:
-    """Whether torch records nothing for a node, by a `with` around it or a decorator of its function."""
-    function = module.scope(node).function
-    around = [parent for parent in module.ancestors(node) if isinstance(parent, ast.With)]
-    stops = [item.context_expr for parent in around for item in parent.items]
-    stops += function.decorator_list if function is not None else []
-    return any(module.qualified(each.func if isinstance(each, ast.Call) else each) in _NO_GRADIENT for each in stops)
+def _answer(test: ast.expr, asked: ast.expr, value: object) -> bool | None:
+    """What a test says of an option with this value; None where that is not plain."""
+    if test is asked:
+        return bool(value)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _answer(test.operand, asked, value)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and test.left is asked and len(test.ops) == 1:
+        other = test.comparators[0]
+        if isinstance(other, ast.Constant) and isinstance(test.ops[0], ast.Eq | ast.Is | ast.NotEq | ast.IsNot):
+            return (other.value == value) == isinstance(test.ops[0], ast.Eq | ast.Is)
+    return None
 
 
 def _library_model(module: Module, value: ast.expr) -> bool:
