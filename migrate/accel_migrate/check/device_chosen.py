@@ -84,13 +84,13 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
     before, after = project.evidence.before, project.evidence.after
     if not after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
         return
-    devices = Devices(after)
+    devices = after.once(Devices)
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {text for file, value in given for text in devices.of(file, value)}
     words = {word for _, value in given for word in _read(value)}
     left = {(file.path, unparse(call)) for file, call in after.calls}
     changed = {pair.path for pair in project.changed}
-    for file, call, named, found in Devices(before).moves():
+    for file, call, named, found in before.once(Devices).moves():
         if file.path not in changed or named is None or (file.path, unparse(call)) in left:
             continue
         unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *_GPUS))

@@ -24,7 +24,7 @@ def _found(evidence: Evidence) -> Found:
     side = evidence.after
     if not side.created:
         return
-    devices = Devices(side)
+    devices = side.once(Devices)
     told = {
         unparse(n) for _, call in side.created for k in call.keywords for n in walk(k.value) if isinstance(n, ast.expr)
     }

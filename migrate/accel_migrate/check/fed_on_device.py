@@ -80,7 +80,7 @@ def _not_loaders(side: Side) -> Found:
 def _moved_all_the_same(evidence: Evidence) -> Found:
     """An Accelerator that keeps to the CPU, though the script moved things to a GPU somewhere."""
     paths = {file.path for file in evidence.after.involved}
-    for file, call, _, found in Devices(evidence.before).moves():
+    for file, call, _, found in evidence.before.once(Devices).moves():
         if file.path in paths and found - {"cpu"}:
             made = evidence.after.created[0]
             yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` may go to a GPU"

@@ -55,7 +55,7 @@ class _Models:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._stores = Stores(side)
+        self._stores = side.once(Stores)
         self._keeping: dict[str, set[ast.AST]] = {}
         if self.made:
             self._find_keeping()
