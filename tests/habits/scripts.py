@@ -1,4 +1,4 @@
-"""Scripts made of habits: one training, in four forms, with what each habit does in the place of the plain code or beside it."""
+"""Scripts made of habits: one training, in seven forms, with what each habit does in the place of the plain code or beside it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import indent
 
 HABITS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("habits.toml").read_text())
-FORMS = ("flat", "main", "class", "functions")
+FORMS = ("flat", "main", "class", "functions", "engine_file", "trainer_file", "base_file")
 _NAMES = {"model": "model", "opt": "optimizer", "loader": "train_loader", "crit": "criterion", "dev": "device"}
 # What a script has where no habit takes its place; all other slots are empty.
 _PLAIN = {
@@ -40,15 +40,16 @@ def make_data(n):
 """
 
 
-def script(habits: list[str], form: str) -> str | None:
-    """The text of a script with some habits; None where two of them want the same place."""
+def script(habits: list[str], form: str) -> dict[str, str] | None:
+    """The files of a training with some habits, train.py among them; None where two of them want the same place."""
     slots: dict[str, list[str]] = {}
     for name in habits:
         for slot, text in HABITS[name].items():
             slots.setdefault(slot, []).append(text.strip("\n"))
     if any(len(texts) > 1 for slot, texts in slots.items() if slot in _PLAIN):
         return None
-    return _Form({slot: "\n".join(texts) for slot, texts in slots.items()}).text(form)
+    made = _Form({slot: "\n".join(texts) for slot, texts in slots.items()})
+    return made.files(form) if form.endswith("_file") else {"train.py": made.text(form)}
 
 
 class _Form:
@@ -58,10 +59,62 @@ class _Form:
     def of(self, *names: str) -> str:
         return _lines(*[self.slots.get(name, "") for name in names])
 
-    def text(self, form: str) -> str:
+    @property
+    def head(self) -> str:
         head = _lines("import numpy as np\nimport torch", self.of("imports"), "from torch import nn")
-        head = _lines(head, "from torch.utils.data import DataLoader, TensorDataset")
-        functions = _lines(self.of("make"), _MAKE_DATA, self.of("defs"))
+        return _lines(head, "from torch.utils.data import DataLoader, TensorDataset")
+
+    @property
+    def functions(self) -> str:
+        return _lines(self.of("make"), _MAKE_DATA, self.of("defs"))
+
+    def files(self, form: str) -> dict[str, str]:
+        """A script that builds everything, and another file that trains with it."""
+        named = ", ".join(re.findall(r"^(?:def|class) (\w+)", self.functions, re.M))
+        head = _lines(self.head, f"from helpers import {named}")
+        built = _lines(self.of("seed"), _DATA, self.of("data2"), "$model = make_model()")
+        ready = _lines(built, self.of("model", "optim", "crit"))
+        found = {"helpers.py": _spelled(_lines(self.head, self.functions))}
+        if form == "engine_file":
+            kept = sorted(set(re.findall(r"\$s_(\w+)", self._loop())))
+            handed = ", ".join(["$model", "$loader", "$opt", "$crit", "$dev", "epoch", *kept])
+            body = _in(_lines(self._loop(), "return loss"))
+            found["engine.py"] = _spelled(_lines(head, f"def train_one_epoch({handed}):", body))
+            one = f"loss = train_one_epoch({handed})"
+            body = _lines(self.of("dev"), ready, "$model = $model.to($dev)", self.of("setup"), self._epochs(one))
+            body = _lines(body, self.of("finish"))
+            head = _lines(head, "from engine import train_one_epoch")
+            found["train.py"] = _spelled(_lines(head, "def main():", _in(body), _STARTED.format("main()")))
+            return found
+        later = _lines(self.of("setup"), self._epochs(self._loop()), self.of("finish"))
+        known = set(re.findall(r"\$s_(\w+)", ready)) & set(re.findall(r"\$s_(\w+)", later))
+        handed = ", ".join([*_NAMES.values(), *sorted(known)])
+        if form == "trainer_file":
+            kept = "\n".join(f"self.{name} = {name}" for name in [*_NAMES.values(), *sorted(known)])
+            made = _lines(kept, "self.model.to(self.device)", self.of("setup"))
+            fit = _lines(self._epochs(self._loop()), self.of("finish"))
+            methods = _lines(f"def __init__(self, {handed}):", _in(made), "def fit(self):", _in(fit))
+            found["trainer.py"] = _spelled(_lines(head, "class Trainer:", _in(methods)), "self.")
+        else:
+            base = ["model", "optimizer", "criterion", "device"]
+            kept = "\n".join(f"self.{name} = {name}" for name in base) + "\nself.model.to(self.device)"
+            fit = _lines(self._epochs("loss = self.run_epoch(epoch)"), self.of("finish"))
+            left = "def run_epoch(self, epoch):\n    raise NotImplementedError"
+            methods = _lines(f"def __init__(self, {', '.join(base)}):", _in(kept), "def fit(self):", _in(fit), left)
+            found["base.py"] = _spelled(_lines(head, "class Base:", _in(methods)), "self.")
+            own = "\n".join(f"self.{name} = {name}" for name in ["train_loader", *sorted(known)])
+            made = _lines(f"super().__init__({', '.join(base)})", own, self.of("setup"))
+            loop = _lines(self._loop(), "return loss")
+            methods = _lines(f"def __init__(self, {handed}):", _in(made), "def run_epoch(self, epoch):", _in(loop))
+            trainer = _spelled(_lines("class Trainer(Base):", _in(methods)), "self.")
+            found["trainer.py"] = _lines(head, "from base import Base", trainer) + "\n"
+        body = _lines(self.of("dev"), ready, f"Trainer({handed}).fit()")
+        head = _lines(head, "from trainer import Trainer")
+        found["train.py"] = _spelled(_lines(head, "def main():", _in(body), _STARTED.format("main()")))
+        return found
+
+    def text(self, form: str) -> str:
+        head, functions = self.head, self.functions
         model = "$model = make_model().to($dev)"
         ready = _lines(self.of("seed"), _DATA, self.of("data2"), model, self.of("model", "optim", "crit", "setup"))
         epochs = self._epochs(self._loop())

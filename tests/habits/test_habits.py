@@ -46,10 +46,11 @@ class Run:
         return "\n".join(self.text.splitlines()[-8:])
 
 
-def _run(folder: Path, text: str, *command: str) -> Run:
+def _run(folder: Path, files: dict[str, str], *command: str) -> Run:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    (folder / "train.py").write_text(text)
+    for name, text in files.items():
+        (folder / name).write_text(text)
     environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
     done = subprocess.run(
         [python(), *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -66,14 +67,14 @@ def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
     original = _run(tmp_path / "before", before, *watched)
     if original.code:
         pytest.skip(f"habits that do not go together: {original.text.splitlines()[-1]}")
-    report = _run(tmp_path / "after", before, "-m", "accel_migrate", "train.py").text
-    after = (tmp_path / "after" / "train.py").read_text()
+    report = _run(tmp_path / "after", before, "-m", "accel_migrate", *before).text
+    after = {name: (tmp_path / "after" / name).read_text() for name in before}
     if after == before:
         assert "AM901" in report
         return
     result = _run(tmp_path / "after", after, *watched)
     assert not result.code, result.end
-    scaled = "GradScaler" in before  # there the loss of the original is a multiple
+    scaled = any("GradScaler" in text for text in before.values())  # there the loss of the original is a multiple
     assert scaled or result.losses == original.losses
     gpu = _run(tmp_path / "before", before, *on_gpu)
     if not gpu.code:

@@ -111,21 +111,21 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
     """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
     if all(any(k.arg == "cpu" and unparse(k.value) == "True" for k in made.keywords) for _, made in side.created):
         return  # it is made where the Accelerator keeps all: on the CPU
-    for node in file.of_kinds(ast.Assign):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-            continue
+    for at, node in _assignments(side, file, names):
         target = unparse(node.targets[0])
-        if target not in names or not _is_same_variable(file, node, call, target):
+        if not isinstance(node.value, ast.Call) or target not in names:
+            continue
+        if not _is_same_variable(side, at, node, file, call, target):
             continue
         if any(isinstance(part, ast.expr) and unparse(part) == target for part in walk(node.value)):
             continue
         if (
-            _runs_after(side, file, node, file, call, frozenset())
-            and not _is_placed(side, file, node, target)
-            and not _prepared_again(side, file, node, target)
+            _runs_after(side, at, node, file, call, frozenset())
+            and not _is_placed(side, at, node, target)
+            and not _prepared_again(side, at, node, target)
         ):
             yield (
-                file,
+                at,
                 node,
                 f"`{unparse(node)[:60]}` would make another {target}, which nothing moves to the device",
             )
@@ -133,21 +133,29 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
 
 def _another_loader(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
     """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
-    for node in file.of_kinds(ast.Assign):
-        assert isinstance(node, ast.Assign)
+    for at, node in _assignments(side, file, names):
         for target, value in _set(node):
             text = unparse(target)
-            if text not in names or not _is_same_variable(file, node, call, text):
+            if text not in names or not _is_same_variable(side, at, node, file, call, text):
                 continue
             if any(isinstance(part, ast.expr) and (part is call or unparse(part) == text) for part in walk(value)):
                 continue  # `loader = tqdm(loader)` hands on what it was
-            loaders = {made.node for made in side.flows.made(file, value, "loader")}
-            if not loaders or _prepared_again(side, file, node, text):
+            loaders = {made.node for made in side.flows.made(at, value, "loader")}
+            if not loaders or _prepared_again(side, at, node, text):
                 continue
-            if _runs_after(side, file, node, file, call, frozenset()) and any(
+            if _runs_after(side, at, node, file, call, frozenset()) and any(
                 _trains_on(side, other, loop, text, node, loaders) for other in side.files for loop in _loops(other)
             ):
-                yield file, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
+                yield at, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
+
+
+def _assignments(side: Side, file: File, names: set[str]) -> Iterator[tuple[File, ast.Assign]]:
+    """Those of the file that prepares, and those of others that set attributes of an object: a base class may."""
+    attributes = any(name.startswith("self.") for name in names)
+    for other in side.files if attributes else [file]:
+        for node in other.of_kinds(ast.Assign):
+            assert isinstance(node, ast.Assign)
+            yield other, node
 
 
 def _set(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -187,11 +195,12 @@ def _may_hold(side: Side, file: File, made: ast.Assign, loop: ast.For | ast.Asyn
     return graph.reachable_past(made, loop, [n for n in others if graph.holds(n)])
 
 
-def _is_same_variable(file: File, node: ast.Assign, call: ast.Call, target: str) -> bool:
+def _is_same_variable(side: Side, at: File, node: ast.Assign, file: File, call: ast.Call, target: str) -> bool:
     """Whether a target is the name that was prepared, not one of another function or class."""
     if "." in target:
-        return file.scope(node).function.parent is file.scope(call).function.parent
-    return file.binder(target, file.scope(node)) is file.binder(target, file.scope(call))
+        one, other = at.scope(node).function.parent, file.scope(call).function.parent
+        return one is other or (one is not None and other is not None and side.flows.are_related(one.node, other.node))
+    return at is file and file.binder(target, file.scope(node)) is file.binder(target, file.scope(call))
 
 
 def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Call, seen: frozenset[Function]) -> bool:

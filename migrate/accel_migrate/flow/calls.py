@@ -174,6 +174,16 @@ class Flows:
         for found in self._calls.values():
             yield from found
 
+    def are_related(self, one: ast.AST, other: ast.AST) -> bool:
+        """Whether one of two classes is derived from the other: an object may be of both."""
+        return self._is_derived(one, other) or self._is_derived(other, one)
+
+    def _is_derived(self, heir: ast.AST, owner: ast.AST) -> bool:
+        found = [heir] if isinstance(heir, ast.ClassDef) else []
+        for each in found:
+            found += [base for base in self._bases(each) if base not in found]
+        return owner in found
+
     # ---- places of expressions
 
     def place(self, file: File, node: ast.expr) -> Place:

@@ -89,3 +89,21 @@ def test_a_loader_that_is_built_again_and_trained_on() -> None:
     )
     assert said("AM960", "x = 1\n", top + swapped)
     assert not said("AM960", "x = 1\n", top + loop.format("data = tqdm(data)", train))
+
+
+def test_a_base_class_of_another_file_sets_the_loader_again() -> None:
+    base = (
+        "from torch.utils.data import DataLoader\nclass Base:\n    def fit(self):\n        self.run()\n        {}\n"
+        "    def run(self):\n        raise NotImplementedError\n"
+    )
+    own = (
+        "from accel_runtime import Accelerator\nfrom torch.utils.data import DataLoader\nfrom base import Base\n"
+        "class Own(Base):\n    def __init__(self, net, data):\n        self.net = net\n"
+        "        self.loader = DataLoader(data)\n        self.accelerator = Accelerator()\n"
+        "        self.net, self.loader = self.accelerator.prepare(self.net, self.loader)\n"
+        "    def run(self):\n        for x in self.loader:\n            self.accelerator.backward(self.net(x))\n"
+        "Own(net, data).fit()\n"
+    )
+    for text, found in (("self.loader = DataLoader(more)", True), ("self.other = DataLoader(more)", False)):
+        files = {"own.py": own, "base.py": base.format(text)}
+        assert bool(said("AM960", {**files, "own.py": "from base import Base\n"}, files)) is found
