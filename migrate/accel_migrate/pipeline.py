@@ -195,7 +195,7 @@ def _migrate_modules(
         if refusal.module.source.path in left:
             left[refusal.module.source.path].add(refusal.line, refusal.reason, error=refusal.error)
     decided = _Decided(settings, accept)
-    loops: list[Loop] = []
+    loops: list[tuple[Training, Loop]] = []
     for training in script.trainings:
         missing = [m for m in training.modules if m.source.path not in left]
         unknown = _unknown_to(settings.target, training)
@@ -215,11 +215,17 @@ def _migrate_modules(
                 left[module.source.path].refused.append(change)
             left[first.module.source.path].add(first.call.lineno, "a change it cannot do without was refused")
         else:
-            loops.append(decided.loop(first.module.source.path, first.call.lineno, changes))
+            loops.append((training, decided.loop(first.module.source.path, first.call.lineno, changes)))
+    kept = [training for training, _ in loops]
+    without = {training.index for training in script.trainings if training not in kept}
+    for training, loop in loops:
+        if training.index in without:
+            left[loop.path].add(loop.line, "a training that shares functions with it is left")
+    loops = [(training, loop) for training, loop in loops if training.index not in without]
     return rewrite(
         [module.source for module in modules],
         [module.source for module in others],
-        loops,
+        [loop for _, loop in loops],
         left,
         lambda result: _check_stable(result, settings),
         accept,

@@ -211,8 +211,10 @@ def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Take
     """Take back the loops that change a file, and those that share a change with them; if none does, all of them."""
     kept = [loop for loop in loops if loop not in taken]
     waiting = [loop for loop in kept if loop.applied.get(path)] or kept
+    broken = list(waiting)
     for loop in waiting:
-        taken.setdefault(loop, why)
+        with_it = Taken(f"it shares changes with a loop that is left in {path.name}: {why.reason}", why.detail)
+        taken.setdefault(loop, why if loop in broken else with_it)
         edits = loop.edits()
         waiting += [other for other in kept if other not in waiting and not edits.isdisjoint(other.edits())]
 

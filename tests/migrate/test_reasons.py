@@ -139,9 +139,7 @@ def test_names_who_else_calls_what_needs_the_accelerator() -> None:
     tools = "import torch\n\ndef keep(model):\n    torch.save(model.state_dict(), 'm.pt')\n"
     other = "from tools import keep\n\nkeep(None)\n"
     reason = results(train=script, tools=tools, other=other)["train"].reason
-    assert (
-        reason == "keep() needs the Accelerator and is called by other.py as well (line 3), and it is made in train()"
-    )
+    assert reason == "keep() needs the Accelerator and is called by other.py as well (line 3), which makes none"
 
 
 def test_names_what_is_built_where() -> None:
@@ -241,3 +239,35 @@ epoch(model, loader, stepper, device)
         assert "Scheduled(" in after and "Scheduled(" not in before
     else:
         assert "`self.inner` in the class Scheduled" in found.reason
+
+
+KEEP = "import torch\n\ndef keep(model):\n    torch.save(model.state_dict(), 'm.pt')\n"
+KEEPS = f"{TOP}from tools import keep\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="keep(model)")
+
+
+def test_scripts_that_share_a_helper_each_hand_it_their_own_accelerator() -> None:
+    found = results(first=KEEPS, second=KEEPS, third=KEEPS, tools=KEEP)
+    assert {result.status for result in found.values()} == {Status.MIGRATED}, found["first"].reason
+    assert "def keep(model, accelerator):" in found["tools"].after.decode()
+    assert all("keep(model, accelerator)" in found[name].after.decode() for name in ("first", "second", "third"))
+
+
+def test_a_helper_that_a_script_calls_which_is_left_costs_those_that_share_it() -> None:
+    left = KEEPS.replace("loss.backward()", "loss.backward(retain_graph=True)").replace(
+        "optimizer.step()", "loss.sum().backward(); optimizer.step()"
+    )
+    found = results(first=KEEPS, second=left, tools=KEEP)
+    assert {result.status for result in found.values()} == {Status.UNCHANGED}
+    assert found["first"].reason.startswith(
+        "it shares changes with a loop that is left in second.py: `accelerator.backw"
+    )
+    assert found["second"].reason.startswith("`accelerator.backward(loss.sum())` may go through")
+
+
+def test_a_helper_that_one_script_gives_a_device_and_another_none_takes_the_accelerator_from_both() -> None:
+    tools = KEEP.replace("keep(model)", "keep(model, device=None)").replace(".state_dict()", ".to(device).state_dict()")
+    script = KEEPS.replace("keep(model)", "keep(model, device=torch.device('cuda'))")
+    found = results(first=script, second=KEEPS, tools=tools)
+    assert "def keep(model, accelerator):" in found["tools"].after.decode()
+    assert "keep(model, accelerator=accelerator)" in found["first"].after.decode()
+    assert "keep(model, accelerator)" in found["second"].after.decode()

@@ -89,11 +89,15 @@ def find_reach(
     by_class: Scope | None,
     needs: list[tuple[Module, ast.AST]],
     wishes: list[tuple[Module, ast.AST]],
+    wished: CallGraph,
     guarded: bool,
     keep_device: bool = False,
     scalers: dict[Function, tuple[Module, str]] | None = None,
 ) -> Reach:
-    """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it."""
+    """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it.
+
+    Who wishes it gets it only if every call that is visible can hand it over, `wished`, also those of other scripts.
+    """
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
     family = roles.project.family(by_class) if by_class is not None else frozenset[Scope]()
     reach = Reach(creation, by_class, family, {}, everywhere, guarded)
@@ -101,7 +105,7 @@ def find_reach(
         reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
     for module, node in wishes:
         with suppress(NotMigrated):
-            reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
+            reach = _extended(roles, wished, reach, module, node, keep_device, scalers or {})
     return reach
 
 

@@ -35,6 +35,7 @@ from accel_migrate.analysis.program.star_imports import unknown_names
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
+from accel_migrate.analysis.trainings.agreed import agreed
 from accel_migrate.analysis.trainings.bookkeeping import (
     carried_settings,
     carried_timeout,
@@ -101,6 +102,8 @@ def read(
                     refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
         except Exception as error:  # whatever is strange about this loop, the others must go on
             refusals.append(Refusal(first.module, first.call.lineno, internal_error(error), error))
+    trainings, alone = agreed(trainings, graph)
+    refusals += [Refusal(b.module, b.call.lineno, reason) for training, reason in alone for b in training.backwards[:1]]
     for module in project.modules:
         hidden = [*hidden_backwards(roles, module)]
         if not hidden and not any(backward.module is module for backward in backwards):
@@ -179,7 +182,7 @@ class _Reader:
     ) -> None:
         self.by_batch = by_batch
         self.roles = roles
-        self.graph = graph
+        self.graph = self.seen = graph  # what the training's own files call, and all that is visible to the analysis
         self.flow = flow
         self.group = group
         self.loops = loops
@@ -195,6 +198,8 @@ class _Reader:
             self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)
         )
         found = self._findings(participants, setup)
+        # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
+        self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
         modules = self._all_touched(found.modules, reach)
         self._check_names(modules)
@@ -337,6 +342,7 @@ class _Reader:
             home if creation.is_class else None,
             needs,
             [*self._wishes(participants.evaluations), *[(asked.module, asked.node) for asked in found.attributes]],
+            self.seen,
             self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
             {**replaced, **found.precision.scaling.parameters},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 
@@ -73,6 +73,13 @@ class CallGraph:
             function: [(module, call) for module, call in sites if not _made_in(module, call, others)]
             for function, sites in self.sites.items()
         }
+        own.chains = {}
+        return own
+
+    def within(self, modules: Iterable[Module]) -> CallGraph:
+        """The calls that some files make."""
+        own, made_in = copy(self), set(modules)
+        own.sites = {f: [(m, call) for m, call in sites if m in made_in] for f, sites in self.sites.items()}
         own.chains = {}
         return own
 

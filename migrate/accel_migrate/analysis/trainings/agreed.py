@@ -1,0 +1,60 @@
+"""Helpers that several scripts call: each hands over its own Accelerator, or none can."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.trainings.training import Training
+from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.loops import CallGraph
+
+
+def agreed(trainings: Sequence[Training], graph: CallGraph) -> tuple[list[Training], list[tuple[Training, str]]]:
+    """The trainings whose helpers get the Accelerator from every caller, and the others with the reason.
+
+    Those that share a helper are left or migrated together, so they have one index.
+    """
+    files = {training: loaded_with(graph.roles.project, training.place.module) for training in trainings}
+    kept, left = list(trainings), list[tuple[Training, str]]()
+    while found := next(_disagreeing(kept, files, graph), None):
+        left.append(found)
+        kept.remove(found[0])
+    return _numbered(kept), left
+
+
+def _disagreeing(
+    trainings: list[Training], files: dict[Training, list[Module]], graph: CallGraph
+) -> Iterator[tuple[Training, str]]:
+    for training in trainings:
+        for function, parameter in training.reach.parameters.items():
+            for module, call in graph.all_sites.get(function, ()):
+                if module in files[training]:
+                    continue
+                others = [t for t in trainings if module in files[t] and function in t.reach.parameters]
+                if not others:
+                    yield training, _told(function, module, call, "which makes none")
+                elif any(t.reach.parameters[function].replaced != parameter.replaced for t in others):
+                    yield training, _told(function, module, call, "which would hand it over in another place")
+
+
+def _told(function: Function, module: Module, call: ast.Call, why: str) -> str:
+    where = f"{module.source.path.name} as well (line {call.lineno})"
+    return f"{function.name}() needs the Accelerator and is called by {where}, {why}"
+
+
+def _numbered(trainings: list[Training]) -> list[Training]:
+    """Trainings that hand the Accelerator to one function have the number of the first of them."""
+    numbers = {training.index: training.index for training in trainings}
+    first: dict[Function, int] = {}
+    for training in trainings:
+        for function in training.reach.parameters:
+            ours, theirs = numbers[training.index], numbers[first.setdefault(function, training.index)]
+            if ours != theirs:
+                numbers = {index: min(ours, theirs) if n in (ours, theirs) else n for index, n in numbers.items()}
+    return [
+        training if numbers[training.index] == training.index else replace(training, index=numbers[training.index])
+        for training in trainings
+    ]
