@@ -202,6 +202,24 @@ def test_one_shuffle_for_all_processes_whatever_their_seeds():
     assert first[1] != second[1]
 
 
+def test_processes_that_are_seeded_alike_go_on_drawing_alike():
+    def work():
+        accelerator = Accelerator()
+        drawn = []
+        for sampler in (RandomSampler(range(13)), LazyShuffle(13)):
+            torch.manual_seed(0)
+            random.seed(accelerator.process_index)  # this one is a process's own, and stays so
+            loader = accelerator.prepare(DataLoader(range(13), 2, sampler=sampler))
+            for _ in range(2):
+                list(loader)
+            drawn.append((torch.rand(1).item(), random.random()))
+        return drawn
+
+    for (torchs, own), (other_torchs, other) in zip(*in_world(2, work)):
+        assert torchs == other_torchs
+        assert own != other
+
+
 def test_split_batches_are_the_plain_batches_in_order():
     def loaders():
         torch.manual_seed(7)

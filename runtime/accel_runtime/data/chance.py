@@ -48,6 +48,15 @@ def restore_global(states: dict[str, Any]) -> None:
     set_state(numpy.random.mtrand._rand, states["numpy"])
 
 
+def equal(one: Any, other: Any) -> bool:
+    """Whether two states of a generator are the same."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(numpy.array_equal(one, other))
+
+
 def own_states(loader: Loader) -> dict[str, Any]:
     """The states of the generators that the loader, its samplers and its data carry, by where they are."""
     return {path: state_of(generator) for path, generator in generators_in(roots_of(loader)).items()}
