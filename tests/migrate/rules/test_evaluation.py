@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.settings import Settings
 from accel_migrate.source import Source
@@ -238,6 +239,14 @@ def test_a_part_of_what_was_moved_is_on_the_device() -> None:
         f"{MOVED}\n            y_in = y[:-1]", f"y_in = y[:-1]\n            {MOVED}"
     )
     assert "`y_in` stays on the CPU" in noted(early, "AM402")
+
+
+@pytest.mark.parametrize("size", ["x.shape[0]", "x.size()[0]", "x.size(0)"])
+def test_a_number_of_rows_is_not_on_a_device(size: str) -> None:
+    meter = "class Meter:\n    def __init__(self):\n        self.sum = 0\n"
+    meter += "    def update(self, value, n):\n        self.sum += value * n\nmeter = Meter()\n"
+    lines = ["loss = criterion(model(x), y)", f"n = {size}", "meter.update(loss.item(), n)"]
+    becomes(evaluation(*lines, functions=meter), "for x, y in accelerator.whole_batches(test_loader):")
 
 
 def test_tells_one_model_that_runs_twice_from_two() -> None:

@@ -50,6 +50,13 @@ def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[s
     return _Judge(roles, graph, loop, moved).summed()
 
 
+def _is_part_of_size(value: ast.expr) -> bool:
+    """`x.shape[0]`, `x.size()[0]`: a number, wherever its tensor is."""
+    inner = value.value if isinstance(value, ast.Subscript) else value
+    inner = inner.func if isinstance(inner, ast.Call) else inner
+    return isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size")
+
+
 def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool:
     """`y[1:]` where `y = y.to(device)` is above: a part of what was moved is where that is."""
     while isinstance(value, ast.Subscript):
@@ -180,7 +187,8 @@ class _Judge:
                         raise NotExact("results are stored by position", statement)
                     self._reads(part)
             self.bound |= _names(one)
-        if isinstance(statement.value, ast.Name | ast.Subscript) and root_of(statement.value) in self.batch:
+        cut = isinstance(statement.value, ast.Name | ast.Subscript) and not _is_part_of_size(statement.value)
+        if cut and root_of(statement.value) in self.batch:
             named = {name for one in statement.targets for name in _names(one)}
             self.batch |= named
             if is_cut_from(self.module, statement.value, self.moved):
