@@ -17,8 +17,6 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM805"
-_PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
-
 _PART = "give each its own part, by accelerator.process_index and accelerator.num_processes"
 _OWN = (
     "seed each by accelerator.process_index, but only if every process then makes as many backward passes, whatever it plays: "
@@ -45,18 +43,16 @@ def find(context: Context) -> Iterator[Change]:
     if trained:
         yield from _chosen(context, trained)
         return
-    plays = any(name in _PLAYED for m in training.modules for name in m.imports.values())
-    message = f"no DataLoader is sharded: every process {_told(context, plays)}"
+    message = f"no DataLoader is sharded: every process {_told(context)}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
 
 
-def _told(context: Context, plays: bool) -> str:
+def _told(context: Context) -> str:
     """What each process trains on, as far as the seeds of what it draws from tell."""
-    training = context.training
-    seeding = Seeding(context.script, training)
+    seeding = Seeding(context.script, context.training)
     drawn = seeding.drawn()
-    if plays:
+    if seeding.plays:
         acts = any(name.startswith("torch.distributions") for m in seeding.files for name in m.imports.values())
         return _PLAYS[_played(seeding, {*drawn, "torch"} if acts or not drawn else {*drawn})]
     found = {library: seeding.of(library) for library in drawn}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.kept import Kept, find_kept
-from accel_migrate.analysis.notes.seeding import Seeded, Seeding
+from accel_migrate.analysis.notes.seeding import Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
@@ -20,9 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     training, script, module = context.training, context.script, context.module
     if training.distribution.joins:
         return  # the original ran on several processes already
-    seeding = Seeding(script, training)
-    seed = seeding.of("torch")
-    if not trains_on_share(script, training) and seed.seeded is Seeded.ALIKE and not seed.sometimes:
+    if not trains_on_share(script, training) and Seeding(script, training).makes_the_same():
         return  # every process goes through the same, AM805 says
     for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
         if kept.module is module:

@@ -1097,3 +1097,52 @@ def test_a_loader_under_a_new_name_in_the_head_of_its_loop_is_sharded() -> None:
 def test_tells_a_loader_that_has_no_name_to_be_prepared_by() -> None:
     source = training().replace("enumerate(loader)", "enumerate(loader if epoch else test_loader)")
     assert "`loader if epoch else test_loader` is not a loader that could be prepared" in noted(source, "AM805")
+
+
+DRAWN = """
+import random
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(3))
+    def forward(self, x):
+        return self.scale * x * random.random()
+def rows(path, rate={default}):
+    data = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    if rate is None:
+        return torch.tensor(data)
+    else:
+        return torch.tensor(random.sample(data, 1))
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state = torch.zeros(8, 3, device=device)
+x = rows({given}).to(device)
+for step in range(4):
+    out = model(x)
+    loss = (out + state.mean(0)).mean()
+    state = torch.cat([state, out.detach()])[-8:]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "own"),
+    [
+        ("None", "'x'", False),
+        ("None", "'x', None", False),
+        ("None", "'x', rate=0.5", True),
+        ("None", "*names", True),
+        ("0.5", "'x'", True),
+    ],
+)
+def test_numbers_of_the_model_and_of_a_branch_that_no_call_takes_make_no_batches(default: str, given: str, own: bool):
+    source = dedent(DRAWN.format(default=default, given=given))
+    message = noted(source, "AM805")
+    assert ("draws numbers of its own, because random is not seeded" in message) == own
+    assert ("makes its batches from all of the data" in message) != own
+    assert ("AM811" in codes(source)) == own

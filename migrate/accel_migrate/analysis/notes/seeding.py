@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
 
 LIBRARIES = ("torch", "numpy", "random")
@@ -28,6 +31,7 @@ _DRAWS = {
     },
 }  # fmt: skip
 _DIFFERENT = {"time.time", "time.time_ns", "os.getpid", "os.urandom", "torch.seed", "torch.initial_seed", "uuid.uuid4"}
+_PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 _ALWAYS = re.compile(r"__name__|cuda")
 
 
@@ -176,13 +180,37 @@ class Seeding:
         return bool(handed) and all(isinstance(value, ast.Constant) and value.value for _, value in handed)
 
     def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
-        """The libraries that are drawn from, each with the first call that does."""
+        """The libraries that are drawn from, each with the first call that does; what the models draw is no data."""
+        models = [built.variable for built in self.training.prepared if built.role is Role.MODEL]
+        parts = {part.node for model in models for part in made_of(self.roles, self.graph, model)}
         found: dict[str, tuple[Module, ast.Call]] = {}
         for module, call in self._calls():
             library = library_of(module, call)
-            if library is not None:
+            owner = module.scope(call).owner_class
+            if library is not None and not (owner is not None and owner.node in parts) and self._may_run(module, call):
                 found.setdefault(library, (module, call))
         return found
+
+    @property
+    def plays(self) -> bool:
+        """Whether what is trained on is played, in games with numbers of their own."""
+        return any(name in _PLAYED for m in self.training.modules for name in m.imports.values())
+
+    def makes_the_same(self) -> bool:
+        """Whether processes that make their batches by hand all make the same."""
+        seeds = [self.of(library) for library in ({"torch"} if self.plays else self.drawn())]
+        return all(seed.seeded is Seeded.ALIKE and not seed.sometimes for seed in seeds)
+
+    def _may_run(self, module: Module, call: ast.Call) -> bool:
+        """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""
+        inner: ast.AST = call
+        for parent in module.ancestors(call):
+            if isinstance(parent, ast.If) and inner is not parent.test:
+                holds = settled(self.graph, module, parent.test)
+                if holds is not None and holds != any(inner is statement for statement in parent.body):
+                    return False
+            inner = parent
+        return True
 
     def _calls(self) -> Iterable[tuple[Module, ast.Call]]:
         """The calls that run, as far as that can be told."""
