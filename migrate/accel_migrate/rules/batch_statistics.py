@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.unseen_layers import looked_up, unseen_layers
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.imported import loaded_with
@@ -29,11 +30,12 @@ def find(context: Context) -> Iterator[Change]:
     )
     if synced or _is_held(context):
         return
-    here = next((call for call in module.calls if _normalises(module, call)), None)
+    own = OfModels(context.script, training)
+    here = next((call for call in module.calls if _normalises(module, call) and own.may_hold(module, call)), None)
     if here is not None:
         yield change(CODE, here, _message(""), loop=training.index, safety=Safety.NOTE)
     elif training.place.module is module:
-        elsewhere = _elsewhere(context)
+        elsewhere = _elsewhere(context, own)
         if elsewhere is not None:
             owner, call, chosen = elsewhere
             where = (
@@ -92,7 +94,7 @@ def _normalises(module: Module, call: ast.Call) -> bool:
     return owner.startswith("torch.nn") and name.startswith("BatchNorm")
 
 
-def _elsewhere(context: Context) -> tuple[Module, ast.Call, bool] | None:
+def _elsewhere(context: Context, own: OfModels) -> tuple[Module, ast.Call, bool] | None:
     """A layer in the files that the models are written in, where those files are not otherwise touched.
 
     The last is whether it is one of several models of a file, chosen by its name.
@@ -103,7 +105,7 @@ def _elsewhere(context: Context) -> tuple[Module, ast.Call, bool] | None:
             if part.module in training.modules:
                 continue
             for node in part.module.walk(part.node):
-                if isinstance(node, ast.Call) and _normalises(part.module, node):
+                if isinstance(node, ast.Call) and _normalises(part.module, node) and own.may_hold(part.module, node):
                     return part.module, node, False
         for owner in looked_up(roles, graph, built.variable) if built.role is Role.MODEL else ():
             layer = next((call for call in owner.calls if _normalises(owner, call)), None)

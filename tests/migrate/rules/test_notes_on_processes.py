@@ -145,7 +145,41 @@ def test_says_nothing_of_numbers_drawn_before_the_loop():
 
 
 def test_tells_statistics_of_batches():
-    assert "SyncBatchNorm" in noted(training(functions="norm = nn.BatchNorm1d(3)\n"), "AM804")
+    normed = "model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))"
+    assert "SyncBatchNorm" in noted(training().replace("model = nn.Linear(3, 2)", normed), "AM804")
+
+
+NORMED = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.out = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.out({x})
+def build():
+    layers = [nn.Linear(3, 3)]
+    layers.append(nn.BatchNorm1d(3))
+    return nn.Sequential(*layers, nn.Linear(3, 2))
+kinds = {{"net": Net, "built": build}}
+other = {other}
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "other", "model", "told"),
+    [
+        ("self.norm(x)", "None", "Net()", True),
+        ("x", "None", "Net()", False),
+        ("self.norm(x)", "Net()", "nn.Linear(3, 2)", False),
+        ("self.norm(x)", "Net()", "other", True),
+        ("x", "None", "build()", True),
+        ("self.norm(x)", "None", "kinds[sys.argv[1]]()", True),
+        ("self.norm(x)", "None", "nn.Sequential(Net())", True),
+    ],
+)
+def test_tells_statistics_of_the_trained_model_alone(x: str, other: str, model: str, told: bool) -> None:
+    source = training(functions=NORMED.format(x=x, other=other))
+    assert ("AM804" in codes(source.replace("model = nn.Linear(3, 2)", f"model = {model}"))) == told
 
 
 def test_says_nothing_of_statistics_that_are_shared():

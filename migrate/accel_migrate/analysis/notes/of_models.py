@@ -1,0 +1,105 @@
+"""Which code builds the models that are trained, and not another one beside them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.contents import handed_for
+from accel_migrate.analysis.values.itself import ITSELF
+from accel_migrate.analysis.values.made_of import Part, parts_unread
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, is_wrapper
+
+_OF_LIBRARY = ("torch.nn.", "torchvision.models.")
+_FILLS = ("append", "extend", "insert", "add_module", "update", "register_module")
+_MOST = 2000  # nodes; beyond, anything may be a part of the models
+
+
+class OfModels:
+    """Asks of a layer whether it may be one of the prepared models', and run: what cannot be told may be."""
+
+    def __init__(self, script: Script, training: Training) -> None:
+        self.roles = script.roles
+        self.graph = script.graph
+        self.models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+
+    def may_hold(self, module: Module, call: ast.Call) -> bool:
+        line = module.statement(call).lineno
+        if any(part.module is module and part.line == line for part in self._unread):
+            return False
+        return not self._are_known or any(node in self._building for node in (call, *module.ancestors(call)))
+
+    @cached_property
+    def _unread(self) -> list[Part]:
+        return [part for model in self.models for part in parts_unread(self.roles, self.graph, model)]
+
+    @cached_property
+    def _values(self) -> list[tuple[Module, ast.expr]]:
+        links = [link for model in self.models for link in chain(self.roles, self.graph, model)]
+        return [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
+
+    @cached_property
+    def _are_known(self) -> bool:
+        """Whether it is visible what builds each model: code of the project, or a library that is known."""
+        return bool(self._values) and all(self._is_known(*value) for value in self._values)
+
+    def _is_known(self, module: Module, value: ast.expr) -> bool:
+        if isinstance(value, ast.IfExp):
+            return self._is_known(module, value.body) and self._is_known(module, value.orelse)
+        if isinstance(value, ast.Name | ast.Attribute):
+            return module.variable(value) is not None
+        if not isinstance(value, ast.Call):
+            return False
+        if isinstance(value.func, ast.Attribute) and value.func.attr in ITSELF:
+            return self._is_known(module, value.func.value)
+        if value.args and is_wrapper(module, value):
+            return self._is_known(module, value.args[0])
+        dotted = module.qualified(value.func) or ""
+        return self.roles.target(module, value) is not None or dotted.startswith(_OF_LIBRARY)
+
+    @cached_property
+    def _building(self) -> set[ast.AST]:
+        """The expressions, functions and classes that the models are built by, and what these name."""
+        found: dict[ast.AST, Module] = {node: module for module, node in self._values}
+        pending = list(found.items())
+        for node, module in pending:
+            for other, owner in self._named_in(module, node):
+                if other not in found:
+                    found[other] = owner
+                    pending.append((other, owner))
+            if len(pending) > _MOST:
+                return {module.tree for module in self.roles.project.modules}
+        return set(found)
+
+    def _named_in(self, module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Module]]:
+        for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
+            target = (
+                self.roles.target(module, part)
+                if isinstance(part, ast.Call)
+                else self.roles.project.definition(module, part)
+            )
+            if target is not None:
+                yield target.node, target.module
+            variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+            for binding in variable.scope.module.bindings(variable) if variable is not None else ():
+                if binding.value is not None:
+                    yield binding.statement, variable.scope.module  # type: ignore[union-attr]
+                elif binding.kind == "parameter":
+                    yield from ((value, owner) for owner, value in handed_for(self.graph, variable))  # type: ignore[arg-type]
+            yield from self._filled.get(variable, ()) if variable is not None else ()
+
+    @cached_property
+    def _filled(self) -> dict[Variable, list[tuple[ast.AST, Module]]]:
+        """What is put into a list or a container: `layers.append(norm)`."""
+        found: dict[Variable, list[tuple[ast.AST, Module]]] = {}
+        for module in self.roles.project.modules:
+            for call in module.calls:
+                if isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS:
+                    variable = module.variable(call.func.value)
+                    if variable is not None:
+                        found.setdefault(variable, []).append((call, module))
+        return found
