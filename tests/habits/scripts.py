@@ -91,7 +91,7 @@ class _Form:
         handed = ", ".join([*_NAMES.values(), *sorted(known)])
         if form == "trainer_file":
             kept = "\n".join(f"self.{name} = {name}" for name in [*_NAMES.values(), *sorted(known)])
-            made = _lines(kept, "self.model.to(self.device)", self.of("setup"))
+            made = _lines(kept, self.of("setup"))
             fit = _lines(self._epochs(self._loop()), self.of("finish"))
             methods = _lines(f"def __init__(self, {handed}):", _in(made), "def fit(self):", _in(fit))
             found["trainer.py"] = _spelled(_lines(head, "class Trainer:", _in(methods)), "self.")
@@ -108,7 +108,8 @@ class _Form:
             methods = _lines(f"def __init__(self, {handed}):", _in(made), "def run_epoch(self, epoch):", _in(loop))
             trainer = _spelled(_lines("class Trainer(Base):", _in(methods)), "self.")
             found["trainer.py"] = _lines(head, "from base import Base", trainer) + "\n"
-        body = _lines(self.of("dev"), ready, f"Trainer({handed}).fit()")
+        moved = "$model = $model.to($dev)" if form == "trainer_file" else ""
+        body = _lines(self.of("dev"), ready, moved, f"Trainer({handed}).fit()")
         head = _lines(head, "from trainer import Trainer")
         found["train.py"] = _spelled(_lines(head, "def main():", _in(body), _STARTED.format("main()")))
         return found

@@ -25,6 +25,7 @@ def on_gpus(script: str) -> int:
 
 def main() -> None:
     script = sys.argv[-1]
+    sys.path.insert(0, str(Path.cwd()))  # where its other files are
     if sys.argv[1] == "--gpus":
         sys.exit(on_gpus(script))
     sys.argv = [script]

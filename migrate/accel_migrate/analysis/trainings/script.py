@@ -12,7 +12,7 @@ from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole
 from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
-from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.choices import Choice, choice_of
 from accel_migrate.analysis.placement.one_device import Tied
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, find_outside_device, texts_of
@@ -277,6 +277,7 @@ class _Reader:
             *[b.module for b in self.group.backwards],
             *[loop.module for loop in participants.loops],
             *([owner.module for owner in self.roles.project.family(home)] if home.is_class else []),
+            *self._moving(participants),
         ]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *participants.distribution.modules()]))
         timing = find_timing(self.roles, self.graph, home, place)
@@ -312,6 +313,11 @@ class _Reader:
             tuple(fetched),
             find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
         )
+
+    def _moving(self, participants: Participants) -> list[Module]:
+        """The files on the way of the objects that move something: what a script moves a trainer's class prepares."""
+        files = dict.fromkeys(link.scope.module for links in participants.chains for link in links)
+        return [module for module in files if moves_in(self.roles, module)]
 
     def _reach(
         self, participants: Participants, setup: Setup, found: _Findings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.migrate.analysis.reading import prepared, script, training
+from tests.migrate.analysis.reading import dropped, prepared, script, training
 
 BASE = """
 # base.py
@@ -90,3 +90,13 @@ def test_a_base_class_that_objects_are_made_of() -> None:
 def test_a_device_that_a_base_class_is_given_must_be_what_the_accelerator_takes() -> None:
     for device in ('torch.device("cpu")', "torch.device(sys.argv[1])", "sys.argv[1]", '"cuda:1"'):
         assert "would not be told of it" in refused(SCRIPT.format(device=device), OWN, BASE)
+
+
+def test_a_model_that_the_script_moves_and_a_trainer_of_another_file_prepares() -> None:
+    whole = OWN.replace("from base import Base\n", "").replace("Own(Base)", "Own")
+    whole = whole.replace(
+        "super().__init__(model, optimizer, device)",
+        "self.model = model\n        self.optimizer = optimizer\n        self.device = device",
+    )
+    moved = PLAIN.replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to(device)")
+    assert dropped(moved, whole) == ["x.to(self.device)", "y.to(self.device)", "nn.Linear(4, 2).to(device)"]
