@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -329,3 +330,35 @@ def test_a_number_is_told_only_where_there_is_such_a_gpu(test: str, chosen: str)
         "for x in DataLoader(data, batch_size=4):", "rows = DataLoader(data)\n    for x in rows:"
     )
     assert f'Accelerator(device={chosen}f"cuda:{{args.gpu_id}}")' in migrated(source)
+
+
+def test_a_device_of_a_constant_that_a_file_beside_goes_to_as_well() -> None:
+    """Without CUDA the helper stays on the CPU, so the model does too."""
+    settings = "import torch\nPLACE = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    shown = "import settings\n\ndef show(net, x):\n    print(net(x.to(settings.PLACE)))\n"
+    script = dedent(
+        """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+        import settings
+        from shown import show
+
+        net = nn.Linear(2, 1).to(settings.PLACE)
+        rate = torch.optim.SGD(net.parameters(), lr=0.1)
+        rows = DataLoader(data(), batch_size=4)
+        for x, y in rows:
+            x, y = x.to(settings.PLACE), y.to(settings.PLACE)
+            loss = nn.functional.mse_loss(net(x), y)
+            rate.zero_grad()
+            loss.backward()
+            rate.step()
+        show(net, torch.ones(1, 2))
+        """
+    )
+    files = {"settings.py": settings, "shown.py": shown, "train.py": script}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    assert "Accelerator(cpu=not torch.cuda.is_available())" in results[-1].after.decode()
+    files["shown.py"] = shown.replace(".to(settings.PLACE)", "")
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    assert "Accelerator()" in results[-1].after.decode()

@@ -10,23 +10,50 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.moves.devices import Move
+from accel_migrate.analysis.moves.devices import Move, moves_in
 from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 
 _NO_CUDA = "not torch.cuda.is_available()"
 
 
 def is_bound_to_cuda(
-    graph: CallGraph, creation: Scope, modules: Iterable[Module], kept: Iterable[Move], aliases: frozenset[Variable]
+    roles: Roles,
+    graph: CallGraph,
+    creation: Scope,
+    modules: Iterable[Module],
+    dropped: Iterable[Move],
+    kept: Iterable[Move],
+    aliases: frozenset[Variable],
 ) -> bool:
     """Whether the model must not go to another accelerator than CUDA, and the Accelerator can be told so."""
     if creation.module.imports.get("torch") != "torch":
         return False
     moved = any(_is_left_behind(graph, move, aliases) for move in kept)
-    return moved or any(_makes_tensors(module) for module in modules)
+    return (
+        moved
+        or any(_makes_tensors(module) for module in modules)
+        or _follows_a_constant(roles, creation.module, {move.call for move in dropped})
+    )
+
+
+def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> bool:
+    """`x.to(config.DEVICE)` that stays in a file beside, where config.py chooses between CUDA and the CPU."""
+    for module in loaded_with(roles.project, home):
+        for move in moves_in(roles, module):
+            dotted = module.qualified(move.device) if move.device is not None and move.call not in dropped else None
+            owner, _, name = (dotted or "").rpartition(".")
+            other = roles.project.imported_module(module, owner) if owner else None
+            bindings = other.bindings(Variable(other.root, name)) if other is not None else []
+            for value in (binding.value for binding in bindings if binding.value is not None):
+                assert other is not None
+                if any(isinstance(node, ast.IfExp) and _is_about_cuda(other, node.test) for node in other.walk(value)):
+                    return True
+    return False
 
 
 def or_without_cuda(wish: str | None) -> str:

@@ -62,7 +62,7 @@ def find_start(
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
     if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
-        if is_bound_to_cuda(graph, creation, modules, kept, aliases):
+        if is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases):
             choice = Choice(cpu=or_without_cuda(choice.cpu))
     start = _placed(
         roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
