@@ -22,6 +22,7 @@ from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.forward_override import forward_override
+from accel_runtime.strategies.freezing import exchange_anew, trained
 from accel_runtime.strategies.layout import layout_of, rehearse
 from accel_runtime.strategies.unused import refuse_unused
 
@@ -39,18 +40,31 @@ class DataParallel(DistributedDataParallel):
 
     def __init__(self, module: Module, **settings: Any) -> None:
         super().__init__(module, **settings)
-        self.trained = [
-            name for name, weight in module.named_parameters() if weight.requires_grad
-        ]  # as torch counts them
+        self.__weights = list(module.parameters())
+        self.__asked = [weight.requires_grad for weight in self.__weights]
+        self.trained = trained(module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if not self.ran:
             self.ran = True
+        if torch.is_grad_enabled():
+            self._follow_freezing()
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             refuse_unused(self.module, self.trained, error)
             raise
+
+    def _follow_freezing(self) -> None:
+        """Weights that the script froze or thawed since: gradients of those that it trains now are averaged.
+
+        While it trains none of them, as one half of a GAN in the other's turn, there is nothing to average.
+        """
+        asked = [weight.requires_grad for weight in self.__weights]
+        if asked != self.__asked and any(asked):
+            self.__asked = asked
+            self.trained = trained(self.module)
+            exchange_anew(self)
 
     def register(self, name: str) -> None:
         """From now on the method of that name runs as the model's forward does."""
