@@ -5,6 +5,7 @@ import torch
 from accel_runtime import Accelerator, DistributedDataParallelKwargs
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
+from accel_runtime.strategies.sparse import exchange_rows
 from torch import nn
 
 from tests.distributed.transformer import ACCUMULATION, alone, relative_distance, train
@@ -187,3 +188,43 @@ def test_batch_norms_are_exchanged_and_keep_their_weights():
     synced = with_synced_batch_norms(model)
     assert isinstance(synced[1], nn.SyncBatchNorm)
     assert all(one is other for one, other in zip(before, synced.parameters(), strict=True))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.bags = nn.Embedding(9, 3, sparse=True), nn.EmbeddingBag(5, 3, sparse=True)
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, words):
+        return self.head(self.table(words).mean(1) + self.bags(words % 5))
+
+
+def trained_on_words(by_rows):
+    torch.manual_seed(2)
+    accelerator = Accelerator()
+    model = accelerator.prepare(Words())
+    if by_rows:
+        exchange_rows(model)
+    bare = accelerator.unwrap_model(model)
+    dense = [*bare.table.parameters(), *bare.head.parameters()]
+    optimizers = [torch.optim.SparseAdam(list(bare.bags.parameters())), torch.optim.SGD(dense, 0.1)]
+    words = torch.tensor([[0, 1, 1, 2], [2, 5, 5, 5]])[accelerator.process_index :: accelerator.num_processes]
+    for step in range(3):
+        accelerator.backward(model(words[:, : 2 + step % 2]).mean())
+        kinds = {weight.grad.layout for weight in bare.parameters()}
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    return len(kinds), [weight.tolist() for weight in bare.parameters()]
+
+
+def test_sparse_gradients_are_averaged_by_rows_as_by_gloo():
+    """NCCL cannot; the way around it is tried on gloo, which can."""
+    reference = trained_on_words(by_rows=False)
+    for by_rows in (True, False):
+        first, second = in_world(2, lambda: trained_on_words(by_rows))  # noqa: B023
+        assert first == second
+        assert first[0] == 2
+        for weight, other in zip(reference[1], first[1], strict=True):
+            assert torch.allclose(torch.tensor(weight), torch.tensor(other), atol=1e-6)

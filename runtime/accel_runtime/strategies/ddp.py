@@ -24,6 +24,7 @@ from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.forward_override import forward_override
 from accel_runtime.strategies.freezing import exchange_anew, trained
 from accel_runtime.strategies.layout import layout_of, rehearse
+from accel_runtime.strategies.sparse import exchange_rows, has_sparse_gradients
 from accel_runtime.strategies.unused import refuse_unused
 
 # Settings that torch's wrapper does not take: they are done around it.
@@ -190,6 +191,8 @@ class Ddp(Strategy):
         # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
         wrapped = DataParallel(model, **settings)
         register_hook(wrapped, self.settings)
+        if self.settings.comm_hook == "no" and dist.get_backend() != "gloo" and has_sparse_gradients(model):
+            exchange_rows(wrapped)
         self.unseen.append(wrapped)
         self.wrapped.append(weakref.ref(wrapped))
         return wrapped
