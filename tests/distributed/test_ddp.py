@@ -5,7 +5,7 @@ import torch
 from accel_runtime import Accelerator, DistributedDataParallelKwargs
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
-from accel_runtime.strategies.sparse import exchange_rows
+from accel_runtime.strategies.ddp_sparse import exchange_rows
 from torch import nn
 
 from tests.distributed.transformer import ACCUMULATION, alone, relative_distance, train

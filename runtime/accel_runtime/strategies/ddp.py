@@ -21,10 +21,10 @@ from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
+from accel_runtime.strategies.ddp_freezing import exchange_anew, trained
+from accel_runtime.strategies.ddp_sparse import exchange_rows, has_sparse_gradients
 from accel_runtime.strategies.forward_override import forward_override
-from accel_runtime.strategies.freezing import exchange_anew, trained
 from accel_runtime.strategies.layout import layout_of, rehearse
-from accel_runtime.strategies.sparse import exchange_rows, has_sparse_gradients
 from accel_runtime.strategies.unused import refuse_unused
 
 # Settings that torch's wrapper does not take: they are done around it.
