@@ -1180,3 +1180,55 @@ def test_numbers_of_the_model_and_of_a_branch_that_no_call_takes_make_no_batches
     assert ("draws numbers of its own, because random is not seeded" in message) == own
     assert ("makes its batches from all of the data" in message) != own
     assert ("AM811" in codes(source)) == own
+
+
+METERS = """class Meter:
+    def __init__(self):
+        self.sum = 0
+    def update(self, value, n=1):
+        self.sum += value * n
+class Progress:
+    def __init__(self, count, meters):
+        self.meters = meters
+    def display(self, i):
+        {shows}
+    def keep(self, i):
+        self.last = i
+"""
+FIGURES = "figures of training that are printed"
+
+
+@pytest.mark.parametrize(
+    ("shows", "given", "called", "told"),
+    [
+        ("print([meter.sum for meter in self.meters])", "loss.item()", "display", True),
+        ("print([meter.sum for meter in self.meters])", "1", "display", False),
+        ("print([meter.sum for meter in self.meters])", "loss.item()", "keep", False),
+        ("self.last = i", "loss.item()", "display", False),
+    ],
+)
+def test_tells_figures_that_an_object_shows_of_its_meters(shows: str, given: str, called: str, told: bool) -> None:
+    source = training(
+        functions=METERS.format(shows=shows),
+        ready="losses = Meter()\nprogress = Progress(len(loader), [losses])",
+        inside=f"losses.update({given}, x.size(0))\nprogress.{called}(i)",
+    )
+    assert (FIGURES in noted(source, "AM801")) == told
+
+
+@pytest.mark.parametrize(("figure", "told"), [("error.item()", True), ("i", False)])
+def test_tells_figures_of_batches_that_next_gives(figure: str, told: bool) -> None:
+    loop = f"""errors = []
+for i in range(10):
+    x, y = next(iter(loader))
+    x, y = x.to(device), y.to(device)
+    error = criterion(model(x), y)
+    loss = error + 0.1
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    errors.append({figure})
+    print(np.mean(errors))
+"""
+    source = training().split("for epoch in range(2):")[0] + loop
+    assert (FIGURES in noted(source, "AM801")) == told

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from accel_migrate.analysis.moves.batches import Batches
+from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import writes
@@ -28,13 +30,48 @@ _SHOWING = re.compile(
 
 def shows_figures(script: Script, training: Training) -> bool:
     """Whether something of this process's own goes to a terminal, a log, a picture or a file."""
-    local = training.local
+    local = _with_batches_asked_for(script, training)
     return any(
         training.timing.after_prepare(module, call)
-        and _leaves(script, module, call)
-        and any(local.is_local(module, part) for part in _given(module, call))
+        and (
+            (_leaves(script, module, call) and any(local.is_local(module, part) for part in _given(module, call)))
+            or _displays(script, local, module, call)
+        )
         for module in script.project.modules
         for call in module.calls
+    )
+
+
+def _with_batches_asked_for(script: Script, training: Training) -> Locality:
+    """What is this process's own, with the batches of sharded loaders that `next` gives."""
+    batches, local = Batches(script.roles, script.graph), training.local
+    asked = [
+        call
+        for module in training.modules
+        for call in module.calls
+        if isinstance(call.func, ast.Name) and call.func.id == "next" and training.timing.after_prepare(module, call)
+        if any(training.holds(loader) for loader in batches.loaders(module, call) or ())
+    ]
+    if not asked:
+        return local
+    return Locality(local.roles, local.graph, local.loops.values(), training.backwards, local.whole, asked)
+
+
+def _displays(script: Script, local: Locality, module: Module, call: ast.Call) -> bool:
+    """`progress.display(i)` of an object that was made of others, where those were given figures and it shows them."""
+    target = script.roles.target(module, call) if isinstance(call.func, ast.Attribute) else None
+    if target is None or isinstance(target.node, ast.ClassDef):
+        return False
+    inner = [node for node in target.module.walk(target.node, ast.Call) if isinstance(node, ast.Call)]
+    if not any(_leaves(script, target.module, each) for each in inner):
+        return False
+    assert isinstance(call.func, ast.Attribute)
+    return any(
+        isinstance(name, ast.Name) and bool(local.given_to(owner, name))
+        for owner, made in contents(script.graph, module, call.func.value)
+        if isinstance(made, ast.Call)
+        for argument in (*made.args, *[keyword.value for keyword in made.keywords])
+        for name in owner.walk(argument, ast.Name)
     )
 
 

@@ -32,11 +32,13 @@ class Locality:
         loops: Iterable[LoaderLoop],
         backwards: Iterable[Backward],
         whole: Iterable[ast.Call] = (),
+        asked: Iterable[ast.Call] = (),
     ) -> None:
         self.roles = roles
         self.graph = graph
         self.loops = {loop.statement: loop for loop in loops}
         self.whole = frozenset(whole)  # calls that evaluate all of the data in a loop that trains elsewhere
+        self.asked_for = frozenset(asked)  # calls of `next` that give a batch of this process
         self._given: list[Function] = []  # whose parameters were looked at where they are called
         self.agreed: set[ast.AST] = set()  # bindings, and reads, of what is averaged over processes
         self._known: dict[ast.expr, bool] = {}
@@ -101,6 +103,8 @@ class Locality:
             return False
         if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
             return False
+        if node in self.asked_for:
+            return True
         if self.agrees(module, node):
             return False
         if self.roles.role(module, node.func) & Role.LOADER:
