@@ -13,11 +13,14 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM503"
-_TAKES = {
-    *("copy.deepcopy", "copy.copy", "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export"),
+# What makes something of the weights that is used elsewhere, and so needs all of them.
+_EXPORTS = {
+    *("torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export"),
     *("pickle.dump", "pickle.dumps", "dill.dump", "cloudpickle.dump", "joblib.dump"),
-    *("mlflow.pytorch.log_model", "mlflow.pytorch.save_model", "torchsummary.summary", "torchinfo.summary"),
+    *("mlflow.pytorch.log_model", "mlflow.pytorch.save_model"),
 }
+_TAKES = {*_EXPORTS, "copy.deepcopy", "copy.copy", "torchsummary.summary", "torchinfo.summary"}
+_SHARDED = "; with sharded weights (FSDP, ZeRO-3) each process has a part of it alone, so export from a run without"
 # What may have the wrapper: it looks at the model, hangs hooks on it, or is taken over by another rule.
 _MAY_WRAP = {
     "print",
@@ -72,7 +75,9 @@ def find(context: Context) -> Iterator[Change]:
             spelled = training.ready(module, call)
             if takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
-                yield change(CODE, call, "takes the model itself, without its wrapper", [edit], loop=training.index)
+                sharded = _SHARDED if module.qualified(call.func) in _EXPORTS else ""
+                message = f"takes the model itself, without its wrapper{sharded}"
+                yield change(CODE, call, message, [edit], loop=training.index)
             elif takes or _may_keep(context, call):
                 message = (
                     f"{unparse(call.func)}() is outside of the files that were analysed, and gets the wrapper of "

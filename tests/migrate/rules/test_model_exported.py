@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import _migrated, migrated, noted
 
 
 def test_copies_the_model_itself():
@@ -65,3 +66,13 @@ def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
 def test_takes_the_model_itself_behind_calls_that_return_it(takes: str, chain: str):
     result = migrated(training(functions="import copy", after=takes.format(f"model.{chain}")))
     assert takes.format(f"accelerator.unwrap_model(model).{chain}") in result
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [("torch.jit.script(model)", True), ("torch.jit.trace(model.eval(), x)", True), ("copy.deepcopy(model)", False)],
+)
+def test_says_that_an_export_of_sharded_weights_is_a_part(line: str, told: bool) -> None:
+    result = _migrated(training(after=f"kept = {line}"), DEFAULTS)
+    (message,) = [change.message for change in result.applied if change.code == "AM503"]
+    assert ("with sharded weights (FSDP, ZeRO-3) each process has a part" in message) == told
