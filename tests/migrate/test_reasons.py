@@ -271,3 +271,33 @@ def test_a_helper_that_one_script_gives_a_device_and_another_none_takes_the_acce
     assert "def keep(model, accelerator):" in found["tools"].after.decode()
     assert "keep(model, accelerator=accelerator)" in found["first"].after.decode()
     assert "keep(model, accelerator)" in found["second"].after.decode()
+
+
+@pytest.mark.parametrize(
+    ("early", "what"), [("judge(model, loader)", "an evaluation (line 13)"), ("train(model, loader)", "the training")]
+)
+def test_names_what_has_begun_before_all_is_built(early: str, what: str) -> None:
+    script = f"""{TOP}import sys
+def judge(model, loader):
+    for x, y in loader:
+        print(model(x.cuda()))
+def train(model, loader, optimizer=None):
+    for x, y in loader:
+        model(x.cuda()).mean().backward()
+        optimizer.step()
+loader = DataLoader(rows(), batch_size=4)
+if len(sys.argv) > 1:
+    {early}
+model = nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, loader, optimizer)
+"""
+    assert f"`model` is built after {what} has begun" in results(train=script)["train"].reason
+
+
+def test_names_a_file_that_an_import_does_not_lead_to() -> None:
+    script = TOP + "from tools import run\nmodel = nn.Linear(2, 1)\n"
+    script += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nrun(model, optimizer)\n"
+    files = {"scripts/main.py": script, "src/tools.py": "def run(model, optimizer):\n    print(model, optimizer)\n"}
+    found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert "does not lead to src/tools.py from here, as where sys.path is changed" in found[0].reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.containers import is_looped
@@ -36,10 +36,16 @@ _READS = {
 _TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
 
 
-def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of: set[Variable]) -> Place:
+def find_place(
+    home: Scope,
+    objects: list[Built],
+    uses: list[ast.stmt],
+    made_of: set[Variable],
+    trains: Callable[[ast.stmt], bool] = lambda statement: True,
+) -> Place:
     """The place for `prepare`: after everything that builds or changes the objects, before the first use.
 
-    `made_of` are variables whose objects must be made of the prepared ones.
+    `made_of` are variables whose objects must be made of the prepared ones; `trains` tells training from evaluation.
     """
     module = home.module
     bindings = [
@@ -64,7 +70,8 @@ def find_place(home: Scope, objects: list[Built], uses: list[ast.stmt], made_of:
     first = min(_positions(module, block, uses), default=None)
     last = max(built, default=-1)
     if first is not None and last >= first:
-        _check_built_again(module, block, objects, bindings, uses, first)
+        begun = "the training" if trains(block[first]) else f"an evaluation (line {block[first].lineno})"
+        _check_built_again(module, block, objects, bindings, uses, first, begun)
         last = max((index for index in built if index < first), default=-1)
     limit = min(first if first is not None else len(block), _first_made(module, block, made_of))
     if last >= limit:
@@ -125,6 +132,7 @@ def _check_built_again(
     bindings: list[tuple[Built, Binding]],
     uses: list[ast.stmt],
     first: int,
+    begun: str,
 ) -> None:
     """What is built anew after the first use (a model loaded back for testing) is not ours to prepare."""
     tops = [(thing, _top(module, b.statement, block)) for thing, b in bindings]
@@ -137,7 +145,7 @@ def _check_built_again(
     if trained_anew or not all(thing.variable in done for thing in objects if thing.variable in bound):
         index, again = min(late, key=lambda found: found[0])
         how = "set again" if again.variable in done else "built"
-        raise NotMigrated(f"`{again.text}` is {how} after the training has begun", block[index].lineno, module)
+        raise NotMigrated(f"`{again.text}` is {how} after {begun} has begun", block[index].lineno, module)
 
 
 def _conditional(

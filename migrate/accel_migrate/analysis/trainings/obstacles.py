@@ -114,6 +114,12 @@ def _unknown(roles: Roles, module: Module, dotted: str) -> str:
             )
     if is_library(dotted):
         return f"what {dotted.partition('.')[0]} does with them is not known"
+    there = [m.source.path for m in roles.project.modules if m.source.path.stem in dotted.split(".")[:-1]]
+    if there:
+        return (
+            f"its import does not lead to {there[0]} from here, as where sys.path is changed; import by a path that the "
+            "folders show"
+        )
     return "its file is not among those given; if it trains, name that file too"
 
 

@@ -56,7 +56,8 @@ class _Finder:
         self._check_shared_bases(home, prepared)
         self._check_caller(home, prepared, participants.chains)
         uses = self._uses(home, participants.loops, participants.loaders)
-        place = find_place(home, list(prepared), uses, self._made_of_optimizers(home) | self._keepers(home, prepared))
+        before = self._made_of_optimizers(home) | self._keepers(home, prepared)
+        place = find_place(home, list(prepared), uses, before, lambda each: self._trains(home.module, each))
         self._check_iterators(place, participants.loaders)
         return Setup(home, prepared, tuple(uses), place)
 
@@ -174,6 +175,13 @@ class _Finder:
                 return NotMigrated(reason, call.lineno, caller)
         return NotMigrated(
             f"where `{parameter.name}` is built is not visible to the analysis", _line(parameter), module
+        )
+
+    def _trains(self, module: Module, statement: ast.stmt) -> bool:
+        """Whether a statement runs a backward pass, itself or by what it calls."""
+        functions = {b.function for b in self.group.backwards}
+        return any(module.holds(statement, b.call) for b in self.group.backwards) or bool(
+            self.graph.reached_from(statement, self.roles, module) & functions
         )
 
     def _made_of_optimizers(self, home: Scope) -> set[Variable]:
