@@ -7,10 +7,11 @@ from textwrap import dedent
 
 import pytest
 from accel_migrate.pipeline import migrate
+from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import _migrated, migrated, noted
 
 
 def test_tells_the_global_batch_once():
@@ -1232,3 +1233,34 @@ for i in range(10):
 """
     source = training().split("for epoch in range(2):")[0] + loop
     assert (FIGURES in noted(source, "AM801")) == told
+
+
+BEST = """class Best:
+    def __init__(self, mode="min"):
+        self.mode = mode
+        self.value = 1e9
+    def better(self, value):
+        if self.mode == "min":
+            if value < self.value:
+                self.value = value
+                return True
+        else:
+            if value > self.value:
+                self.value = value
+                return True
+        return False
+best = Best()
+"""
+
+
+def test_a_figure_is_averaged_where_it_is_handed_over_and_not_again() -> None:
+    source = training(
+        functions=BEST, inside="total += loss.item()", after="if best.better(total):\n    torch.save(1, 'x')"
+    )
+    told = [change for change in _migrated(source, DEFAULTS).applied if change.code == "AM806"]
+    assert [change.message for change in told] == ["all processes decide alike: `total` is averaged over them"]
+    assert "AM806" not in {note.code for note in _migrated(source, DEFAULTS).notes}
+    kept = training(
+        functions=BEST, inside="total += loss.item()", after="new = best.better(total)\nif new:\n    torch.save(1, 'x')"
+    )
+    assert migrated(kept).count("value = accelerator.reduce(") == 2

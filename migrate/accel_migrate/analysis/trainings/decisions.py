@@ -68,13 +68,22 @@ class _Finder:
         self.flow = flow
 
     def find(self, modules: tuple[Module, ...]) -> Iterator[Decision]:
-        for module in modules:
-            for node in module.walk(module.tree, ast.If, ast.While, ast.Call):
-                if isinstance(node, ast.If | ast.While) and self._decides(module, node):
-                    yield from self._at(module, node, node.test)
-                elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):
-                    for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
-                        yield from self._at(module, module.statement(node), argument)
+        found = [(module, *asked) for module in modules for asked in self._asked_in(module)]
+        # What a caller averages is alike in the function that is handed it: the callers come first.
+        for module, node, tested in sorted(found, key=lambda each: self._is_of_parameter(each[0], each[2])):
+            yield from self._at(module, node, tested)
+
+    def _asked_in(self, module: Module) -> Iterator[tuple[ast.stmt, ast.expr]]:
+        for node in module.walk(module.tree, ast.If, ast.While, ast.Call):
+            if isinstance(node, ast.If | ast.While) and self._decides(module, node):
+                yield node, node.test
+            elif isinstance(node, ast.Call) and self._steps_scheduler(module, node):
+                for argument in (*node.args, *[keyword.value for keyword in node.keywords]):
+                    yield module.statement(node), argument
+
+    def _is_of_parameter(self, module: Module, tested: ast.expr) -> bool:
+        names = [name for name in module.walk(tested, ast.Name) if isinstance(name, ast.Name)]
+        return any(binding.kind == "parameter" for name in names for binding in self.local.bound(module, name))
 
     def _steps_scheduler(self, module: Module, call: ast.Call) -> bool:
         function = call.func
@@ -367,8 +376,7 @@ def _shows(statement: ast.stmt) -> bool:
 
 
 def _is_elif(module: Module, statement: ast.stmt) -> bool:
-    parent = module.parents[statement]
-    return isinstance(statement, ast.If) and isinstance(parent, ast.If) and parent.orelse == [statement]
+    return isinstance(statement, ast.If) and module.source.code(statement).startswith("elif")
 
 
 def _name_of(node: ast.Call) -> str:
