@@ -186,7 +186,8 @@ class _Finder:
         """Without knowing whose parameters the optimizer updates, there may be only one that it can be."""
         first = self.group.backwards[0]
         for variable, expression in path.unknown.items():
-            if variable.scope.is_class and not variable.scope.module.bindings(variable):
+            unset = variable.scope.is_class and not variable.scope.module.bindings(variable)
+            if unset and self.roles.project.inherited(variable) is None:
                 owner = variable.scope.node.name  # type: ignore[attr-defined]
                 reason = f"`{variable.name}`, which the loss is computed through, is not set by {owner} itself"
                 raise NotMigrated(f"{reason}, so it is built apart from its optimizer", expression.lineno, first.module)
@@ -202,7 +203,7 @@ class _Finder:
                 f"what `{text}` is, which the loss is computed through, is not visible to the analysis",
                 expression.lineno,
             )
-        texts = ", ".join(f"`{model.name}`" for model in models)
+        texts = ", ".join(dict.fromkeys(f"`{model.name}`" for model in models))
         line = first.call.lineno
         raise NotMigrated(f"whose parameters the optimizer updates is not visible to the analysis: {texts}", line)
 
