@@ -121,12 +121,13 @@ def _operands(file: File, node: ast.expr) -> list[ast.expr]:
 
 def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
     """What is on the CPU, and meets something on the device, though it did not before."""
-    places = [(part, after.of(new, part)) for part in _operands(new, node)]
+    parts = _operands(new, node)
+    if len(parts) < 2 or (isinstance(node, ast.Call) and not (_is_of_tensors(new, node) or _is_method(new, node))):
+        return ""
+    places = [(part, after.of(new, part)) for part in parts]
     alone = [part for part, where in places if where == {CPU}]
     if isinstance(node, ast.Subscript):
         alone = [part for part in alone if part is node.value]  # an index may be on the CPU
-    if isinstance(node, ast.Call) and not (_is_of_tensors(new, node) or _is_method(new, node)):
-        return ""
     if not alone or not any(where == {DEVICE} for _, where in places):
         return ""
     had = [before.of(old, part) for part in _operands(old, other)]
