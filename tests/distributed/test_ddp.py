@@ -130,6 +130,21 @@ def set_through_the_wrapper():
     return model(torch.ones(1, 2)).sum().item() / plain, hasattr(model.module, "note"), model.note
 
 
+class Named(nn.Linear):
+    def __str__(self):
+        return "named"
+
+
+def asked_through_the_wrapper():
+    """A container gives its layers; a model that is none has no length, and prints as it did."""
+    accelerator = Accelerator()
+    layers, named = accelerator.prepare(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), Named(2, 2))
+    kinds = [type(layer).__name__ for layer in layers]
+    with pytest.raises(TypeError):
+        len(named)
+    return layers[0].out_features, len(layers), kinds, f"{named}"
+
+
 def trained_though_unused():
     settings = DistributedDataParallelKwargs(find_unused_parameters=True)
     accelerator = Accelerator(kwargs_handlers=[settings])
@@ -161,6 +176,7 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
             {precision: losses_of(precision) for precision in TOLERANCE},
             error_about_unused(),
             set_through_the_wrapper(),
+            asked_through_the_wrapper(),
             trained_though_unused(),
             sync_batchnorm_on_the_cpu(),
             [trained_with_views(expanded) for expanded in (False, True)],
@@ -171,12 +187,13 @@ def test_two_processes_train_as_one_and_errors_name_their_cause():
     for precision, tolerance in TOLERANCE.items():
         assert relative_distance(first[0][precision], reference) < tolerance, precision
     assert first == second
-    _, complaint, (scale, *noted), (count, gradient, still_unused), no_sync, views = first
+    _, complaint, (scale, *noted), asked, (count, gradient, still_unused), no_sync, views = first
     assert views == [(True, shape, [6.0, 6.0]) for shape in ((6, 1, 2), (6, 2))]
     assert complaint.startswith("2 parameters of Partly had no part in the loss of the last step")
     assert ": unused.weight, unused.bias; freeze them" in complaint
     assert scale == pytest.approx(3.0)
     assert noted == [False, "mine"]
+    assert asked == (3, 2, ["Linear", "ReLU"], "named")
     assert (count, still_unused) == (1, True)
     assert gradient
     assert "torch has no SyncBatchNorm for the CPU" in no_sync

@@ -1,4 +1,4 @@
-"""Scripts made of habits: one training, in seven forms, with what each habit does in the place of the plain code or beside it."""
+"""Scripts made of habits: one training, in nine forms, with what each habit does in the place of the plain code or beside it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from textwrap import indent
 
 HABITS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("habits.toml").read_text())
-FORMS = ("flat", "main", "class", "functions", "engine_file", "trainer_file", "base_file")
+FORMS = (
+    *("flat", "main", "class", "functions"),
+    *("engine_file", "trainer_file", "base_file", "trainer_kept_file", "returned_file"),
+)
 _NAMES = {"model": "model", "opt": "optimizer", "loader": "train_loader", "crit": "criterion", "dev": "device"}
 # What a script has where no habit takes its place; all other slots are empty.
 _PLAIN = {
@@ -87,12 +90,24 @@ class _Form:
             found["train.py"] = _spelled(_lines(head, "def main():", _in(body), _STARTED.format("main()")))
             return found
         later = _lines(self.of("setup"), self._epochs(self._loop()), self.of("finish"))
+        if form == "returned_file":
+            kept = sorted(set(re.findall(r"\$s_(\w+)", later)) & set(re.findall(r"\$s_(\w+)", ready)))
+            handed = ", ".join(["$model", "$loader", "$opt", "$crit", "$dev", *kept])
+            body = _in(_lines(self.of("setup"), self._epochs(self._loop()), "return $model"))
+            found["engine.py"] = _spelled(_lines(head, f"def fit({handed}):", body))
+            body = _lines(self.of("dev"), ready, "$model.to($dev)", f"trained = fit({handed})")
+            last = self.of("finish").replace("$model", "trained")
+            head = _lines(head, "from engine import fit")
+            found["train.py"] = _spelled(
+                _lines(head, "def main():", _in(_lines(body, last)), _STARTED.format("main()"))
+            )
+            return found
         known = set(re.findall(r"\$s_(\w+)", ready)) & set(re.findall(r"\$s_(\w+)", later))
         handed = ", ".join([*_NAMES.values(), *sorted(known)])
-        if form == "trainer_file":
+        if form.startswith("trainer"):
             kept = "\n".join(f"self.{name} = {name}" for name in [*_NAMES.values(), *sorted(known)])
             made = _lines(kept, self.of("setup"))
-            fit = _lines(self._epochs(self._loop()), self.of("finish"))
+            fit = _lines(self._epochs(self._loop()), self.of("finish") if form == "trainer_file" else "")
             methods = _lines(f"def __init__(self, {handed}):", _in(made), "def fit(self):", _in(fit))
             found["trainer.py"] = _spelled(_lines(head, "class Trainer:", _in(methods)), "self.")
         else:
@@ -108,8 +123,11 @@ class _Form:
             methods = _lines(f"def __init__(self, {handed}):", _in(made), "def run_epoch(self, epoch):", _in(loop))
             trainer = _spelled(_lines("class Trainer(Base):", _in(methods)), "self.")
             found["trainer.py"] = _lines(head, "from base import Base", trainer) + "\n"
-        moved = "$model = $model.to($dev)" if form == "trainer_file" else ""
-        body = _lines(self.of("dev"), ready, moved, f"Trainer({handed}).fit()")
+        moved = "$model = $model.to($dev)" if form.startswith("trainer") else ""
+        run = f"Trainer({handed}).fit()"
+        if form == "trainer_kept_file":
+            run = _lines(f"trainer = Trainer({handed})", "trainer.fit()", _spelled(self.of("finish"), "trainer."))
+        body = _lines(self.of("dev"), ready, moved, run)
         head = _lines(head, "from trainer import Trainer")
         found["train.py"] = _spelled(_lines(head, "def main():", _in(body), _STARTED.format("main()")))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -91,6 +91,22 @@ class DataParallel(DistributedDataParallel):
             setattr(self.module, name, value)
         else:
             super().__setattr__(name, value)
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+
+class DataParallelContainer(DataParallel):
+    """That of a Sequential, or of whatever else has layers by number or by key."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.module[index]
+
+    def __len__(self) -> int:
+        return len(self.module)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.module)
 
 
 class Ddp(Strategy):
@@ -189,7 +205,8 @@ class Ddp(Strategy):
         _lay_out_buffers(model)
         settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
         # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
-        wrapped = DataParallel(model, **settings)
+        has_layers = all(hasattr(type(model), name) for name in ("__getitem__", "__len__", "__iter__"))
+        wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
         register_hook(wrapped, self.settings)
         if self.settings.comm_hook == "no" and dist.get_backend() != "gloo" and has_sparse_gradients(model):
             exchange_rows(wrapped)

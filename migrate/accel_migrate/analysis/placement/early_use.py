@@ -99,6 +99,10 @@ class EarlyUses:
             for call in self._calls_before(function):
                 places += [(self.place.module, s) for s in self._between(self.place.module, self.function, call)]
                 same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
+        if self.function is not None and self._ways_to_prepare(module, function):
+            early = [s for s in _own_statements(self.function) if s is self.place.after or not self._is_after(s)]
+            places += [(self.place.module, statement) for statement in early]
+            same |= {alias for alias in self.aliases if self.roles.of(alias) & Role.MODEL}
         handed = isinstance(node, ast.expr) and isinstance(module.parents[node], ast.Call | ast.keyword)
         if handed and self._is_needed(module, node):  # type: ignore[arg-type]
             return True

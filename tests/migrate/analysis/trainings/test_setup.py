@@ -99,4 +99,8 @@ def test_a_model_that_the_script_moves_and_a_trainer_of_another_file_prepares() 
         "self.model = model\n        self.optimizer = optimizer\n        self.device = device",
     )
     moved = PLAIN.replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to(device)")
-    assert dropped(moved, whole) == ["x.to(self.device)", "y.to(self.device)", "nn.Linear(4, 2).to(device)"]
+    batches = ["x.to(self.device)", "y.to(self.device)"]
+    assert dropped(moved, whole) == [*batches, "nn.Linear(4, 2).to(device)"]
+    for needs in ("self.average = deepcopy(self.model)", "for p in self.model.parameters():\n            p.normal_()"):
+        early = whole.replace("self.device = device", f"self.device = device\n        {needs}")
+        assert dropped(moved, early) == batches, needs
