@@ -11,6 +11,7 @@ from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole
+from accel_migrate.analysis.evaluation.shuffled import in_own_order
 from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.choices import Choice, choice_of
@@ -296,6 +297,10 @@ class _Reader:
         ]
         evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
+        drawn = in_own_order(self.roles, self.graph, participants.evaluations)
+        deciding = local
+        if drawn:
+            deciding = Locality(self.roles, self.graph, [*shares, *drawn], self.group.backwards, evaluating)
         lifted = {one.guard for one in storage.lifted}
         return _Findings(
             modules,
@@ -303,7 +308,7 @@ class _Reader:
             distribution,
             timing,
             local,
-            find_decisions(self.roles, local, shares, timing, self.flow, modules),
+            find_decisions(self.roles, deciding, [*shares, *drawn], timing, self.flow, modules),
             storage,
             tuple(bare_uses(self.roles, self.flow, timing, storage.held, lifted, distribution.unwrapped)),
             tuple(own_attributes(self.roles, self.graph, modules, participants.aliases, timing, participants.methods)),

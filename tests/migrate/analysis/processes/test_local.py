@@ -356,3 +356,41 @@ def test_a_counter_that_a_bar_hands_out_is_the_same_on_all():
                 torch.save(model.state_dict(), "m.pt")
     """
     assert "AM806" not in codes(source)
+
+
+SHUFFLED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    net = nn.Linear(3, 2)
+    rate = torch.optim.SGD(net.parameters(), lr=0.1)
+    rows, held = DataLoader(data(), batch_size=4, shuffle=True), DataLoader(rest(), batch_size=8, shuffle={})
+    best, stale = 0, 0
+    for epoch in range(9):
+        for x, y in rows:
+            loss = nn.functional.cross_entropy(net(x), y)
+            rate.zero_grad()
+            loss.backward()
+            rate.step()
+        right = []
+        for x, y in held:
+            with torch.no_grad():
+                guess = net(x).argmax(1)
+            keep(guess, y)
+            right.append((guess == y).float().mean())
+        share = sum(right) / len(right)
+        if share > best:
+            best, stale = share, 0
+        else:
+            stale += 1
+            if stale > 2:
+                break
+"""
+
+
+def test_a_whole_evaluation_in_an_order_of_its_own_is_averaged_before_it_decides():
+    assert "share = accelerator.reduce(" in migrated(SHUFFLED.format("True"))
+    assert "share = accelerator.reduce(" in migrated(SHUFFLED.format("flag"))
+    assert "accelerator.reduce(" not in migrated(SHUFFLED.format("False"))
+    assert "accelerator.reduce(" not in migrated(SHUFFLED.format("True, generator=fixed()"))
