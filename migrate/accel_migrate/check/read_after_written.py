@@ -44,6 +44,7 @@ _OF_TEXTS = frozenset({
     "append", "extend", "insert", "add", "update", "setdefault", "get", "pop", "startswith", "endswith", "replace", "split",
     "rsplit", "strip", "rstrip", "lower", "upper",
 })  # fmt: skip  # methods of texts and of what holds them
+_KEEPS = frozenset({"Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "edict", "dict", "partial"})  # for later
 _MEETING = (
     "wait_for_everyone",
     "gather",
@@ -113,7 +114,10 @@ def _used_too_early(side: Side) -> Iterator[Violation]:
         }
         if same and call not in told and _runs_after(side, same, call, meetings):
             told.add(call)
-            message = f"`{ast.unparse(call)[:60]}` would run on all processes while one may still write the file"
+            what = f"`{ast.unparse(call)[:60]}` would run on"
+            if _name(call) in _KEEPS:
+                what = f"`{ast.unparse(path)}`, kept by `{_name(call)}(...)`, could be read by"
+            message = f"{what} all processes while one may still write the file"
             yield Violation("AM962", file.path, call.lineno, message)
     yield from _listed_too_early(side, {save for _, save, _ in saves})
 

@@ -190,3 +190,8 @@ def test_a_quotient_is_not_a_path_unless_it_is_made_of_one() -> None:
     assert said("AM962", "x = 1\n", HEAD + made + "again = folder\ntorch.load(again / name)\n")
     handed = "accelerator.save(weights, args.folder / name)\ntorch.load(args.folder / name)\n"
     assert said("AM962", "x = 1\n", HEAD + handed)
+
+
+def test_names_the_path_that_is_kept_for_whoever_reads_it() -> None:
+    (message,) = said("AM962", "x = 1\n", TOP + "options = Namespace(file='best.pt', size=3)\n")
+    assert message.startswith("`'best.pt'`, kept by `Namespace(...)`, could be read by all processes")
