@@ -12,6 +12,7 @@ from accel_migrate.plan import Status
 from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
+from tests.migrate.rules.scripts import becomes, training
 from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 SCRIPT = """
@@ -362,3 +363,22 @@ def test_a_device_of_a_constant_that_a_file_beside_goes_to_as_well() -> None:
     files["shown.py"] = shown.replace(".to(settings.PLACE)", "")
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
     assert "Accelerator()" in results[-1].after.decode()
+
+
+CHAIN = """if torch.backends.mps.is_available():
+    device = torch.device("mps")
+    print("mps")
+elif torch.cuda.is_available():
+    device = torch.device("cuda")
+    print("cuda")
+else:
+    device = torch.device("cpu")
+    print("cpu")
+"""
+
+
+def test_a_chain_of_branches_that_do_more_hands_over_what_it_chose() -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    becomes(training().replace(chosen, CHAIN), f"{CHAIN}accelerator = Accelerator(device=device)")
+    half = CHAIN.replace('    device = torch.device("cuda")\n', "")
+    assert "set to several devices" in unchanged(training().replace(chosen, half))

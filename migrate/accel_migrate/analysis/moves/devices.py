@@ -177,10 +177,9 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
 
 
 def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If | None:
-    """The `if` whose two branches set the device, each once, to no number, and not among several processes."""
-    first, last = bindings[0].statement, bindings[-1].statement
-    parent = module.parents[first]
-    if len(bindings) != 2 or not isinstance(parent, ast.If) or module.parents[last] is not parent:
+    """The `if` whose branches all set the device, each once, to no number, and not among several processes."""
+    parent = module.parents[bindings[0].statement]
+    if len(bindings) < 2 or not isinstance(parent, ast.If):
         return None
     plain = Where.CPU | Where.GPU | Where.FIRST
     if any(b.value is None or where(roles, module, b.value) & ~plain for b in bindings):
@@ -188,7 +187,12 @@ def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If |
     called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call) if isinstance(c, ast.Call)]
     if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
         return None
-    return parent if first in parent.body and last in parent.orelse else None
+    blocks, last = [parent.body], parent.orelse
+    while len(last) == 1 and isinstance(last[0], ast.If):
+        blocks, last = [*blocks, last[0].body], last[0].orelse
+    blocks.append(last)
+    each = [sum(b.statement in block for b in bindings) for block in blocks]
+    return parent if each == [1] * len(bindings) else None
 
 
 def check_later(definition: DeviceDefinition) -> None:
