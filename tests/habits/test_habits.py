@@ -1,5 +1,7 @@
 """Scripts made of habits are refused, or train as they did: on one process, on a GPU, and alike on two processes.
 
+What files they leave hold the same.
+
 `make test` runs a few, `make habits` (HABITS=all) each in every form and some hundred that are drawn together.
 """
 
@@ -67,6 +69,7 @@ def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
     original = _run(tmp_path / "before", before, *watched)
     if original.code:
         pytest.skip(f"habits that do not go together: {original.text.splitlines()[-1]}")
+    kept = (tmp_path / "before" / "kept").read_text()
     report = _run(tmp_path / "after", before, "-m", "accel_migrate", *before).text
     after = {name: (tmp_path / "after" / name).read_text() for name in before}
     if after == before:
@@ -76,6 +79,7 @@ def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
     assert not result.code, result.end
     scaled = any("GradScaler" in text for text in before.values())  # there the loss of the original is a multiple
     assert scaled or result.losses == original.losses
+    assert (tmp_path / "after" / "kept").read_text() == kept
     gpu = _run(tmp_path / "before", before, *on_gpu)
     if not gpu.code:
         result = _run(tmp_path / "after", after, *on_gpu)
@@ -88,3 +92,4 @@ def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
     assert not two.code, two.text
     weights = [(tmp_path / "after" / f"weights.{rank}").read_text() for rank in range(2)]
     assert weights[0] == weights[1], "the weights of two processes part"
+    assert (tmp_path / "after" / "kept").read_text() == kept

@@ -1,10 +1,11 @@
-"""`python watched.py [--gpus] SCRIPT`: runs a script, prints each loss, and writes down what is left of the weights.
+"""`python watched.py [--gpus] SCRIPT`: runs a script, prints each loss, and writes down weights and what files hold.
 
 With `--gpus` as on a machine that has some: see tests/gpu_stand_in.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
@@ -49,6 +50,23 @@ def main() -> None:
     ]
     with open(f"weights.{os.environ.get('RANK', 0)}", "w") as file:
         file.write(" ".join(f"{weight:.6f}" for weight in weights))
+    if os.environ.get("RANK", "0") == "0":
+        kept = {path.name: read(path) for path in sorted(Path.cwd().glob("*.p[tk]*"))}
+        Path("kept").write_text(json.dumps(kept))
+
+
+def read(path: Path) -> Any:
+    try:
+        return held(torch.load(path, weights_only=False))
+    except Exception as error:  # a class of the script's own is not known here
+        return type(error).__name__
+
+
+def held(thing: Any) -> Any:
+    """The keys of a file, at every level; of a whole model its kind."""
+    if isinstance(thing, dict):
+        return {str(key): held(value) for key, value in thing.items()}
+    return type(thing).__name__ if isinstance(thing, torch.nn.Module) else ""
 
 
 if __name__ == "__main__":
