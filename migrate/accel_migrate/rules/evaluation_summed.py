@@ -54,7 +54,8 @@ def _repeated(source: Source, call: ast.expr, gathers: str) -> str:
 def _replace_bracketed(module: Module, node: ast.expr, text: str) -> Replace:
     """In the place of `i + 1`, with the brackets that an operator asked for."""
     start, end, whole = module.source.start(node), module.source.end(node), module.source.text
-    if isinstance(module.parents[node], ast.BinOp) and whole[start - 1] == "(" and whole[end : end + 1] == ")":
+    around = isinstance(module.parents[node], ast.BinOp | ast.AugAssign)
+    if around and whole[start - 1] == "(" and whole[end : end + 1] == ")":
         start, end = start - 1, end + 1
     return Replace(start, end, text)
 

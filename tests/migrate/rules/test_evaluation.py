@@ -136,10 +136,23 @@ def test_gathers_no_loader_of_a_library_that_samples_by_itself():
     source = evaluation("out = model(x)", "correct += (out.argmax(1) == y).sum().item()").replace(
         "test_loader = DataLoader(data", "test_loader = GraphLoader(data"
     )
-    source = source.replace("from tqdm", "from torch_geometric.loader import DataLoader as GraphLoader\nfrom tqdm")
-    assert "samples by itself" in noted(source, "AM402")
-    becomes(source, MOVED)
-    assert "gather_for_metrics" not in migrated(source)
+    foreign = source.replace("from tqdm", "from dgl.dataloading import GraphDataLoader as GraphLoader\nfrom tqdm")
+    assert "samples by itself" in noted(foreign, "AM402")
+    becomes(foreign, MOVED)
+    assert "gather_for_metrics" not in migrated(foreign)
+
+
+def test_an_evaluation_does_not_stand_in_the_way_of_training():
+    body = "out = model(x)\n        correct += (out.argmax(1) == y).sum().item()"
+    loop = (
+        "correct = 0\nwith torch.no_grad():\n    for x, y in {}:\n        x, y = x.to(device), y.to(device)\n        "
+        + body
+    )
+    late = "if late:\n    late_loader = DataLoader(data, batch_size=4)\n"
+    both = f"{loop.format('test_loader')}\nif late:\n    " + loop.format("late_loader").replace("\n", "\n    ")
+    source = training(after=both).replace("loader = DataLoader", f"{late}loader = DataLoader", 1)
+    assert "`late_loader` is built only under a condition" in noted(source, "AM402")
+    becomes(source, "model, optimizer, loader, test_loader = accelerator.prepare(")
 
 
 def test_counts_all_batches_where_a_caller_divides_by_their_number():

@@ -152,3 +152,43 @@ def test_keeps_whole_a_counter_that_another_loop_may_have_set() -> None:
     source = evaluation("hits += criterion(model(x), y).item()", loop="j, (x, y) in enumerate(test_loader)")
     source = source.replace("with torch.no_grad():", "if seen:\n        j = 3\n    else:")
     assert "`j` of the last batch" in noted(f"{source}    print(hits / (j + 1))\n", "AM402")
+
+
+def test_feeds_a_meter_of_a_dictionary_and_shows_a_text_of_it() -> None:
+    source = evaluation(
+        "m['loss'].update(criterion(model(x), y).item(), x.size(0))",
+        "text = OrderedDict([('loss', m['loss'].value)])",
+        "bar.set_postfix(text)",
+        "del x",
+        functions="class Last:\n    def update(self, value, n):\n        self.value = value, n\n",
+        ready="m = {'loss': Last()}\nbar = tqdm(total=len(test_loader))",
+    )
+    becomes(source, "    m['loss'].update(*figure)")
+    becomes(source, "bar = tqdm(total=len(test_loader))")
+    assert "OrderedDict()" in noted(source.replace("bar.set_postfix(text)", "y = text"), "AM402")
+
+
+def test_asks_the_loader_behind_for_the_number_of_batches() -> None:
+    source = (
+        evaluation("hits += model(x).sum().item()") + "    print(len(test_loader), 100 * max(len(test_loader), 1))\n"
+    )
+    behind = "len(test_loader.base_dataloader)"
+    becomes(source, f"print({behind}, 100 * max({behind}, 1))")
+
+
+def test_a_model_may_keep_what_is_set_anew_in_each_forward() -> None:
+    keeping = (
+        "class Net(nn.Module):\n    def forward(self, x):\n        if len(x) != self.size:\n            self.size = len(x)\n"
+        "        return self.layer.forward(x) * self.size\n"
+    )
+    source = evaluation("hits += model.forward(x).sum().item()", functions=keeping)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    becomes(source, "accelerator.whole_batches(test_loader)")
+    assert "keeps `self.size`" in noted(source.replace("len(x) != ", "len(x) > "), "AM402")
+
+
+def test_goes_through_batches_of_graphs() -> None:
+    source = evaluation("out = model(x)", "hits += (out.argmax(1) == y).sum().item()")
+    source = source.replace("test_loader = DataLoader(data", "test_loader = GraphLoader(data")
+    source = source.replace("from tqdm", "from torch_geometric.loader import DataLoader as GraphLoader\nfrom tqdm")
+    becomes(source, "hits += accelerator.sum_for_metrics((out.argmax(1) == y).sum().item())")

@@ -23,6 +23,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 
 _MORE = "the loop does more than add up its figures"
+_READ_NUMBERS = {"print", "format", "max", "min", "float", "int", "str", "info", "debug"}
 _METERS = {"update", "add", "add_batch"}
 
 
@@ -150,6 +151,9 @@ class _Judge:
         elif isinstance(statement, ast.Assert | ast.Raise):  # which ends the run of all processes
             if any(isinstance(above, ast.Try) for above in self.module.ancestors(statement)):
                 raise NotExact(_MORE, statement)
+        elif isinstance(statement, ast.Delete):
+            if not {root_of(target) for target in statement.targets} <= self.bound:
+                raise NotExact(_MORE, statement)
         elif not isinstance(statement, ast.Pass):
             raise NotExact(_MORE, statement)
 
@@ -215,7 +219,8 @@ class _Judge:
     def _call(self, statement: ast.Expr, call: ast.Call, every: bool) -> None:
         function = call.func
         if isinstance(function, ast.Attribute) and root_of(function.value) not in self.bound:
-            simple = isinstance(function.value, ast.Name | ast.Attribute) and not call.keywords
+            entry = isinstance(function.value, ast.Subscript) and isinstance(function.value.slice, ast.Constant)
+            simple = (entry or isinstance(function.value, ast.Name | ast.Attribute)) and not call.keywords
             starred = any(isinstance(argument, ast.Starred) for argument in call.args)
             if simple and not starred and function.attr == "append" and len(call.args) == 1:
                 if self.begins.kind(function.value) is not list:
@@ -224,8 +229,13 @@ class _Judge:
                 self._comes(call, every)
                 self.entries.append(call)
                 return
-            target = self.roles.target(self.module, call)
-            if simple and not starred and function.attr in _METERS and call.args and target is not None:
+            if (
+                simple
+                and not starred
+                and function.attr in _METERS
+                and call.args
+                and self._is_of_project(call, function)
+            ):
                 if self.module.resolve("figure", self.module.scope(call)) is not None:
                     raise NotExact("the name `figure` is taken", call)
                 for argument in call.args:
@@ -244,6 +254,17 @@ class _Judge:
                 raise NotExact(_MORE, call)
             return
         self._reads(call)
+
+    def _is_of_project(self, call: ast.Call, method: ast.Attribute) -> bool:
+        """Whether what is fed is an object of a class in the project, by its own name or in `{"loss": Meter()}`."""
+        if self.roles.target(self.module, call) is not None:
+            return True
+        variable = self.module.variable(method.value.value) if isinstance(method.value, ast.Subscript) else None
+        held = [binding.value for binding in self.module.bindings(variable)] if variable is not None else []
+        entries = [entry for value in held if isinstance(value, ast.Dict) for entry in value.values]
+        made = [self.roles.target(self.module, entry) if isinstance(entry, ast.Call) else None for entry in entries]
+        literal = all(isinstance(value, ast.Dict) for value in held)
+        return literal and bool(made) and all(one is not None and isinstance(one.node, ast.ClassDef) for one in made)
 
     def _sets_up(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Attribute) and function.attr in ("eval", "train", "zero_grad")
@@ -324,19 +345,24 @@ class _Judge:
                     continue
                 if module is self.module and self.shown.counts_rounds(node) and not self._divides(module, node):
                     continue
-                if not self._divides(module, node):
+                if not self._divides(module, node) and not self._is_number(module, node):
                     raise NotExact("the number of its batches is asked for", node)
                 found.append((module, node))
         return found
 
     def _divides(self, module: Module, length: ast.Call) -> bool:
-        """`total / len(loader)`, `return total / len(loader)`, `n = len(loader)`."""
+        """`total / len(loader)`, `total /= len(loader)`."""
         parent = module.parents[length]
-        if isinstance(parent, ast.Assign):
-            return True
         if isinstance(parent, ast.BinOp):
             return parent.right is length and isinstance(parent.op, ast.Div) and not self._progress(parent.left)
         return isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Div)
+
+    def _is_number(self, module: Module, length: ast.Call) -> bool:
+        """`n = len(loader)`, `max(len(loader), 1)`, `print(len(loader))`: the number of batches, and no loop goes by it."""
+        parent = module.parents[length]
+        if isinstance(parent, ast.Call):
+            return getattr(parent.func, "id", getattr(parent.func, "attr", "")) in _READ_NUMBERS
+        return isinstance(parent, ast.Assign | ast.BinOp | ast.Compare | ast.FormattedValue | ast.Tuple)
 
     def _progress(self, node: ast.expr) -> bool:
         return any(isinstance(n, ast.Name) and n.id == self.counter for n in walk(node))

@@ -22,12 +22,32 @@ class Shown:
         self.module = loop.module
         self.counter = counter
         self.clocks = self._clocks(loop.function or loop.module.tree)
-        self.nodes = {
+        self.named: set[str] = set()
+        self.nodes = self._nodes(loop)
+        while texts := self._texts(loop) - self.named:
+            self.named |= texts
+            self.nodes = self._nodes(loop)
+
+    def _nodes(self, loop: LoaderLoop) -> set[ast.AST]:
+        return {
             node
             for statement in walk(loop.statement)
             if isinstance(statement, ast.stmt) and statement is not loop.statement and self.only_shows(statement)
             for node in walk(statement)
         }
+
+    def _texts(self, loop: LoaderLoop) -> set[str]:
+        """Names that a round binds, from what it has so far, for the sake of what it shows and of nothing else."""
+        bound = [s for s in walk(loop.statement) if isinstance(s, ast.Assign) and self._only_reads(s.value)]
+        names = {target.id for s in bound for target in s.targets if isinstance(target, ast.Name)}
+        used: set[str] = set()
+        for node in self.module.walk(loop.function or self.module.tree, ast.Name):
+            stored = (
+                isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and self.module.parents[node] in bound
+            )
+            if isinstance(node, ast.Name) and not stored and node not in self.nodes:
+                used.add(node.id)
+        return names - used
 
     def only_shows(self, statement: ast.stmt) -> bool:
         if isinstance(statement, ast.If):
@@ -35,7 +55,7 @@ class Shown:
             return self._only_reads(statement.test) and all(self.only_shows(one) for one in inner)
         if isinstance(statement, ast.Assign):
             target = statement.targets[0]
-            return isinstance(target, ast.Name) and target.id in self.clocks
+            return isinstance(target, ast.Name) and target.id in self.clocks | self.named
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return isinstance(statement, ast.Pass)
         call = statement.value

@@ -67,8 +67,9 @@ class Quiet:
         if _draws(module, call):
             raise NotExact(_RANDOM, call)
         role = self.roles.role(module, function)
-        if role & Role.MODEL:
-            self._model(module, function)
+        run = function.value if isinstance(function, ast.Attribute) and name == "forward" else function
+        if self.roles.role(module, run) & Role.MODEL:
+            self._model(module, run)
             return
         if role & Role.CRITERION or (isinstance(function, ast.Call) and role):
             return
@@ -145,18 +146,29 @@ def _check_forward(module: Module, owner: ast.ClassDef) -> None:
     for method in run:
         own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
         run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
-        _check_kept(own)
+        _check_kept(module, own)
         for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
             asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
             if not any("training" in unparse(test) for test in asked):
                 raise NotExact("the model draws random numbers, and each process would draw others", call)
 
 
-def _check_kept(own: list[ast.Attribute]) -> None:
+def _check_kept(module: Module, own: list[ast.Attribute]) -> None:
     stored = {n.attr: n for n in own if isinstance(n.ctx, ast.Store)}
     for node in own:
         if isinstance(node.ctx, ast.Load) and node.attr in stored and node.lineno <= stored[node.attr].lineno:
-            raise NotExact(f"the model keeps `{unparse(node)}` from batch to batch", node)
+            if not _is_set_anew(module, node):
+                raise NotExact(f"the model keeps `{unparse(node)}` from batch to batch", node)
+
+
+def _is_set_anew(module: Module, node: ast.Attribute) -> bool:
+    """`if size != self.size: self.size = size`: after which it holds the same whatever it was."""
+    compared, around = module.parents[node], module.statement(node)
+    if not isinstance(compared, ast.Compare) or not isinstance(around, ast.If) or around.test is not compared:
+        return False
+    others = [unparse(part) for part in (compared.left, *compared.comparators) if part is not node]
+    sets = [f"{unparse(node)} = {other}" for other in others]
+    return isinstance(compared.ops[0], ast.NotEq) and [unparse(inner) for inner in around.body] == sets
 
 
 def root_of(node: ast.expr) -> str:

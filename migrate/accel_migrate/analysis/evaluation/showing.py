@@ -16,7 +16,7 @@ STREAMS = {"sys.stdout.write", "sys.stdout.flush", "sys.stderr.write", "sys.stde
 READS = {
     "format", "item", "size", "cpu", "numpy", "tolist", "join", "float", "int", "str", "len", "round", "mean", "sum", "max",
     "min", "detach", "keys", "items", "values", "range", "zip", "strftime", "get_last_lr", "ljust", "rjust", "dict", "list",
-    "enumerate", "isinstance", "global_avg",
+    "enumerate", "isinstance", "global_avg", "OrderedDict",
 }  # fmt: skip
 _OWN = {"append", "extend", "insert"}
 

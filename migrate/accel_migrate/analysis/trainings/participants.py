@@ -24,7 +24,13 @@ from accel_migrate.analysis.trainings.optimizers import check_optimizers
 from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
-from accel_migrate.analysis.values.constructions import constructions, drops_last, is_foreign_loader, pads_batches
+from accel_migrate.analysis.values.constructions import (
+    collates_graphs,
+    constructions,
+    drops_last,
+    is_foreign_loader,
+    pads_batches,
+)
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
@@ -53,10 +59,19 @@ class Participants:
 
 
 def find_participants(
-    roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+    roles: Roles,
+    graph: CallGraph,
+    flow: RankFlow,
+    group: Group,
+    loops: list[LoaderLoop],
+    by_batch: bool,
+    whole: dict[ast.stmt, NotMigrated],
 ) -> Participants:
-    """NotMigrated where nothing known is trained, or something stands in the way."""
-    return _Finder(roles, graph, flow, group, loops, by_batch).participants()
+    """NotMigrated where nothing known is trained, or something stands in the way.
+
+    The evaluations in `whole` read their loader whole, each for its reason.
+    """
+    return _Finder(roles, graph, flow, group, loops, by_batch, whole).participants()
 
 
 def only_prepared(
@@ -89,9 +104,17 @@ def is_share(participants: Participants, loop: LoaderLoop) -> bool:
 
 class _Finder:
     def __init__(
-        self, roles: Roles, graph: CallGraph, flow: RankFlow, group: Group, loops: list[LoaderLoop], by_batch: bool
+        self,
+        roles: Roles,
+        graph: CallGraph,
+        flow: RankFlow,
+        group: Group,
+        loops: list[LoaderLoop],
+        by_batch: bool,
+        whole: dict[ast.stmt, NotMigrated],
     ) -> None:
         self.by_batch = by_batch  # whether an evaluation may go through whole batches
+        self.whole = whole
         self.roles = roles
         self.graph = graph
         self.flow = flow
@@ -320,6 +343,9 @@ class _Finder:
     def _judged(self, loop: LoaderLoop, loops: list[LoaderLoop], moves: list[Move]) -> Evaluation:
         if sum(other.statement is loop.statement for other in loops) > 1:
             return Whole(loop, "several loaders are read side by side", loop.statement.lineno)
+        if (trouble := self.whole.get(loop.statement)) is not None:
+            own = trouble.module in (None, loop.module)
+            return Whole(loop, str(trouble), trouble.line if own else loop.statement.lineno)
         if is_entry(self.roles, loop.module, loop.loader):
             return Whole(loop, "its loader is kept in a dictionary", loop.statement.lineno)
         variable = loop.module.variable(loop.loader)
@@ -336,6 +362,8 @@ class _Finder:
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
         if pads_batches(self.roles, self.graph, loader):
             return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
+        if collates_graphs(self.roles, self.graph, loader):
+            return Whole(loop, "its batches are graphs", loop.statement.lineno)
         if drops_last(self.roles, self.graph, loader):
             return Whole(
                 loop, "its loader drops a last batch, and on N processes would drop more", loop.statement.lineno

@@ -182,6 +182,7 @@ class _Reader:
         by_batch: bool,
     ) -> None:
         self.by_batch = by_batch
+        self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
         self.roles = roles
         self.graph = self.seen = graph  # what the training's own files call, and all that is visible to the analysis
         self.flow = flow
@@ -193,7 +194,31 @@ class _Reader:
         self.keeps = keeps
 
     def training(self) -> Training:
-        participants = find_participants(self.roles, self.graph, self.flow, self.group, self.loops, self.by_batch)
+        """A loader that is only evaluated on never stands in the way: where it would, every process reads it whole."""
+        try:
+            return self._training({})
+        except NotMigrated as trouble:
+            sharded = self.sharded
+            try:
+                found = self._training(dict.fromkeys(sharded, trouble)) if sharded else None
+            except NotMigrated:
+                found = None
+            if found is None:
+                raise
+            return next(self._each_alone(sharded, trouble), found) if len(sharded) > 1 else found
+
+    def _each_alone(self, sharded: list[ast.stmt], trouble: NotMigrated) -> Iterator[Training]:
+        for loop in sharded:
+            try:
+                yield self._training({loop: trouble})
+            except NotMigrated:
+                continue
+
+    def _training(self, whole: dict[ast.stmt, NotMigrated]) -> Training:
+        participants = find_participants(
+            self.roles, self.graph, self.flow, self.group, self.loops, self.by_batch, whole
+        )
+        self.sharded = [e.loop.statement for e in participants.evaluations if not isinstance(e, Whole)]
         setup = find_setup(self.roles, self.graph, self.group, participants)
         participants = only_prepared(
             self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)

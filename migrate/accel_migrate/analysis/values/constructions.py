@@ -11,8 +11,9 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 
-# Loaders of graphs yield objects of their own kind and cut their data by themselves.
+# Loaders of graphs cut their data by themselves. One is torch's own, that collates graphs.
 _FOREIGN = ("dgl.", "torch_geometric.")
+_GRAPHS = {"torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader"}
 
 
 def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tuple[Module, ast.Call]]:
@@ -36,7 +37,8 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     names = list(chain(roles, graph, loader))  # the chain itself is kept and shared
     for name in names:
         for module, call in constructions(roles, name, Role.LOADER):
-            if (module.qualified(call.func) or "").startswith(_FOREIGN):
+            made = module.qualified(call.func) or ""
+            if made.startswith(_FOREIGN) and made not in _GRAPHS:
                 return True
         module = name.scope.module
         for binding in module.bindings(name):  # `loader = dataset`
@@ -44,6 +46,12 @@ def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
             if other is not None and other not in names:
                 names += [link for link in chain(roles, graph, other) if link not in names]
     return False
+
+
+def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+    """Whether the batches of a loader are graphs, whose rows are not those of its samples."""
+    built = [one for name in chain(roles, graph, loader) for one in constructions(roles, name, Role.LOADER)]
+    return any((module.qualified(call.func) or "") in _GRAPHS for module, call in built)
 
 
 def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
