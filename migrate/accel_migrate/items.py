@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.plan import Edit, Remove, Replace, Unimport
+from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Unimport
 from accel_migrate.source import Source
 
 Item = ast.expr | ast.keyword | ast.arg | ast.alias
@@ -40,8 +40,13 @@ def without_items(source: Source, items: Iterable[tuple[Item, Item]]) -> list[Ed
     return [without_item(source, first, last) for first, last in runs]
 
 
-def settled(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
-    """The edits, with one for each import statement that names go from: several changes may take some of them each."""
+def settled(source: Source, edits: Iterable[Edit]) -> list[Edit]:
+    """The edits, with one for each import statement that names go from, and one for two conditions that come together."""
+    return _with_joined_guards(source, [*_without_imports(source, edits)])
+
+
+def _without_imports(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
+    """Several changes may take some of the names of an import each."""
     gone: dict[ast.Import | ast.ImportFrom, list[ast.alias]] = {}
     for edit in dict.fromkeys(edits):
         if isinstance(edit, Unimport):
@@ -53,3 +58,24 @@ def settled(source: Source, edits: Iterable[Edit]) -> Iterator[Edit]:
             yield Remove(statement)
         else:
             yield from without_items(source, [(name, name) for name in names])
+
+
+def _with_joined_guards(source: Source, edits: list[Edit]) -> list[Edit]:
+    """`if best and main: save()` in the place of one `if` in another, where nothing else stands in the outer one."""
+    guards = {edit.statement: edit for edit in edits if isinstance(edit, Guard)}
+    beside = {edit.anchor for edit in edits if isinstance(edit, Insert)}
+    for around in ast.walk(source.tree) if guards else ():
+        if not isinstance(around, ast.If) or around.orelse or not beside.isdisjoint(around.body):
+            continue
+        if source.text.startswith("elif", source.start(around)):
+            continue
+        tests = {guards[inner].test if inner in guards else None for inner in around.body}
+        if len(tests) != 1 or None in tests:
+            continue
+        start, end = source.start(around.test), source.end(around.test)
+        bare = isinstance(around.test, ast.BoolOp) and isinstance(around.test.op, ast.And)
+        if not bare and isinstance(around.test, ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr):
+            edits += [Replace(start, start, "("), Replace(end, end, ")")]
+        edits.append(Replace(end, end, f" and {tests.pop()}"))
+        edits = [edit for edit in edits if not (isinstance(edit, Guard) and edit.statement in around.body)]
+    return edits

@@ -382,3 +382,42 @@ def test_a_chain_of_branches_that_do_more_hands_over_what_it_chose() -> None:
     becomes(training().replace(chosen, CHAIN), f"{CHAIN}accelerator = Accelerator(device=device)")
     half = CHAIN.replace('    device = torch.device("cuda")\n', "")
     assert "set to several devices" in unchanged(training().replace(chosen, half))
+
+
+IN_MAIN = """
+    import argparse, torch
+    from torch import nn
+
+    def right(model, batches, place):
+        count = 0
+        for x, y in batches:
+            count += (model(x.to(place)).argmax(1) == y.to(place)).sum().item()
+        {after}
+        return count
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--where", default="cuda:0")
+        args = parser.parse_args()
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        held_out = torch.utils.data.DataLoader(data(), batch_size=4)
+        model = nn.Linear(4, 2).to(args.where)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = nn.functional.cross_entropy(model(x.to(args.where)), y.to(args.where))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(right(model, held_out, args.where))
+
+    main()
+    """
+
+
+def test_a_parameter_that_only_told_where_batches_go_gives_way() -> None:
+    result = migrated(IN_MAIN.format(after="pass"))
+    assert "def right(model, batches, accelerator):" in result
+    assert "right(model, held_out, accelerator)" in result
+    read = migrated(IN_MAIN.format(after="print(place)"))
+    assert "def right(model, batches, place, accelerator):" in read
+    assert "right(model, held_out, args.where, accelerator)" in read

@@ -269,3 +269,14 @@ def test_tells_one_model_that_runs_twice_from_two() -> None:
     rows_alone = Settings(target="accelerate")
     assert "the model is called more than once" in noted(source.replace("{}", "model"), "AM402", rows_alone)
     assert "several models are called" in noted(source.replace("{}", "other"), "AM402", rows_alone)
+
+
+def test_a_function_that_is_handed_a_loader_built_elsewhere_reads_all_of_them_whole():
+    functions = (
+        "def right(model, batches):\n    n = 0\n    for x, y in batches:\n        x, y = x.to(device), y.to(device)\n"
+        "        out = model(x)\n        n += (out.argmax(1) == y).sum().item()\n    return n\n"
+        "def other(model):\n    apart = DataLoader(data, batch_size=4)\n    return right(model, apart)\n"
+    )
+    source = training(functions=functions, after="print(right(model, test_loader), other(model))")
+    assert "`apart`, which it goes through as well, is built apart" in noted(source, "AM402")
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

@@ -19,6 +19,28 @@ def test_puts_neighbours_under_one_guard():
     )
 
 
+@pytest.mark.parametrize(
+    ("condition", "joined"),
+    [
+        ("epoch > 0", "epoch > 0 and"),
+        ("total and epoch", "total and epoch and"),
+        ("total or epoch", "(total or epoch) and"),
+        ("(total or epoch)", "((total or epoch) and"),
+    ],
+)
+def test_joins_a_guard_to_the_condition_around_it(condition: str, joined: str):
+    source = training(after=f'if {condition}:\n    # the best\n    np.save("a.npy", a)\n    np.save("b.npy", b)')
+    bracket = ")" if joined.startswith("((") else ""
+    becomes(source, f'if {joined} accelerator.is_main_process{bracket}:\n# the best\nnp.save("a.npy", a)\nnp.save("b')
+
+
+def test_joins_no_guard_to_a_condition_with_more_under_it():
+    guarded = 'if epoch:\nif accelerator.is_main_process:\nnp.save("a.npy", a)'
+    becomes(training(after='if epoch:\n    np.save("a.npy", a)\n    total = 0.0'), guarded)
+    becomes(training(after='if epoch:\n    np.save("a.npy", a)\nelse:\n    total = 0.0'), guarded)
+    becomes(training(after='if total:\n    pass\nelif epoch:\n    np.save("a.npy", a)'), f"el{guarded}")
+
+
 def test_guards_a_table_as_a_whole():
     becomes(
         training(after='with open("log.csv", "a") as f:\n    f.write(str(total))'),
@@ -90,7 +112,10 @@ def test_guards_what_an_option_may_let_all_processes_write():
     source = training(
         ready="me = int(os.environ.get('RANK', 0))", after='if loud or me == 0:\n    np.save("a.npy", total)'
     )
-    becomes(source, 'if accelerator.is_main_process:\nnp.save("a.npy", total)')
+    becomes(
+        source,
+        'if (loud or accelerator.is_main_process) and accelerator.is_main_process:\nnp.save("a.npy", total)',
+    )
 
 
 def test_notes_a_file_that_is_written_before_there_is_an_accelerator():

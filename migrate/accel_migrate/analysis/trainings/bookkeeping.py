@@ -108,6 +108,24 @@ def rank_parameters(
             del candidates[function]
 
 
+def move_parameters(dropped: list[Move], graph: CallGraph) -> dict[Function, tuple[Module, str]]:
+    """Parameters that told a function where batches go, and that nothing reads once they are there."""
+    told = {
+        part: move.module
+        for move in dropped
+        for argument in (*move.call.args, *[keyword.value for keyword in move.call.keywords])
+        for part in walk(argument)
+    }
+    found: dict[Function, tuple[Module, str]] = {}
+    for node, module in told.items():
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        if variable is None or {b.kind for b in module.bindings(variable)} != {"parameter"}:
+            continue
+        if variable.scope.node in graph.sites and not _is_read(variable, frozenset(told)):
+            found[variable.scope.node] = (module, variable.name)
+    return found
+
+
 def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) -> set[ast.AST]:
     """The arguments that callers pass for these parameters."""
     found: set[ast.AST] = set()

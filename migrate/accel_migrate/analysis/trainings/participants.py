@@ -77,7 +77,7 @@ def find_participants(
 def only_prepared(
     roles: Roles, graph: CallGraph, participants: Participants, prepared: frozenset[Variable]
 ) -> Participants:
-    """The same, with every evaluation read whole whose loader `prepare` does not get."""
+    """The same, with every evaluation read whole whose loader `prepare` does not get; NotMigrated if it gets one of several."""
     evaluations: list[Evaluation] = []
     shared = set(participants.shared)
     for evaluation in participants.evaluations:
@@ -87,8 +87,20 @@ def only_prepared(
             shared -= set(links)
             line = evaluation.loop.statement.lineno
             evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
+        if not isinstance(evaluation, Whole):
+            _check_other_loaders(roles, graph, links, prepared)
         evaluations.append(evaluation)
     return replace(participants, evaluations=tuple(evaluations), shared=frozenset(shared))
+
+
+def _check_other_loaders(roles: Roles, graph: CallGraph, links: list[Variable], prepared: frozenset[Variable]) -> None:
+    """A function that is handed loaders of several places counts right for all of them or for none."""
+    covered = {source for link in prepared.intersection(links) for source in chain(roles, graph, link)}
+    for link in links:
+        if link not in covered and is_root(roles, link):
+            (binding, *_) = link.scope.module.bindings(link)
+            message = f"`{link.name}`, which it goes through as well, is built apart from what is prepared"
+            raise NotMigrated(message, binding.statement.lineno, link.scope.module)
 
 
 def is_share(participants: Participants, loop: LoaderLoop) -> bool:

@@ -40,6 +40,7 @@ from accel_migrate.analysis.trainings.agreed import agreed
 from accel_migrate.analysis.trainings.bookkeeping import (
     carried_settings,
     carried_timeout,
+    move_parameters,
     names_device,
     passed_instead,
     rank_parameters,
@@ -381,7 +382,7 @@ class _Reader:
             self.seen,
             self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
-            {**replaced, **found.precision.scaling.parameters},
+            {**move_parameters(found.dropped, self.graph), **replaced, **found.precision.scaling.parameters},
         )
         return creation, reach, needs
 
