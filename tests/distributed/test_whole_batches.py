@@ -1,0 +1,56 @@
+"""Evaluations by whole batches where weights are sharded: each forward is a collective, and all processes take part in it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accel_runtime import Accelerator, FullyShardedDataParallelPlugin
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.distributed.worlds import in_world
+from tests.distributed.zero import PATIENCE, SHARDED, accelerator, needs_deepspeed
+
+SAMPLES = torch.randn(13, 4, generator=torch.Generator().manual_seed(1))
+
+
+def fsdp() -> Accelerator:
+    return Accelerator(cpu=True, fsdp_plugin=FullyShardedDataParallelPlugin())
+
+
+def zero() -> Accelerator:
+    return accelerator(steps=1, zero_stage=3, hf_ds_config=SHARDED)
+
+
+def evaluated(ours: Accelerator) -> list[list[float]]:
+    """A figure of each batch, before and after a step that is the same on all processes; and the mean, asked in two ways."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = ours.prepare(model, optimizer, DataLoader(TensorDataset(SAMPLES), 2))
+    found = []
+    for _ in range(2):
+        model.eval()
+        norms: list[float] = []
+        total = 0.0
+        with torch.no_grad():
+            for (x,) in ours.whole_batches(loader):
+                norm = model(x).norm().item()
+                norms += ours.sum_for_metrics([norm])
+                total += ours.sum_for_metrics(norm)
+        assert total / loader.batches_seen == pytest.approx(sum(norms) / len(loader.base_dataloader))
+        found.append(norms)
+        model.train()
+        ours.backward(model(torch.ones(2, 4)).pow(2).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("made", [fsdp, pytest.param(zero, marks=needs_deepspeed)], ids=["fsdp", "deepspeed"])
+@pytest.mark.parametrize("processes", [2, 3])
+def test_figures_of_sharded_models_are_those_of_one_process(made, processes):
+    first, second = evaluated(Accelerator(cpu=True))
+    assert len(first) == 7 and first != second
+    for found in in_world(processes, lambda: evaluated(made()), patience=PATIENCE):
+        assert found == [pytest.approx(first, rel=1e-5), pytest.approx(second, rel=1e-5)]
