@@ -7,7 +7,7 @@ from itertools import chain, product
 import pytest
 import torch
 from accel_runtime import Accelerator
-from accel_runtime.errors import UsageError
+from accel_runtime.errors import ConfigError, UsageError
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -510,3 +510,26 @@ def test_whole_batches_of_a_distributed_sampler_are_refused():
         return True
 
     assert in_world(2, work) == [True, True]
+
+
+def test_batches_that_cannot_be_split_are_evaluated_whole_and_not_trained_on():
+    def work():
+        accelerator = Accelerator(cpu=True, split_batches=True)
+        loader, sized = accelerator.prepare(
+            DataLoader(range(13), 5), DataLoader(range(11), batch_sampler=TokenBatches())
+        )
+        seen = []
+        for each in (loader, sized):
+            with pytest.raises(ConfigError, match="split_batches needs"):
+                next(iter(each))
+            with torch.no_grad():
+                rows = [accelerator.gather_for_metrics(batch).tolist() for batch in each]
+                seen.append(sorted(row for each in rows for row in each))
+        total = 0
+        for batch in accelerator.whole_batches(loader):
+            total += accelerator.sum_for_metrics(batch.float().mean().item())
+        return seen, total
+
+    for seen, total in in_world(2, work):
+        assert seen == [list(range(13)), list(range(11))]
+        assert total == pytest.approx(2 + 7 + 11)

@@ -272,6 +272,15 @@ class PreparedLoader(Proxy):
         return batch if self.settings.feed is None else place(batch, self.settings.feed.device)
 
 
+class EvaluatedLoader(PreparedLoader):
+    """One whose batches cannot be split. Evaluations are right by whole batches too; training would take larger steps."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        if torch.is_grad_enabled() and not self.settings.intact:
+            _sharding(self.behind, replace(self.settings, split=True), self.behind.batch_sampler)  # which says why not
+        return super().__iter__()
+
+
 def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
     """The loader with the source that fits its data; the original is left as it was."""
     from accel_runtime.data.stateful import StatefulLoader  # which is a PreparedLoader
@@ -279,7 +288,13 @@ def prepared_loader(loader: Loader, settings: LoaderSettings) -> PreparedLoader:
     if settings.seedable:
         loader = with_seedable_sampler(loader, settings.seed, settings.collectives)
     kind = StatefulLoader if settings.stateful else PreparedLoader
-    return kind(loader, _source(loader, settings), settings)
+    try:
+        return kind(loader, _source(loader, settings), settings)
+    except ConfigError:
+        if not settings.split or settings.stateful:
+            raise
+    undivided = replace(settings, split=False)
+    return EvaluatedLoader(loader, _source(loader, undivided), undivided)
 
 
 def _source(loader: Loader, settings: LoaderSettings) -> Source:
