@@ -48,6 +48,7 @@ def _found(evidence: Evidence) -> Found:
                 f"`{unparse(node)[:60]}` would go to {listed}, and the model to the Accelerator's device",
             )
     yield from _fed_from_the_cpu(side, devices)
+    yield from _loaded_where_it_was(side)
     yield from _moves_itself(side, devices, told)
     first = {move for _, move, _, found in devices.moves() if "cuda" in found}
     for file, call in side.created:
@@ -111,6 +112,30 @@ def _fed_from_the_cpu(side: Side, devices: Devices) -> Found:
                     call,
                     f"{unparse(argument)[:40]} would be on the CPU, and {unparse(call.func)} on the Accelerator's device",
                 )
+
+
+def _loaded_where_it_was(side: Side) -> Found:
+    """`net = torch.load(path)` that is run, and that nothing moves: it is on the GPU that it was saved from."""
+    if any(keyword.arg == "cpu" for _, call in side.created for keyword in call.keywords):
+        return
+    loads = [(f, c) for f, c in side.calls if f in side.involved and _loads_in_place(f, c) and side.after_prepare(f, c)]
+    for file, load in loads:
+        reached = side.flows.reached([side.flows.place(file, load)], computed=False)
+        asked = [(f, c) for f, c in side.calls if side.flows.place(f, c.func) in reached]
+        owned = [
+            c
+            for f, c in side.calls
+            if isinstance(c.func, ast.Attribute) and side.flows.place(f, c.func.value) in reached
+        ]
+        if asked and not any(isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda", "cpu") for c in owned):
+            run = unparse(asked[0][1])[:40]
+            yield file, load, f"`{unparse(load)[:60]}` would be on the GPU that it was saved from in `{run}`"
+
+
+def _loads_in_place(file: File, call: ast.Call) -> bool:
+    """`torch.load` that leaves things on the device that they were saved from."""
+    told = len(call.args) > 1 or any(keyword.arg == "map_location" for keyword in call.keywords)
+    return file.qualified(call.func) == "torch.load" and not told
 
 
 def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:

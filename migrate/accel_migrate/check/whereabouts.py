@@ -65,6 +65,7 @@ class Whereabouts:
         self._stores = side.once(Stores)
         self._known: dict[tuple[ast.expr, ast.Call | None], Where] = {}
         self._asked: dict[tuple[ast.expr, ast.Call | None], int] = {}  # what is being worked out, by depth
+        self._parts: set[tuple[ast.expr, Path, ast.Call | None]] = set()  # those that are being worked out
         self._cut = 0  # the least depth of what was left out because it is being worked out
         self._steps = 0
 
@@ -181,6 +182,16 @@ class Whereabouts:
 
     def _part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
         """Where a part of a value is: the elements of what a loop goes through, the items of what is unpacked."""
+        asked = (value, part, entered)
+        if asked in self._parts:
+            return NOWHERE  # what a function returns of itself: the rest of what it returns decides
+        self._parts.add(asked)
+        try:
+            return self._of_part(file, value, part, entered)
+        finally:
+            self._parts.discard(asked)
+
+    def _of_part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
         name = _name(value) if isinstance(value, ast.Call) else ""
         arguments = value.args if isinstance(value, ast.Call) else []
         if part[:1] == ("element",) and name not in ("enumerate", "zip"):

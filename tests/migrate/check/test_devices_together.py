@@ -148,3 +148,18 @@ def test_a_model_that_a_file_beside_moves_where_a_configuration_says() -> None:
     )
     assert said("AM956", files, {**files, "train.py": text.format("")})
     assert not said("AM956", files, {**files, "train.py": text.format("device=chosen['place']")})
+
+
+def test_a_model_that_is_read_back_onto_the_gpu_it_was_saved_from() -> None:
+    head = "import torch\ndef check(rows):\n    net = {}\n    for x in rows:\n        print(net(x.cuda()))\n"
+    used = "import helper\n" + TOP.format("") + MODEL + "helper.check(rows)\n"
+
+    def said_of(read: str) -> list[str]:
+        files = {"helper.py": head.format(read), "train.py": "import helper\n"}
+        return said("AM956", files, {**files, "train.py": used})
+
+    assert said_of("torch.load('a')")
+    assert said_of("torch.load('a', weights_only=False).eval()")
+    assert not said_of("torch.load('a', map_location='cpu').cuda()")
+    assert not said_of("torch.load('a').cuda()")
+    assert not said_of("Net()\n    net.load_state_dict(torch.load('a'))")

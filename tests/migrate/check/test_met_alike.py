@@ -164,3 +164,11 @@ def test_a_helper_that_only_another_path_calls_keeps_its_moves() -> None:
     )
     assert "net(x.to(device)).cpu()" in text and "loss = nn.functional.mse_loss(net(x), y)" in text
     assert "x, y = x.to" not in text
+
+
+def test_a_function_that_returns_what_it_returns_itself() -> None:
+    again = "def deep(x, n):\n    if n:\n        return deep(x, n - 1)\n    return x, n\n"
+    use = "a, b = deep(x.to(device), 3)\n    net(a)"
+    assert not said(
+        "AM969", BEFORE + again + LOOP.format(use), AFTER + again + LOOP.format(use.replace(".to(device)", ""))
+    )

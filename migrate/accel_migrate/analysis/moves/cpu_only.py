@@ -49,7 +49,14 @@ def cpu_only(
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
-    return f"needs the CPU in line {min(lines)}" if lines else None
+    if lines:
+        return f"needs the CPU in line {min(lines)}"
+    for module in roles.project.modules:
+        if module not in modules and module.functions.keys() & timing.late:
+            called = [c for c in module.calls if module.scope(c).function in timing.late and _ties(roles, module, c)]
+            if called:
+                return f"needs the CPU in {module.source.path.name}:{called[0].lineno}"
+    return None
 
 
 def names_gpu(roles: Roles, modules: Sequence[Module]) -> bool:
@@ -94,18 +101,17 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
 
 def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
     """Lines that make tensors, hand them to numpy, move batches to the CPU, or run the model on what is not a batch."""
-    return [
-        call.lineno
-        for call in module.calls
-        if (
-            _makes(roles, module, call)
-            or _reads_array(call)
-            or _moves_batch(roles, module, call)
-            or casts_to_cpu(module, call)
-            or _runs_on_other(roles, module, call)
-        )
-        and _runs_late(module, call, timing)
-    ]
+    return [call.lineno for call in module.calls if _ties(roles, module, call) and _runs_late(module, call, timing)]
+
+
+def _ties(roles: Roles, module: Module, call: ast.Call) -> bool:
+    return (
+        _makes(roles, module, call)
+        or _reads_array(call)
+        or _moves_batch(roles, module, call)
+        or casts_to_cpu(module, call)
+        or _runs_on_other(roles, module, call)
+    )
 
 
 def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:

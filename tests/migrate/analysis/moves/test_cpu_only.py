@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
+
 from tests.migrate.rules.verbs import migrated, unchanged
 
 TRAINER = """
@@ -53,3 +58,31 @@ def shown(index):
 def test_a_model_that_is_run_on_an_item_of_the_data_stays_with_it() -> None:
     assert "Accelerator(cpu=True)" in migrated(SAMPLED.format("image, label = data[index]"))
     assert "Accelerator()" in migrated(SAMPLED.format("image = next(iter(loader))[0]"))
+
+
+HELPED = """
+import torch
+from coded import coded
+from torch.utils.data import DataLoader
+
+loader = DataLoader(data, batch_size=4)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), coded(y))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_helper_of_another_file_that_makes_tensors_keeps_the_model_on_the_cpu() -> None:
+    def result(helper: str) -> str:
+        files = {"coded.py": helper, "train.py": HELPED}
+        results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+        return results[-1].after.decode()
+
+    made = "import torch\ndef coded(y):\n    return torch.zeros(len(y), 2).scatter_(1, y.view(-1, 1), 1)\n"
+    assert "Accelerator(cpu=True)" in result(made)
+    assert "Accelerator()" in result("def coded(y):\n    return y.view(-1, 1).float()\n")
+    assert "Accelerator()" in result(made.replace("coded", "other") + "def coded(y):\n    return y.float()\n")
