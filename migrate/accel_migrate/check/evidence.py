@@ -152,11 +152,11 @@ class Side:
         if at is None or graph.reachable_past(None, at, binders):
             return False  # what a caller hands in, or another scope sets
         held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
-        return bool(held) and all(self._holds_other(file, binder) for binder in held)
+        return bool(held) and all(self._holds_other(file, binder, node.id) for binder in held)
 
-    def _holds_other(self, file: File, binder: ast.stmt) -> bool:
+    def _holds_other(self, file: File, binder: ast.stmt, name: str) -> bool:
         if isinstance(binder, ast.Assign):
-            return not self.flows.made(file, binder.value, "prepared")
+            return not self.flows.made(file, _set_to(binder, name), "prepared")
         assert isinstance(binder, ast.For)
         drawn = binder.iter
         while isinstance(drawn, ast.Call) and drawn.args and isinstance(drawn.func, ast.Name):
@@ -283,6 +283,16 @@ def _prepares(function: Function, name: str) -> bool:
         and any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in walk(target))
         for node in walk(function)
     )
+
+
+def _set_to(assigned: ast.Assign, name: str) -> ast.expr:
+    """What an assignment sets a name to, by itself or as one of several: `total, bar = 0, tqdm(loader)`."""
+    value = assigned.value
+    for target in assigned.targets:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            named = [v for t, v in zip(target.elts, value.elts) if isinstance(t, ast.Name) and t.id == name]
+            return named[0] if named else value
+    return value
 
 
 def parameter_names(function: Function) -> list[str]:

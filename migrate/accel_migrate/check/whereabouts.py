@@ -223,12 +223,11 @@ class Whereabouts:
                 ]
             )
         if isinstance(value, ast.Name) and part[:1] == ("element",):
-            inner = [
-                s for s in self._stores.reaching(file, value) if not s.at and not s.anywhere and s.value is not None
-            ]
-            if inner and all(isinstance(s.value, ast.Call) and not s.of for s in inner):
+            stores = [s for s in self._stores.reaching(file, value) if not s.at and not s.anywhere and s.value]
+            inner = [(s.file, _item(s)) for s in stores]  # `total, bar = 0, tqdm(loader)`
+            if inner and all(isinstance(made, ast.Call) for _, made in inner):
                 return frozenset().union(
-                    *[self._part(s.file, s.value, part, entered) for s in inner if s.value is not None]
+                    *[self._part(at, made, part, entered) for at, made in inner if made is not None]
                 )
         return self.of(file, value, entered)
 
@@ -400,6 +399,16 @@ def _is_plain_type(file: File, node: ast.expr) -> bool:
     """Whether a type of tensors is one of the CPU, or a type of numbers, whatever happens."""
     dotted = file.qualified(node) or (node.value if isinstance(node, ast.Constant) else "")
     return isinstance(dotted, str) and dotted.startswith("torch.") and ".cuda." not in dotted
+
+
+def _item(store: Store) -> ast.expr | None:
+    """What a variable was set to, by itself or as one of several."""
+    match store.of:
+        case ():
+            return store.value
+        case (("item", int(index)),) if isinstance(store.value, ast.Tuple | ast.List) and index < len(store.value.elts):
+            return store.value.elts[index]
+    return None
 
 
 def _together(parts: Iterable[Where]) -> Where:

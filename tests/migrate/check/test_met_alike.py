@@ -172,3 +172,26 @@ def test_a_function_that_returns_what_it_returns_itself() -> None:
     assert not said(
         "AM969", BEFORE + again + LOOP.format(use), AFTER + again + LOOP.format(use.replace(".to(device)", ""))
     )
+
+
+def test_a_bar_that_is_set_beside_other_names_goes_through_its_loader() -> None:
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+    from tqdm import tqdm
+    def train(model, loader, optimizer):
+        total, bar = 0, tqdm(loader)
+        for x, y in bar:
+            x = x.cuda()
+            labels = torch.zeros(4, dtype=torch.long, device=x.device)
+            loss = nn.functional.cross_entropy(model(x), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    loader = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 4)), batch_size=4)
+    model = nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    train(model, loader, optimizer)
+    """
+    assert "x.cuda()" not in migrated(source)
