@@ -327,6 +327,7 @@ def test_tells_layers_that_get_no_gradient():
 
 
 def test_says_nothing_of_layers_that_may_be_read():
+    assert "`spare` of Net" in noted(unread(read=" + torch.ones(2, device=self.spare.device)"), "AM808")
     assert "AM808" not in codes(unread(read=" + self.spare(x)"))
     assert "AM808" not in codes(unread(read=" + getattr(self, 'spare')(x)"))
     assert "AM808" not in codes(unread(more="self.all = nn.ModuleList([self.spare])", read=" + self.all[0](x)"))

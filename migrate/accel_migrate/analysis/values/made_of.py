@@ -22,6 +22,7 @@ _WITH_WEIGHTS = {
     "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "Parameter",
 }  # fmt: skip
 _COPIES = {"torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder", "copy.deepcopy"}
+_COMPUTES_NOTHING = {"device", "dtype", "shape", "ndim", "is_cuda", "requires_grad"}  # `self.marker.device`
 _ANY_PART = {"children", "modules", "named_children", "named_modules", "_modules", "__dict__", "parameters"}
 
 
@@ -79,7 +80,10 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
         n.attr
         for m in modules
         for n in m.walk(m.tree, ast.Attribute)
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and not is_only_copied(m, n)
+        if isinstance(n, ast.Attribute)
+        and isinstance(n.ctx, ast.Load)
+        and not is_only_copied(m, n)
+        and getattr(m.parents[n], "attr", "") not in _COMPUTES_NOTHING
     }
     named = {
         n.value
