@@ -182,9 +182,12 @@ class Whereabouts:
 
     def _part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
         """Where a part of a value is: the elements of what a loop goes through, the items of what is unpacked."""
+        if not part:
+            return self.of(file, value, entered)
         asked = (value, part, entered)
-        if asked in self._parts:
-            return NOWHERE  # what a function returns of itself: the rest of what it returns decides
+        if asked in self._parts:  # what a function returns of itself: the rest of what it returns decides
+            self._cut = 0  # so nothing that is being worked out is an answer for others
+            return NOWHERE
         self._parts.add(asked)
         try:
             return self._of_part(file, value, part, entered)
