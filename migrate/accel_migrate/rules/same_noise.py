@@ -41,8 +41,10 @@ def find(context: Context) -> Iterator[Change]:
         )
         again = [last for library in seeds if (last := seeding.last(library)) is not None]
         after = again[-1].place(module) if again else "prepare"
+        # A loader that shuffles may draw more of torch's numbers on one process than on another.
+        draws = "may draw" if "torch" in seeds else "draws"
         message = (
-            f"every process draws the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "
+            f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "
             f"after {after}, if accelerator.num_processes > 1: {reseed}"
         )
         yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)

@@ -147,3 +147,13 @@ def test_a_bank_that_a_function_of_autograd_changes():
     source = module("self.register_buffer('memory', torch.zeros(8, 2))", "z = Bank.apply(z, self.memory)")
     assert "`self.memory`" in noted(built(bank.format("memory.index_copy_(0, x, x)") + source), "AM811")
     assert "AM811" not in codes(built(bank.format("seen = memory.sum()") + source))
+
+
+@pytest.mark.parametrize("runs", ["self(x)", "self.forward(x)"])
+def test_names_what_a_forward_keeps_that_another_method_runs(runs: str):
+    book = module(
+        "self.register_buffer('mean', torch.zeros(2))",
+        "self.mean.mul_(0.9).add_(z.detach().mean(0))\nz = z + self.mean",
+    )
+    book += f"    def cost(self, x):\n        return {runs}.pow(2).mean()\n"
+    assert "`self.mean`" in noted(built(book, loss="model.cost(x)"), "AM811")

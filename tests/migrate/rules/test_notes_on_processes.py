@@ -1267,3 +1267,42 @@ def test_a_figure_is_averaged_where_it_is_handed_over_and_not_again() -> None:
         functions=BEST, inside="total += loss.item()", after="new = best.better(total)\nif new:\n    torch.save(1, 'x')"
     )
     assert migrated(kept).count("value = accelerator.reduce(") == 2
+
+
+MASKED = """import numpy as np
+import torch
+from torch import nn
+def mask(x):
+    {draws}
+    return x
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.out({x})
+"""
+
+
+@pytest.mark.parametrize(
+    ("draws", "x", "told"),
+    [
+        (
+            "order = torch.randperm(3)",
+            "mask(x)",
+            "every process may draw the same numbers, for noise in its model (net.py:5)",
+        ),
+        ("order = np.random.permutation(3)", "mask(x)", "every process draws the same numbers, for noise in its model"),
+        (
+            "return x",
+            "x * np.random.rand()",
+            "every process draws the same numbers, for noise in its model (net.py:12)",
+        ),
+        ("order = np.random.permutation(3)", "x", ""),
+    ],
+)
+def test_tells_noise_that_a_forward_draws_by_a_helper_or_by_numpy(draws: str, x: str, told: str) -> None:
+    seeds = "from net import Net\ntorch.manual_seed(3)\nnp.random.seed(3)\n"
+    script = training(functions=seeds).replace("model = nn.Linear(3, 2)", "model = Net()")
+    found = messages("AM803", train=script, net=MASKED.format(draws=draws, x=x))
+    assert [told in each for each in found] == [True] * bool(told)

@@ -105,19 +105,25 @@ def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
                     break
         for owner, node in parts:
             if isinstance(node, ast.ClassDef):
-                yield from _in_forward(owner, node)
+                yield from _in_forward(script, owner, node)
 
 
-def _in_forward(module: Module, owner: ast.ClassDef) -> Iterator[Drawn]:
-    """What `forward`, and the methods of the same class that it calls, draw: `eps = torch.randn_like(std)`."""
+def _in_forward(script: Script, module: Module, owner: ast.ClassDef) -> Iterator[Drawn]:
+    """What `forward`, and what it calls, draws: `eps = torch.randn_like(std)`, in methods of its class and elsewhere."""
     methods = {each.name: each for each in owner.body if isinstance(each, ast.FunctionDef)}
     names = ["forward"] if "forward" in methods else []
     for name in names:
         for node in module.walk(methods[name], ast.Attribute, ast.Call):
             if isinstance(node, ast.Attribute) and node.attr in methods and node.attr not in names:
                 names.append(node.attr)
-            elif isinstance(node, ast.Call) and _library(module, node) == "torch":
-                yield Drawn("for noise in its model", "torch", module, node)
+            elif isinstance(node, ast.Call) and (library := _library(module, node)) is not None:
+                yield Drawn("for noise in its model", library, module, node)
+                return
+    outside = [f for name in names for f in script.graph.reached_from(methods[name], script.roles, module)]
+    for other in script.project.modules:
+        for call in other.calls:
+            if other.scope(call).function in outside and (library := _library(other, call)) is not None:
+                yield Drawn("for noise in its model", library, other, call)
                 return
 
 
