@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 MOVED = "x, y = x.to(device), y.to(device)"
 READY = "hits, losses, seen = 0, [], 0"
@@ -192,3 +192,42 @@ def test_goes_through_batches_of_graphs() -> None:
     source = source.replace("test_loader = DataLoader(data", "test_loader = GraphLoader(data")
     source = source.replace("from tqdm", "from torch_geometric.loader import DataLoader as GraphLoader\nfrom tqdm")
     becomes(source, "hits += accelerator.sum_for_metrics((out.argmax(1) == y).sum().item())")
+
+
+TRAINED_AND_EVALUATED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def fit(model, batches, optimizer):
+        total = 0.0
+        for x, y in batches:
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return 1 / len(batches)
+
+    def right(model, batches):
+        hits = 0.0
+        for x, y in batches:
+            hits += (model(x).argmax(1) == y).sum().item() / len(y)
+        return hits / len(batches)
+
+    def main():
+        loader = DataLoader(data(), batch_size=4, shuffle=True)
+        model = nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        fit(model, loader, optimizer)
+        print(right(model, loader){asked})
+
+    main()
+    """
+
+
+def test_evaluates_the_loader_that_is_trained_on() -> None:
+    result = migrated(TRAINED_AND_EVALUATED.format(asked=""))
+    assert "for x, y in accelerator.whole_batches(batches):" in result
+    assert "return hits / len(batches.base_dataloader)" in result
+    assert "return 1 / len(batches)\n" in result
+    assert "AM955" in unchanged(TRAINED_AND_EVALUATED.format(asked=", range(len(loader))"))

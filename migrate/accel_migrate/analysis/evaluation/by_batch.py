@@ -16,7 +16,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
@@ -43,12 +43,14 @@ class Summed:
     counts: tuple[Count, ...] = ()
 
 
-def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str]) -> Summed | None:
+def judge_batches(
+    roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str], trains: frozenset[Function]
+) -> Summed | None:
     """How a loop is made right by whole batches, None where it adds nothing up; NotExact where that is not right.
 
-    `moved` are the names that it moves.
+    `moved` are the names that it moves, `trains` the functions that train on the same loader.
     """
-    return _Judge(roles, graph, loop, moved).summed()
+    return _Judge(roles, graph, loop, moved, trains).summed()
 
 
 def _is_part_of_size(value: ast.expr) -> bool:
@@ -70,7 +72,10 @@ def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool
 
 
 class _Judge:
-    def __init__(self, roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str]) -> None:
+    def __init__(
+        self, roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str], trains: frozenset[Function]
+    ) -> None:
+        self.trains = trains
         self.roles = roles
         self.graph = graph
         self.loop = loop
@@ -345,6 +350,9 @@ class _Judge:
                     continue
                 if module is self.module and self.shown.counts_rounds(node) and not self._divides(module, node):
                     continue
+                function = module.scope(node).function
+                if function in self.trains and function is not self.loop.function:
+                    continue  # a process trains on its own batches
                 if not self._divides(module, node) and not self._is_number(module, node):
                     raise NotExact("the number of its batches is asked for", node)
                 found.append((module, node))

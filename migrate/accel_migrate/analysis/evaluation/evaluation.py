@@ -19,7 +19,7 @@ from accel_migrate.analysis.evaluation.forwards import find_forward
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
@@ -76,10 +76,12 @@ def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
         return _left_whole(roles, loop, reason)
 
 
-def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, moves: list[Move]) -> Summed | Whole:
-    """The same by its batches, where it is not known how to do it by rows."""
+def judge_by_batch(
+    roles: Roles, graph: CallGraph, whole: Whole, moves: list[Move], trains: frozenset[Function]
+) -> Summed | Whole:
+    """The same by its batches, where it is not known how to do it by rows; `trains` train on its loader."""
     try:
-        return judge_batches(roles, graph, whole.loop, _moved_names(whole.loop, moves)) or whole
+        return judge_batches(roles, graph, whole.loop, _moved_names(whole.loop, moves), trains) or whole
     except NotExact as reason:
         return _left_whole(roles, whole.loop, reason)
 

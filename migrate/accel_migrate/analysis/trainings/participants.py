@@ -366,10 +366,13 @@ class _Finder:
         if is_foreign_loader(self.roles, self.graph, variable):
             return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
         by_rows = self._judged_by_rows(loop, variable, moves)
-        trained = {link for other in loops if other.trains for link in self._sources(other)}
-        if isinstance(by_rows, Gather) or not self.by_batch or trained.intersection(self._sources(loop)):
+        sources = set(self._sources(loop))
+        training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
+        trains = frozenset(other.function for other in training if other.function is not None)
+        apart = all(other.function not in (None, loop.function) for other in training)
+        if isinstance(by_rows, Gather) or not self.by_batch or not apart:
             return by_rows
-        return judge_by_batch(self.roles, self.graph, by_rows, moves)
+        return judge_by_batch(self.roles, self.graph, by_rows, moves, trains)
 
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
         if pads_batches(self.roles, self.graph, loader):
