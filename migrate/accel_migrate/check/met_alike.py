@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Side, is_accelerator
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.scattered import path_of
 from accel_migrate.check.stores import self_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
@@ -51,6 +51,8 @@ def find(project: Project) -> Iterator[Violation]:
     before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
     if not before.moves_anything:
         return
+    for file, left, message in _left_before_prepare(evidence):
+        yield Violation(CODE, file.path, left.lineno, message)
     for pair in project.files:
         old, new = evidence.before.file(pair.path), evidence.after.file(pair.path)
         if old is None or new is None or new not in evidence.after.involved:
@@ -65,6 +67,44 @@ def find(project: Project) -> Iterator[Violation]:
                 message = message or _left_behind(evidence.after, after, new, node, before, old, other)
                 if message and not _takes_any(evidence.after, new, node) and not _scatters(old, other):
                     yield Violation(CODE, pair.path, node.lineno, message)
+
+
+def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[File, ast.stmt, str]]:
+    """`if predict_only: return` in a constructor above prepare(), of a model that nothing else moves any more."""
+    side = evidence.after
+    for file, call in side.asked("prepare"):
+        scope = file.scope(call).function
+        old = evidence.before.file(file.path)
+        known = {path_of(each): each for each in old.scopes.values()} if old is not None else {}
+        graph, was = side.graph(scope), known.get(path_of(scope))
+        prepared = step_of(file, call, graph)
+        if old is None or was is None or prepared is None or not isinstance(scope.node, Function):
+            continue
+        for field in [part for part in call.args if isinstance(part, ast.Attribute) and self_of(file, part.value)]:
+            text = unparse(field)
+            if not _moved(was.node, text) or _moved(scope.node, text):
+                continue
+            made = [n for n in walk(scope.node) if isinstance(n, ast.Assign) and unparse(n.targets[0]) == text]
+            for node in walk(scope.node):
+                if isinstance(node, ast.Return) and any(
+                    graph.holds(first) and first is not prepared and graph.reachable_past(first, node, [prepared])
+                    for first in made
+                ):
+                    yield file, node, f"`{text}` would stay on the CPU where `{unparse(node)}` leaves before prepare()"
+                    break
+
+
+def _moved(function: ast.AST, text: str) -> bool:
+    """Whether a function moves a field, by itself or as it is made."""
+    for node in walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda"):
+            if unparse(node.func.value) == text:
+                return True
+        elif isinstance(node, ast.Assign) and unparse(node.targets[0]) == text:
+            value = node.value
+            if isinstance(value, ast.Call) and getattr(value.func, "attr", "") in ("to", "cuda"):
+                return True
+    return False
 
 
 def _takes_any(side: Side, file: File, node: ast.expr) -> bool:

@@ -195,3 +195,62 @@ def test_a_bar_that_is_set_beside_other_names_goes_through_its_loader() -> None:
     train(model, loader, optimizer)
     """
     assert "x.cuda()" not in migrated(source)
+
+
+EARLY = """
+import torch
+class Agent:
+    def __init__(self, look_only):
+        {}
+        if look_only:
+            return
+        self.rate = torch.optim.SGD(self.net.parameters())
+        {}
+    def look(self, x):
+        return self.net(x.to(device))
+    def step(self, x):
+        self.net(x.to(device)).sum().backward()
+"""
+READY = "from accel_runtime import Accelerator; accelerator = Accelerator(); self.net = accelerator.prepare(self.net)"
+
+
+def test_a_constructor_that_may_return_before_it_prepares() -> None:
+    before = EARLY.format("self.net = Net().to(device)", "pass")
+    assert said("AM969", before, EARLY.format("self.net = Net()", READY))
+    assert not said("AM969", before, EARLY.format("self.net = Net().to(device)", READY))
+    assert not said(
+        "AM969", before, EARLY.format("self.net = Net()", READY).replace("            return", "            print()")
+    )
+
+
+def test_a_model_keeps_its_move_where_a_constructor_may_return_before_it_prepares() -> None:
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        class Agent:
+            def __init__(self, look_only=False):
+                self.place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.net = nn.Linear(4, 2).to(self.place)
+                if look_only:
+                    return
+                self.rows = DataLoader(data(), batch_size=4, shuffle=True)
+                self.rate = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+            def fit(self):
+                for x, y in self.rows:
+                    x, y = x.to(self.place), y.to(self.place)
+                    loss = nn.functional.cross_entropy(self.net(x), y)
+                    self.rate.zero_grad()
+                    loss.backward()
+                    self.rate.step()
+
+            def look(self, x):
+                return self.net(x.to(self.place))
+
+        Agent().fit()
+        """
+    )
+    assert "self.net = nn.Linear(4, 2).to(self.place)" in text

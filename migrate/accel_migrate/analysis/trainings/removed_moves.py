@@ -136,11 +136,25 @@ class _Sorter:
             if not any(variable in self.aliases for variable in stored) or self._is_another(move, stored):
                 return False
             if self.uses.comes_before(module, move.call):
-                return not self.uses.need(module, move.call, stored)
+                return not self.uses.need(module, move.call, stored) and not self._may_end_first(
+                    module, move.call, stored
+                )
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
+
+    def _may_end_first(self, module: Module, move: ast.Call, stored: list[Variable]) -> bool:
+        """Whether a constructor may return between a move of what it keeps and prepare: `if predict_only: return`."""
+        function, place = module.scope(move).function, self.uses.place
+        if place.module is not module or function is None or function is not module.scope(place.after).function:
+            return False
+        kept = any("." in variable.name for variable in stored)
+        between = range(move.lineno, place.after.lineno)
+        return kept and any(
+            node.lineno in between and module.scope(node).function is function  # type: ignore[attr-defined]
+            for node in module.walk(function, ast.Return)
+        )
 
     def is_batch(self, module: Module, value: ast.expr) -> bool:
         """Whether a value comes from prepared loaders and nowhere else."""

@@ -394,3 +394,17 @@ def test_a_whole_evaluation_in_an_order_of_its_own_is_averaged_before_it_decides
     assert "share = accelerator.reduce(" in migrated(SHUFFLED.format("flag"))
     assert "accelerator.reduce(" not in migrated(SHUFFLED.format("False"))
     assert "accelerator.reduce(" not in migrated(SHUFFLED.format("True, generator=fixed()"))
+
+
+def test_a_whole_evaluation_of_a_part_that_each_process_draws_is_averaged_too():
+    split = SHUFFLED.format("False").replace("rest()", "apart")
+    drawn = (
+        "from torch.utils.data import random_split\n    mine, apart = random_split(data(), [8, 3]{})\n    best, stale"
+    )
+    text = split.replace("best, stale", drawn.format(""), 1).replace("    rows, held", "    ROWS", 1)
+    rows = next(line for line in text.splitlines() if "ROWS" in line)
+    text = text.replace(rows + "\n", "").replace(
+        "    best, stale", rows.replace("ROWS", "rows, held") + "\n    best, stale", 1
+    )
+    assert "share = accelerator.reduce(" in migrated(text)
+    assert "accelerator.reduce(" not in migrated(text.replace("[8, 3]", "[8, 3], generator=fixed()"))
