@@ -301,3 +301,30 @@ def test_names_a_file_that_an_import_does_not_lead_to() -> None:
     files = {"scripts/main.py": script, "src/tools.py": "def run(model, optimizer):\n    print(model, optimizer)\n"}
     found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert "does not lead to src/tools.py from here, as where sys.path is changed" in found[0].reason
+
+
+def test_a_device_that_a_trainer_of_another_file_is_told_by_its_name() -> None:
+    trainer = """class Trainer:
+    def __init__(self, model, optimizer, loader, device):
+        self.model = model.to(device)
+        self.optimizer = optimizer
+        self.loader = loader
+        self.device = device
+    def fit(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            loss = (self.model(x.to(self.device)) - y.to(self.device)).pow(2).mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+    script = f"""{TOP}import argparse
+from trainer import Trainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(model, optimizer, DataLoader(rows(), batch_size=4), device=args.device).fit()
+"""
+    found = results(train=script, trainer=f"import torch\n{trainer}")["trainer"]
+    assert "Accelerator(device=device)" in found.after.decode()

@@ -220,11 +220,12 @@ class Devices:
         return self._devices(file, node, 0)
 
     def _named(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
-        """The expressions of a call that name a device."""
+        """The expressions of a call that name a device; what the project's own functions are told is looked up in them."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and call.args:
             if not (file.qualified(call.args[0]) or "").startswith("torch."):
                 yield call.args[0]
-        yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
+        if not self._side.flows.callees.get(call):
+            yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
 
     def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
         """The devices that an expression may name; what is not known is named by its text."""

@@ -304,10 +304,10 @@ class _Reader:
             *[b.module for b in self.group.backwards],
             *[loop.module for loop in participants.loops],
             *([owner.module for owner in self.roles.project.family(home)] if home.is_class else []),
-            *self._moving(participants),
         ]
         modules = tuple(dict.fromkeys([*used_in, *precision.modules(), *participants.distribution.modules()]))
         timing = find_timing(self.roles, self.graph, home, place)
+        modules = (*modules, *self._moving(modules, participants, place, timing))
         held = handed_on(self.roles, self.graph, timing, participants.aliases)
         everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
         distribution = with_unwrapping(participants.distribution, everywhere, home, place, held)
@@ -345,10 +345,14 @@ class _Reader:
             find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
         )
 
-    def _moving(self, participants: Participants) -> list[Module]:
-        """The files on the way of the objects that move something: what a script moves a trainer's class prepares."""
+    def _moving(
+        self, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing
+    ) -> list[Module]:
+        """Other files on the way of the objects with moves that go: what a script moves a trainer's class prepares."""
         files = dict.fromkeys(link.scope.module for links in participants.chains for link in links)
-        return [module for module in files if moves_in(self.roles, module)]
+        others = tuple(module for module in files if module not in modules and moves_in(self.roles, module))
+        found = sort_moves(self.roles, self.graph, others, participants, place, timing).dropped if others else []
+        return list(dict.fromkeys(move.module for move in found))
 
     def _reach(
         self, participants: Participants, setup: Setup, found: _Findings
