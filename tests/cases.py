@@ -8,6 +8,7 @@
     figures    = 'accuracy (\\d+\\.\\d+)'      what the script prints about its evaluation: equal on 1 and 2 processes
     launched   = true                        the original joins a process group: it is started as torchrun would, alone
     gpus       = 2                           how many GPUs a machine has on which both are run as well (GPUs that stand in)
+    three      = true                        the figures are equal on 3 processes as well
     two        = true                        false, with `why_not`, when the case cannot run on two processes
 """
 
@@ -30,6 +31,7 @@ class Case:
     figures: str = ""
     two: bool = True
     why_not: str = ""
+    three: bool = False
     runs: bool = field(default=True)
     launched: bool = False
     gpus: int = 0
