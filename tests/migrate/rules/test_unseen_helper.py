@@ -216,3 +216,26 @@ def test_names_a_tracker_that_may_not_be_installed() -> None:
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert "Log() (line 22) logs to a tracker (log.py:7)" in message
+
+
+KEPT = """import torch
+class Schedule:
+    def __init__(self):
+        self.rates = torch.ones(3)
+    def to(self, device):
+        self.rates = self.rates.to(device)
+        return {returned}
+    def keep(self):
+        open('rates', 'w').write(str(self.rates))
+"""
+
+
+@pytest.mark.parametrize(("returned", "followed"), [("self", True), ("self.rates", False)])
+def test_follows_an_object_of_the_project_that_is_moved_as_it_is_made(returned: str, followed: bool) -> None:
+    script = training(
+        functions="from kept import Schedule\n", ready="rates = Schedule().to(device)", after="rates.keep()"
+    )
+    files = {"train.py": script, "kept.py": KEPT.format(returned=returned)}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    found = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert ["rates.keep() (line" in each and "writes a file (kept.py:9)" in each for each in found] == [True] * followed

@@ -9,7 +9,7 @@ from enum import Flag, auto
 
 from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
-from accel_migrate.analysis.values.itself import ITSELF
+from accel_migrate.analysis.values.itself import ITSELF, itself
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse
@@ -599,13 +599,23 @@ class Roles:
         """The project's class that a variable holds an object of."""
         for binding in module.bindings(variable) if variable is not None else ():
             if isinstance(binding.value, ast.Call) and not binding.path:
-                owner = self.project.definition(module, binding.value.func)
+                made = itself(binding.value)  # `Diffuser(steps).to(device)`
+                owner = self.project.definition(module, made.func) if isinstance(made, ast.Call) else None
                 if owner is not None and isinstance(owner.node, ast.ClassDef):
-                    return owner
+                    if made is binding.value or self._gives_itself(owner, binding.value):
+                        return owner
         value = self.known.get(variable, UNKNOWN) if variable is not None and self._settled else UNKNOWN
         if value.owner is not None and value.module is not None:
             return Definition(value.module, value.owner)
         return None
+
+    def _gives_itself(self, owner: Definition, call: ast.Call) -> bool:
+        """Whether a method that a class has of its own returns the object, as that of a module does."""
+        method = self.project.method(owner, call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        if method is None:
+            return bool(self.project.base_names(owner))
+        returned = [n.value for n in method.module.walk(method.node, ast.Return) if isinstance(n, ast.Return)]
+        return bool(returned) and all(isinstance(value, ast.Name) and value.id == "self" for value in returned)
 
     def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
         dotted = module.qualified(call.func) or ""
