@@ -127,9 +127,20 @@ def _load_whole(
         for group in tied:
             held = next((state[name] for name in group if name in state), None)
             state |= {} if held is None else {name: state.get(name, held) for name in group}
+    if not torch.distributed.is_initialized():
+        _give_memory(model, state)
     options = StateDictOptions(full_state_dict=full_state_dict, strict=False, broadcast_from_rank0=broadcast_from_rank0)
     set_model_state_dict(model, state, options=options)
     retie_parameters(model, tied)
+
+
+def _give_memory(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Weights without memory beside buffers that have it: torch 2.6 loads only what is on one device."""
+    own = model.state_dict()
+    devices = {tensor.device for tensor in own.values()} - {META}
+    if len(devices) == 1:
+        for name in [name for name, tensor in own.items() if tensor.is_meta and name in state]:
+            set_module_tensor_to_device(model, name, next(iter(devices)), state[name])
 
 
 def _compare(model: set[str], stored: set[str], tied: list[list[str]], strict: bool) -> None:
