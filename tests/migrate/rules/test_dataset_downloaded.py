@@ -113,3 +113,12 @@ def test_a_download_that_an_import_starts_is_told_with_its_place(line: str, told
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
     messages = [note.message for result in results for note in result.notes if note.code == "AM604"]
     assert ["missing (corpus.py:5), into" in message for message in messages] == [True] * told
+
+
+@pytest.mark.parametrize(
+    ("default", "call", "told"),
+    [("=True", "", True), ("=False", "", False), ("=True", "download=False", False)],
+)
+def test_a_parameter_that_is_true_by_default_asks_for_a_download(default: str, call: str, told: bool) -> None:
+    functions = f"def rows(download{default}):\n    return Digits('d', download=download)\nraw = rows({call})\n"
+    assert ("AM604" in codes(training(functions=functions))) == told

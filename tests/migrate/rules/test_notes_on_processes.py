@@ -1306,3 +1306,16 @@ def test_tells_noise_that_a_forward_draws_by_a_helper_or_by_numpy(draws: str, x:
     script = training(functions=seeds).replace("model = nn.Linear(3, 2)", "model = Net()")
     found = messages("AM803", train=script, net=MASKED.format(draws=draws, x=x))
     assert [told in each for each in found] == [True] * bool(told)
+
+
+@pytest.mark.parametrize(
+    ("ready", "drawn", "told"),
+    [
+        ("", "Uniform(-1, 1).sample((4,))", True),
+        ("prior = Uniform(-1, 1)", "prior.rsample((4,))", True),
+        ("prior = []", "prior.sample((4,))", False),
+    ],
+)
+def test_tells_numbers_of_a_distribution(ready: str, drawn: str, told: bool) -> None:
+    functions = "from torch.distributions.uniform import Uniform\ntorch.manual_seed(3)\n"
+    assert ("AM803" in codes(training(functions=functions, ready=ready, inside=f"noise = {drawn}"))) == told

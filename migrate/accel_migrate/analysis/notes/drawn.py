@@ -63,7 +63,20 @@ def _library(module: Module, call: ast.Call) -> str | None:
     filled = (
         isinstance(call.func, ast.Attribute) and call.func.attr in _IN_PLACE and module.qualified(call.func) is None
     )
-    return "torch" if filled else library_of(module, call)
+    return "torch" if filled or _samples(module, call) else library_of(module, call)
+
+
+def _samples(module: Module, call: ast.Call) -> bool:
+    """`Uniform(-1, 1).sample((4,))`, by a name or as it is made."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("sample", "rsample"):
+        return False
+    made = call.func.value
+    variable = module.variable(made) if isinstance(made, ast.Name | ast.Attribute) else None
+    values = [made] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return any(
+        isinstance(value, ast.Call) and (module.qualified(value.func) or "").startswith("torch.distributions.")
+        for value in values
+    )
 
 
 def _is_of_module(roles: Roles, module: Module, function: Function) -> bool:

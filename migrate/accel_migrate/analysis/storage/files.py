@@ -165,10 +165,22 @@ def downloads(module: Module, call: ast.Call) -> bool:
 
 
 def _may_be_true(module: Module, node: ast.expr) -> bool:
-    """Whether it is True, or a name that is given True somewhere."""
+    """Whether it is True, or a name that is given True somewhere: by a parameter's default, unless a call says otherwise."""
     variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
     values = [node] if variable is None else [binding.value for binding in module.bindings(variable)]
+    function = variable.scope.node if variable is not None else None
+    if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node, ast.Name):
+        said = [keyword.value for call in module.calls for keyword in call.keywords if keyword.arg == node.id]
+        values += [] if any(isinstance(v, ast.Constant) and not v.value for v in said) else _defaults(function, node)
     return any(isinstance(value, ast.Constant) and value.value is True for value in values)
+
+
+def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) -> list[ast.expr]:
+    """The default of a parameter, where it has one."""
+    known = function.args
+    positional = [*known.posonlyargs, *known.args]
+    pairs = [*zip(reversed(positional), reversed(known.defaults)), *zip(known.kwonlyargs, known.kw_defaults)]
+    return [default for argument, default in pairs if argument.arg == name.id and default is not None]
 
 
 def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
