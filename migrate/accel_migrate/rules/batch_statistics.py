@@ -111,6 +111,11 @@ def _elsewhere(context: Context, own: OfModels) -> tuple[Module, ast.Call, bool]
             layer = next((call for call in owner.calls if _normalises(owner, call)), None)
             if layer is not None:
                 return owner, layer, True
+    if not own.are_known:  # `{"small": Small(), "large": Large()}[name]`
+        for node, owner in own.building.items():
+            for call in owner.walk(node, ast.Call) if owner not in training.modules else ():
+                if isinstance(call, ast.Call) and _normalises(owner, call):
+                    return owner, call, True
     return None
 
 

@@ -1319,3 +1319,10 @@ def test_tells_noise_that_a_forward_draws_by_a_helper_or_by_numpy(draws: str, x:
 def test_tells_numbers_of_a_distribution(ready: str, drawn: str, told: bool) -> None:
     functions = "from torch.distributions.uniform import Uniform\ntorch.manual_seed(3)\n"
     assert ("AM803" in codes(training(functions=functions, ready=ready, inside=f"noise = {drawn}"))) == told
+
+
+def test_tells_statistics_of_a_model_that_is_chosen_among_built_ones() -> None:
+    kinds = "from net import Net\nkinds = {'net': Net(), 'line': nn.Linear(3, 2)}\n"
+    script = training(functions=kinds).replace("model = nn.Linear(3, 2)", "model = kinds[sys.argv[1]]")
+    (message,) = messages("AM804", train=script, net=NORMALISED)
+    assert "(net.py:5, if the model that is chosen has it)" in message

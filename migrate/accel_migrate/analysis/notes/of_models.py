@@ -31,7 +31,7 @@ class OfModels:
         line = module.statement(call).lineno
         if any(part.module is module and part.line == line for part in self._unread):
             return False
-        return not self._are_known or any(node in self._building for node in (call, *module.ancestors(call)))
+        return not self.are_known or any(node in self.building for node in (call, *module.ancestors(call)))
 
     @cached_property
     def _unread(self) -> list[Part]:
@@ -43,7 +43,7 @@ class OfModels:
         return [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
 
     @cached_property
-    def _are_known(self) -> bool:
+    def are_known(self) -> bool:
         """Whether it is visible what builds each model: code of the project, or a library that is known."""
         return bool(self._values) and all(self._is_known(*value) for value in self._values)
 
@@ -62,7 +62,7 @@ class OfModels:
         return self.roles.target(module, value) is not None or dotted.startswith(_OF_LIBRARY)
 
     @cached_property
-    def _building(self) -> set[ast.AST]:
+    def building(self) -> dict[ast.AST, Module]:
         """The expressions, functions and classes that the models are built by, and what these name."""
         found: dict[ast.AST, Module] = {node: module for module, node in self._values}
         pending = list(found.items())
@@ -72,8 +72,8 @@ class OfModels:
                     found[other] = owner
                     pending.append((other, owner))
             if len(pending) > _MOST:
-                return {module.tree for module in self.roles.project.modules}
-        return set(found)
+                return {module.tree: module for module in self.roles.project.modules}
+        return found
 
     def _named_in(self, module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, Module]]:
         for part in module.walk(node, ast.Call, ast.Name, ast.Attribute):
