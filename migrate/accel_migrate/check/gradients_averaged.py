@@ -28,6 +28,7 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
         yield from _through_nothing(side, file, call, registered)
+        yield from _made_anew(side, file, call)
         yield from _through_again(side, file, call)
         yield from _without_a_forward(side, file, call)
     for file in {file: None for file, _ in calls}:
@@ -73,6 +74,24 @@ def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, thro
     begun = loop if loop is not None and graph.holds(loop) else None
     barred = [*met, *([loop] if begun is not None and loop is not None else [])]
     return graph.reachable_past(begun, first, met) and graph.reachable_past(first, last, barred)
+
+
+def _made_anew(side: Side, file: File, backward: ast.Call) -> Found:
+    """`return torch.zeros(1, requires_grad=True)` where nothing was found: a process with that loss exchanges nothing."""
+    for call, at in side.once(_Losses).calls(file, backward).items():
+        whole: ast.AST = call
+        above = at.parents[call]
+        trained = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in call.keywords)
+        if isinstance(above, ast.Attribute) and above.attr == "requires_grad_":
+            whole, trained = at.parents[above], True
+        if not trained or not (at.qualified(call.func) or "").startswith("torch."):
+            continue
+        above = at.parents[whole]
+        above = at.parents[above] if isinstance(above, ast.IfExp) else above
+        if isinstance(above, ast.Return) or (isinstance(above, ast.Call) and above is backward):
+            reason = "has nothing of a model in it: its process would exchange no gradients, and the others wait"
+            yield file, backward, f"the loss may be `{unparse(whole)[:60]}`, which {reason}"
+            return
 
 
 def _through_again(side: Side, file: File, first: ast.Call) -> Found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 TOP = (
@@ -157,3 +159,24 @@ def test_what_torch_is_called_with_is_on_no_other_path() -> None:
     )
     assert not said("AM967", "x = 1\n", gan.format(".detach()"))
     assert said("AM967", "x = 1\n", gan.format(""))
+
+
+@pytest.mark.parametrize(
+    ("empty", "refused"),
+    [
+        ("torch.zeros(1, requires_grad=True)", True),
+        ("torch.tensor(0.0).requires_grad_()", True),
+        ("torch.zeros(1, requires_grad=True) if out.sum() else out.mean()", True),
+        ("out.sum() * 0", False),
+        ("torch.zeros(1, requires_grad=True) + out.sum() * 0", False),
+    ],
+)
+def test_a_loss_that_nothing_of_the_model_is_in(empty: str, refused: bool) -> None:
+    text = (
+        "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        "def missed(out, mask):\n    if not mask.any():\n        return {}\n    return out[mask].mean()\n"
+        "net, rate = accelerator.prepare(Net(), SGD())\nfor x, mask in rows:\n"
+        "    loss = missed(net(x), mask)\n    accelerator.backward(loss)\n    rate.step()\n"
+    )
+    told = [m for m in said("AM967", "x = 1\n", text.format(empty)) if "nothing of a model" in m]
+    assert bool(told) == refused
