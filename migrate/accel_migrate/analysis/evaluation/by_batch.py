@@ -15,6 +15,7 @@ from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
+from accel_migrate.analysis.evaluation.showing import only_shows
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
@@ -43,21 +44,12 @@ class Summed:
     counts: tuple[Count, ...] = ()
 
 
-def judge_batches(
-    roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str], trains: frozenset[Function]
-) -> Summed | None:
+def judge_batches(roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> Summed | None:
     """How a loop is made right by whole batches, None where it adds nothing up; NotExact where that is not right.
 
-    `moved` are the names that it moves, `trains` the functions that train on the same loader.
+    `trains` are the functions that train on the same loader.
     """
-    return _Judge(roles, graph, loop, moved, trains).summed()
-
-
-def _is_part_of_size(value: ast.expr) -> bool:
-    """`x.shape[0]`, `x.size()[0]`: a number, wherever its tensor is."""
-    inner = value.value if isinstance(value, ast.Subscript) else value
-    inner = inner.func if isinstance(inner, ast.Call) else inner
-    return isinstance(inner, ast.Attribute) and inner.attr in ("shape", "size")
+    return _Judge(roles, graph, loop, trains).summed()
 
 
 def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool:
@@ -72,22 +64,18 @@ def is_cut_from(module: Module, value: ast.expr | None, moved: set[str]) -> bool
 
 
 class _Judge:
-    def __init__(
-        self, roles: Roles, graph: CallGraph, loop: LoaderLoop, moved: set[str], trains: frozenset[Function]
-    ) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph, loop: LoaderLoop, trains: frozenset[Function]) -> None:
         self.trains = trains
         self.roles = roles
         self.graph = graph
         self.loop = loop
         self.module = loop.module
-        self.moved = moved
         self.counting = Counter(loop.module, loop.statement)
         self.counter = self.counting.name
         self.shown = Shown(roles, loop, self.counter)
         self.quiet = Quiet(roles, graph)
         self.begins = Beginnings(loop)
         self.bound = _names(loop.statement.target)  # by now, in this round
-        self.batch = self.bound - {self.counter or ""}
         self.assigned = self._assigned()
         self.fresh = self._fresh()
         self.sums = {
@@ -196,12 +184,6 @@ class _Judge:
                         raise NotExact("results are stored by position", statement)
                     self._reads(part)
             self.bound |= _names(one)
-        cut = isinstance(statement.value, ast.Name | ast.Subscript) and not _is_part_of_size(statement.value)
-        if cut and root_of(statement.value) in self.batch:
-            named = {name for one in statement.targets for name in _names(one)}
-            self.batch |= named
-            if is_cut_from(self.module, statement.value, self.moved):
-                self.moved = self.moved | named
 
     def _augment(self, statement: ast.AugAssign, every: bool) -> None:
         if root_of(statement.target) in self.bound:
@@ -298,15 +280,6 @@ class _Judge:
                 raise NotExact("the loop's counter takes part in it", node)
             if node.id in self.assigned and node.id not in own:
                 raise NotExact(f"`{node.id}` goes on from batch to batch", node)
-            if self.moved and node.id in self.batch - self.moved and not self._is_size(node):
-                raise NotExact(f"`{node.id}` stays on the CPU, and the batches of a sharded loader do not", node)
-
-    def _is_size(self, node: ast.Name) -> bool:
-        """`x.size(0)`, `x.shape`, `len(x)`; or the batch is taken apart here."""
-        parent = self.module.parents[node]
-        if isinstance(parent, ast.Attribute):
-            return parent.attr in ("size", "shape")
-        return is_length(parent) or isinstance(parent, ast.Assign | ast.Subscript)
 
     def _is_fixed(self, node: ast.expr) -> bool:
         names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
@@ -353,7 +326,11 @@ class _Judge:
                 function = module.scope(node).function
                 if function in self.trains and function is not self.loop.function:
                     continue  # a process trains on its own batches
-                if not self._divides(module, node) and not self._is_number(module, node):
+                around = module.parents[node]
+                shows = isinstance(around, ast.Call) and only_shows(self.roles, module, around)
+                if shows and any(isinstance(above, ast.For) for above in module.ancestors(node)):
+                    continue  # how far a process will go, in another loop
+                if not (shows or self._divides(module, node) or self._is_number(module, node)):
                     raise NotExact("the number of its batches is asked for", node)
                 found.append((module, node))
         return found

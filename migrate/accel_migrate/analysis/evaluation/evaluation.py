@@ -76,12 +76,10 @@ def judge(roles: Roles, loop: LoaderLoop, moves: list[Move]) -> Gather | Whole:
         return _left_whole(roles, loop, reason)
 
 
-def judge_by_batch(
-    roles: Roles, graph: CallGraph, whole: Whole, moves: list[Move], trains: frozenset[Function]
-) -> Summed | Whole:
+def judge_by_batch(roles: Roles, graph: CallGraph, whole: Whole, trains: frozenset[Function]) -> Summed | Whole:
     """The same by its batches, where it is not known how to do it by rows; `trains` train on its loader."""
     try:
-        return judge_batches(roles, graph, whole.loop, _moved_names(whole.loop, moves), trains) or whole
+        return judge_batches(roles, graph, whole.loop, trains) or whole
     except NotExact as reason:
         return _left_whole(roles, whole.loop, reason)
 

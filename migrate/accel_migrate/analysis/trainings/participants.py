@@ -372,7 +372,7 @@ class _Finder:
         apart = all(other.function not in (None, loop.function) for other in training)
         if isinstance(by_rows, Gather) or not self.by_batch or not apart:
             return by_rows
-        return judge_by_batch(self.roles, self.graph, by_rows, moves, trains)
+        return judge_by_batch(self.roles, self.graph, by_rows, trains)
 
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
         if pads_batches(self.roles, self.graph, loader):
