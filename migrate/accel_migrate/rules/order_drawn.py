@@ -28,30 +28,47 @@ _EACH_SAMPLE = ("__getitem__", "__iter__", "__call__", "forward")
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
-    if training.distribution.joins or not any(built.role is Role.LOADER for built in training.prepared):
+    if training.distribution.joins:
         return
+    sharded = any(built.role is Role.LOADER for built in training.prepared)
     seeding = Seeding(context.script, training)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:
         seed = seeding.of(library, (module, call))
-        if seed.may_differ:
-            yield change(
-                CODE, call, f"each process {_told(library, seed, module)}", loop=training.index, safety=Safety.NOTE
-            )
+        if seed.may_differ and (sharded or _splits(module, call)):
+            told = _told(library, seed, module, sharded)
+            yield change(CODE, call, f"each process {told}", loop=training.index, safety=Safety.NOTE)
             return
     for outer in module.calls:
         for owner, function in reached_elsewhere(context.script, training, module, outer):
             place = _drawn_in(owner, function, seeding)
+            if place and not sharded and not _splits(owner, place[1]):
+                continue
             if place and not training.timing.after_prepare(module, outer):
                 library, drawing = place
-                told = _told(library, seeding.of(library, (owner, drawing)), module)
+                told = _told(library, seeding.of(library, (owner, drawing)), module, sharded)
                 message = f"each process, in {owner.source.path.name}:{drawing.lineno}, {told}"
                 yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
                 return
 
 
-def _told(library: str, seeded: Seed, module: Module) -> str:
+def _splits(module: Module, call: ast.Call) -> bool:
+    return (module.qualified(call.func) or "") in _SPLITS or _is_split_of_datasets(module, call)
+
+
+def _is_split_of_datasets(module: Module, call: ast.Call) -> bool:
+    """`dataset.train_test_split(...)` of Hugging Face's datasets, which draws from numpy's generator."""
+    named = isinstance(call.func, ast.Attribute) and call.func.attr == "train_test_split"
+    return named and module.qualified(call.func) is None
+
+
+def _told(library: str, seeded: Seed, module: Module, sharded: bool) -> str:
     seed = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}[library]
+    if not sharded:
+        return (
+            f"draws a split of its own, because {library} is not seeded alike on all{seeded.unless(module)}: what one holds out, "
+            f"others train on; call {seed} with one number before"
+        )
     return (
         f"draws an order or a choice of its own, because {library} is not seeded alike on all{seeded.unless(module)}: if it "
         "decides which sample stands where, the processes' shares of the data overlap and miss samples; call "
@@ -68,6 +85,10 @@ def _drawn(module: Module, call: ast.Call) -> str | None:
             call.args[position : position + 1] if position is not None else []
         )
         return library if all(isinstance(v, ast.Constant) and v.value is None for v in told) else None
+    if _is_split_of_datasets(module, call):
+        told = [k.value for k in call.keywords if k.arg in ("seed", "generator", "shuffle")]
+        plain = all(isinstance(v, ast.Constant) and (v.value is None or v.value is True) for v in told)
+        return "numpy" if plain else None
     return library_of(module, call) if dotted.rpartition(".")[2] in _ORDERS or _is_compared(module, call) else None
 
 

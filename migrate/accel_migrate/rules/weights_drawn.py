@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.seeding import Seeding
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loss_path import LossPath
-from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.made_of import has_weights, made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
@@ -40,6 +40,7 @@ _LAYERS = (
 )
 _PRETRAINED = ("torchvision.", "timm.", "transformers.", "lpips.")
 _READS = {"load_state_dict", "load", "from_pretrained", "load_weights", "load_checkpoint", "load_url", "load_model"}
+_LOOKS = {"len", "range", "enumerate", "zip", "reversed", "print"}
 _ASKED = {"pretrained", "weights", "checkpoint", "ckpt"}
 
 
@@ -56,7 +57,7 @@ def find(context: Context) -> Iterator[Change]:
         if not training.timing.after_prepare(module, call) and _copies(context, call):
             yield change(CODE, call, _MESSAGE.format(unless=unless), loop=training.index, safety=Safety.NOTE)
             return
-    for model, name in _run_unprepared(context):
+    for model, name in (*_run_unprepared(context), *_criteria(context), *_unregistered(context)):
         yield change(CODE, model, _UNPREPARED.format(name=name, unless=unless), loop=training.index, safety=Safety.NOTE)
 
 
@@ -74,6 +75,58 @@ def _run_unprepared(context: Context) -> Iterator[tuple[ast.expr, str]]:
             continue
         if not any(_sets_weights(module, links) for module in context.script.project.modules):
             yield values[0][1], variable.name
+
+
+def _criteria(context: Context) -> Iterator[tuple[ast.expr, str]]:
+    """Criteria of this file that are called, that nothing prepares, and that draw weights: `CenterLoss(10, 2)`."""
+    module, training, roles = context.module, context.training, context.script.roles
+    called = {module.variable(call.func) for call in module.calls}
+    for variable in called:
+        if variable is None or training.holds(variable) or not roles.of(variable) & Role.CRITERION:
+            continue
+        links = chain(roles, context.script.graph, variable)
+        values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
+        drawn = [
+            call for part in made_of(roles, context.script.graph, variable) for call in _random(part.module, part.node)
+        ]
+        if values and values[0][0] is module and drawn and not _sets_weights(module, links):
+            yield values[0][1], variable.name
+
+
+def _random(module: Module, node: ast.AST) -> list[ast.AST]:
+    """Calls that make a parameter of random numbers."""
+    return [
+        call
+        for call in module.walk(node, ast.Call)
+        if isinstance(call, ast.Call)
+        and (module.qualified(call.func) or "").endswith("nn.Parameter")
+        and any("rand" in (module.qualified(part.func) or "") for part in module.walk(call, ast.Call))  # type: ignore[attr-defined]
+    ]
+
+
+def _unregistered(context: Context) -> Iterator[tuple[ast.expr, str]]:
+    """Layers that a prepared model keeps in a plain list: they are no part of it for whoever asks for its parameters."""
+    roles, graph = context.script.roles, context.script.graph
+    models = [built.variable for built in context.training.prepared if built.role is Role.MODEL]
+    owners = [part for model in models for part in made_of(roles, graph, model)]
+    for owner in {owner.node: owner for owner in owners if owner.module is context.module}.values():
+        for variable, bindings in owner.module.attribute_bindings.items():
+            kept = [b.value for b in bindings if isinstance(b.value, ast.List | ast.ListComp) and not b.path]
+            if variable.scope.node is not owner.node or not kept or _is_registered(owner.module, variable):
+                continue
+            if any(has_weights(roles, owner.module, value) for value in kept):
+                yield kept[0], variable.name
+
+
+def _is_registered(module: Module, layers: Variable) -> bool:
+    """`nn.Sequential(*self.layers)`, `self.add_module(name, self.layers[0])`: handed to somebody who may register them."""
+    for call in module.walk(layers.scope.node, ast.Call):
+        assert isinstance(call, ast.Call)
+        named = (part for argument in call.args for part in module.walk(argument, ast.Attribute))
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name not in _LOOKS and any(module.variable(part) == layers for part in named):
+            return True
+    return False
 
 
 def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.expr]]) -> bool:

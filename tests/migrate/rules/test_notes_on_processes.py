@@ -384,6 +384,7 @@ files = Files()
         "held_out = np.random.uniform(0, 1, 40) < 0.2\n",
         "import random\nkept = [n for n in range(40) if random.random() > 0.2]\n",
         "chosen = np.random.choice(40, 10, replace=False)\n",
+        "parts = load().train_test_split(test_size=10)\n",
     ],
 )
 def test_tells_an_order_that_every_process_draws(functions: str):
@@ -398,6 +399,7 @@ def test_tells_an_order_that_every_process_draws(functions: str):
         "from sklearn.model_selection import train_test_split\na, b = train_test_split(range(4), random_state=1)\n",
         "def never_called():\n    return np.random.permutation(4)\n",
         "start = np.random.uniform(0, 1, 40)\n",
+        "parts = load().train_test_split(test_size=10, seed=1)\n",
         SHUFFLED.replace("np.random.permutation(40)", "range(40)").replace(
             "self.items[i", "np.random.permutation(4)[i"
         ),

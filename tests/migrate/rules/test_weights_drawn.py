@@ -103,3 +103,46 @@ def test_tells_nothing_of_layers_that_a_method_of_the_trained_model_runs(teacher
     source = source.replace("teacher = nn.Linear(4, 2).to(device)", f"teacher = {teacher}")
     lines = [f"    loss = model.cost(x, y){fixed}" if "loss = nn" in line else line for line in source.split("\n")]
     assert len(drawn("\n".join(lines))) == (teacher != "None")
+
+
+CENTERS = """
+class CenterLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.{made}(2, 2))
+
+    def forward(self, x, y):
+        return (x - self.centers[0]).pow(2).mean()
+
+
+criterion = CenterLoss()
+"""
+LAYERS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4) for _ in range(2)]
+        self.out = nn.Linear(4, 2)
+        {more}
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.out(x)
+
+
+model = Net().to(device)
+"""
+
+
+@pytest.mark.parametrize(("made", "told"), [("randn", True), ("zeros", False)])
+def test_tells_a_criterion_with_weights_of_its_own(made: str, told: bool) -> None:
+    text = script(CENTERS.format(made=made)).replace("nn.functional.mse_loss(model(x), y)", "criterion(model(x), y)")
+    assert any("`criterion` has weights" in message for message in notes(text)) is told
+
+
+@pytest.mark.parametrize(("more", "told"), [("", True), ("self.all = nn.ModuleList(self.layers)", False)])
+def test_tells_layers_that_a_model_keeps_in_a_plain_list(more: str, told: bool) -> None:
+    text = script(LAYERS.format(more=more))
+    assert any("`self.layers` has weights" in message for message in notes(text)) is told
+    assert not any("has weights" in m for m in notes(script(LAYERS.format(more=more), "torch.manual_seed(0)")))

@@ -26,7 +26,7 @@ _WRITERS = {
     "scipy.io.wavfile.write", "cv2.VideoWriter",
 }  # fmt: skip
 _WRITING_METHODS = {
-    "savefig", "export_scalars_to_json",
+    "savefig", "export_scalars_to_json", "write_image", "write_html",
     "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "save_vocabulary", "write_text", "write_bytes",
 }  # fmt: skip
 _COMMANDS = {
