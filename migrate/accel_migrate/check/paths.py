@@ -66,6 +66,8 @@ class Paths:
                 return self._of(file, first, depth + 1)
             case ast.Name():
                 return self._variable(file, node, depth) or hole
+            case ast.Subscript(value=ast.Name() as kept):
+                return self._elements(file, kept, depth + 1) or hole
         return hole
 
     def _together(self, file: File, parts: Iterable[ast.expr], between: str, depth: int) -> list[str]:
@@ -114,11 +116,30 @@ class Paths:
                 found += self._of(file, default, depth + 1)
         return found[:_MOST]
 
+    def _elements(self, file: File, node: ast.expr, depth: int) -> list[str]:
+        """What is in a list: written out, made by a comprehension, or appended one by one."""
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return [text for part in parts for text in self._of(file, part, depth)]
+            case ast.ListComp(elt=part):
+                return self._of(file, part, depth)
+            case ast.Call(args=[inner]) if _name(node) in ("sorted", "list", "tqdm", "reversed", "set"):
+                return self._elements(file, inner, depth)
+            case ast.Name() if depth <= _DEPTH:
+                found: list[str] = []
+                for store in self._stores.reaching(file, node):
+                    if store.value is not None and store.at == ("element",) and not store.anywhere and not store.of:
+                        found += self._of(store.file, store.value, depth + 1)
+                    elif store.value is not None and not store.at and not store.anywhere and not store.of:
+                        found += self._elements(store.file, store.value, depth + 1)
+                return found[:_MOST]
+        return []
+
     def _stored(self, store: Store, name: ast.Name, depth: int) -> list[str]:
         if store.anywhere or store.at or store.value is None or store.value is name:
             return [f"<{name.id}>"]
-        if store.of == ("element",) and isinstance(store.value, ast.List | ast.Tuple | ast.Set):
-            return [text for part in store.value.elts for text in self._of(store.file, part, depth + 1)]
+        if store.of == ("element",):
+            return self._elements(store.file, store.value, depth + 1) or [f"<{name.id}>"]
         if store.of or any(isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(store.value)):
             return [f"<{name.id}>"]
         return self._of(store.file, store.value, depth + 1)

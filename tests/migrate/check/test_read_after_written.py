@@ -195,3 +195,22 @@ def test_a_quotient_is_not_a_path_unless_it_is_made_of_one() -> None:
 def test_names_the_path_that_is_kept_for_whoever_reads_it() -> None:
     (message,) = said("AM962", "x = 1\n", TOP + "options = Namespace(file='best.pt', size=3)\n")
     assert message.startswith("`'best.pt'`, kept by `Namespace(...)`, could be read by all processes")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "frames = [np.load(one) for one in shown]\n",
+        "for one in sorted(shown):\n    keep(np.load(one))\n",
+        "keep(np.load(shown[-1]))\n",
+    ],
+)
+def test_paths_that_are_kept_in_a_list(read: str) -> None:
+    top = "import numpy as np\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    write = (
+        "def draw(image, path):\n    if accelerator.is_main_process:\n        np.save(path, image)\n"
+        "shown = []\nfor epoch in range(3):\n    path = 'seen/{}.npy'.format(epoch)\n    draw(x, path)\n    shown.append(path)\n"
+    )
+    assert said("AM962", "x = 1\n", top + write + read)
+    assert not said("AM962", "x = 1\n", top + write + "accelerator.wait_for_everyone()\n" + read)
+    assert not said("AM962", "x = 1\n", top + write + read.replace("shown", "['other/a.txt']"))
