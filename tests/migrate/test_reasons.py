@@ -328,3 +328,28 @@ Trainer(model, optimizer, DataLoader(rows(), batch_size=4), device=args.device).
 """
     found = results(train=script, trainer=f"import torch\n{trainer}")["trainer"]
     assert "Accelerator(device=device)" in found.after.decode()
+
+
+@pytest.mark.parametrize(("flag", "told"), [("optimizer is not None", True), ("model.training", False)])
+def test_a_name_for_whether_an_optimizer_is_given_tells_training_from_evaluation(flag: str, told: bool) -> None:
+    script = f"""{TOP}
+def epoch(model, loader, optimizer=None):
+    update = {flag}
+    total = 0.0
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+        if update:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    return total
+loader, test_loader = DataLoader(rows(), batch_size=4), DataLoader(rows(), batch_size=4)
+model = nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+epoch(model, loader, optimizer)
+print(epoch(model, test_loader))
+"""
+    found = results(train=script)["train"]
+    assert (found.status is Status.MIGRATED) == told, found.reason
+    assert ("a condition that its calls do not show" in found.reason) != told

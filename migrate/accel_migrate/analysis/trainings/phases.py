@@ -74,8 +74,16 @@ def conditions(loop: LoaderLoop, backward: Backward) -> list[ast.expr]:
         if parent is loop.statement:
             return tests
         if isinstance(parent, ast.If):
-            tests.append(parent.test)
+            tests.append(_told(loop.module, parent.test))
     return []
+
+
+def _told(module: Module, test: ast.expr) -> ast.expr:
+    """The condition itself, where a name stands for it: `trains = optimizer is not None`."""
+    variable = module.variable(test) if isinstance(test, ast.Name) else None
+    bindings = module.bindings(variable) if variable is not None else []
+    value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+    return value if value is not None and not bindings[0].path else test
 
 
 def _trains(roles: Roles, caller: Module, call: ast.Call, own: Definition, tests: list[ast.expr]) -> bool | None:
