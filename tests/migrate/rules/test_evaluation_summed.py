@@ -31,6 +31,14 @@ def test_joins_a_list_in_the_order_of_the_batches() -> None:
     )
 
 
+def test_extends_a_list_by_the_lists_of_all_batches() -> None:
+    becomes(
+        evaluation("losses.extend(model(x).argmax(1).cpu().numpy().tolist())"),
+        "losses.extend(accelerator.sum_for_metrics(model(x).argmax(1).cpu().numpy().tolist()))",
+    )
+    assert "more than add up" in noted(evaluation("losses.extend(model(x).argmax(1).cpu().numpy())"), "AM402")
+
+
 def test_feeds_an_object_of_the_project_the_figures_of_all_batches() -> None:
     meter = "class Last:\n    def update(self, value, n):\n        self.value = value, n\n"
     becomes(

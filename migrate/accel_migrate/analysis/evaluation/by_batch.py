@@ -216,6 +216,9 @@ class _Judge:
                 self._comes(call, every)
                 self.entries.append(call)
                 return
+            if simple and not starred and function.attr == "extend" and len(call.args) == 1 and is_list(call.args[0]):
+                self._figure(function.value, call.args[0], every)
+                return
             if (
                 simple
                 and not starred
