@@ -28,7 +28,6 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
         yield from _through_nothing(side, file, call, registered)
-        yield from _sometimes_apart(side, file, call)
         yield from _made_anew(side, file, call)
         yield from _through_again(side, file, call)
         yield from _without_a_forward(side, file, call)
@@ -60,16 +59,6 @@ def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set
     calls = side.once(_Losses).calls(file, backward)
     if not _forwards(side, file, backward) and not any(getattr(c.func, "attr", "") in registered for c in calls):
         yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
-
-
-def _sometimes_apart(side: Side, file: File, backward: ast.Call) -> Found:
-    """`if not matched: return torch.zeros(1, requires_grad=True)`: on such a batch no gradient of the model is averaged."""
-    for call, at in side.once(_Losses).calls(file, backward).items():
-        fresh = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in call.keywords)
-        if fresh and (at.qualified(call.func) or "").startswith("torch.") and isinstance(at.parents[call], ast.Return):
-            reason = "is not computed by the model: on such a batch a process would leave the others waiting"
-            yield at, call, f"the loss that `return {unparse(call)[:50]}` gives {reason}"
-            return
 
 
 def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:
