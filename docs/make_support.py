@@ -36,7 +36,8 @@ All this is tested on Linux with Python 3.11 and torch 2.13.
   runtime's tests of options, ranks and the names that the codemod writes pass on 3.12 with torch 2.15.0 (57); its others have
   not been run there. The workflow `tests.yml` runs both and has not run yet.
 - torch 2.6.0, the lowest that is allowed, with `make test-torch TORCH=2.6.0`: of the runtime's tests all but 11 passed, and two of these
-  have been mended since. FSDP on the CPU needs a newer torch (4), and so does torchao 0.18 (1). Steps in bf16 with accumulation make a call in four more (4).
+  have been mended since. FSDP on the CPU needs a newer torch (4), and so does torchao 0.18 (1). Steps in bf16 with accumulation
+  make a call in four more (4).
 - macOS and Windows: the workflow migrates a script there. The runtime has not been run there. It expects gloo between
   processes. On Windows the launcher of one process waits for it instead of becoming it, and shows no line of progress.
 
