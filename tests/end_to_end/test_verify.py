@@ -31,22 +31,19 @@ PROOFS = {
     "autoencoder_summed_loss": "the gradient is scaled by 1/N (binary_cross_entropy at",
     "batch_cropped_by_helper": "another one on other numbers of processes",  # numpy crops, which nothing traces
     "class_weights_in_criterion": "is a weighted mean",
-    "cuda_calls_legacy": SHARED_BY_TWO_ALONE,
+    "cuda_calls_legacy": "randperm",
     "ddp_environment": NO_LOADER,
     "ddp_rank_handed_on": "native_batch_norm",
     "ddp_spawn_or_call_cuda": "arange",
     "ddp_torchrun": "lr of the optimizer is",
     "distributional_q_learning": NO_LOADER,
-    "frozen_teacher": SHARED_BY_TWO_ALONE,
     "gan_with_samples": "native_batch_norm",
     "lengths_stay_on_the_cpu": "is a weighted mean",
-    "main_guard_globals": SHARED_BY_TWO_ALONE,
+    "main_guard_globals": "mkldnn_rnn_layer",
     "recurrent_open_file": NO_LOADER,
     "regression_by_hand": NO_LOADER,
-    "resume_and_best": SHARED_BY_TWO_ALONE,
     "sequence_lbfgs": NO_LOADER,
     "shared_engine": SHARED_BY_TWO_ALONE,
-    "zip_of_loaders": SHARED_BY_TWO_ALONE,
 }
 # Why losses on two processes are not compared, as far as the cases go.
 KNOWN_REASONS = (

@@ -14,7 +14,7 @@ from accel_runtime.data.chance import moment_of
 from accel_runtime.data.dispatch import Dispatched
 from accel_runtime.data.drawing import RECENT
 from accel_runtime.data.feeding import Feed
-from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs, Share
+from accel_runtime.data.iteration import Batch, Iteration, Iterations, Loader, Pairs
 from accel_runtime.data.order import DistributedIndices, Ordered, ShardedIndices, ShardedItems
 from accel_runtime.data.progress import LoaderProgress, Pass, Position
 from accel_runtime.data.resumption import Replay, Resuming, Resumption
@@ -234,13 +234,16 @@ class PreparedLoader(Proxy):
         iteration.short, iteration.loader = self.source.short, self
         iterations.stack.append(iteration)
         self.loader_progress.enter(begun)
+        per_round, in_parts = self.batches_per_round, self.settings.split
         try:
             for batch, share, key in pairs:
                 iteration.index += 1
                 iteration.beside = iterations.stack[-1] is not iteration
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share, iteration.batch = share, batch
-                iteration.batches += self._of_round(share)
+                # A batch that only keeps a process busy is none of the script's.
+                real = None if share is None or in_parts else share.real
+                iteration.batches += per_round if real is None else sum(map(bool, real))
                 iteration.recent = (*iteration.recent[-RECENT + 1 :], key)
                 iterations.drawn = state_of_torch()
                 if iterations.counter is not None:
@@ -262,11 +265,6 @@ class PreparedLoader(Proxy):
             iterations.ended(iteration)
             iteration.loader = None
             self.loader_progress.leave(iteration, ended)
-
-    def _of_round(self, share: Share | None) -> int:
-        """How many batches a round has that do not only keep a process busy."""
-        real = None if share is None or self.settings.split else share.real
-        return self.batches_per_round if real is None else sum(map(bool, real))
 
     def _placed(self, batch: Batch) -> Batch:
         return batch if self.settings.feed is None else place(batch, self.settings.feed.device)

@@ -208,7 +208,7 @@ class Ddp(Strategy):
         has_layers = all(hasattr(type(model), name) for name in ("__getitem__", "__len__", "__iter__"))
         wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
         register_hook(wrapped, self.settings)
-        if self.settings.comm_hook == "no" and dist.get_backend() != "gloo" and has_sparse_gradients(model):
+        if self.settings.comm_hook == "no" and has_sparse_gradients(model) and dist.get_backend() != "gloo":
             exchange_rows(wrapped)
         self.unseen.append(wrapped)
         self.wrapped.append(weakref.ref(wrapped))
