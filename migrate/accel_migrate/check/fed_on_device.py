@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
@@ -55,6 +55,8 @@ def _found(evidence: Evidence) -> Found:
         if all(keyword.arg == "cpu" for keyword in told):
             yield from _moved_for_cuda_only(side, asked_alone=True)
             yield from _typed_by_cuda(side)
+        else:
+            yield from _chosen_by_the_script(evidence, {text for keyword in told for text in _named(keyword.value)})
         return
     if _fed_itself(evidence.before):
         yield from _unmoved(side)
@@ -87,7 +89,14 @@ def _moved_all_the_same(evidence: Evidence) -> Found:
             return
 
 
-def _chosen_by_the_script(evidence: Evidence) -> Found:
+def _named(node: ast.expr) -> Iterator[str]:
+    """The variables that an expression reads, as they are written: `args.device`, without `args`."""
+    parts = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    inner = {part.value for part in parts if isinstance(part, ast.Attribute)}
+    return (unparse(part) for part in parts if part not in inner)
+
+
+def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found:
     """`if args.gpu: model.cuda()`: the original trains on the CPU without it, and the Accelerator is not told."""
     side = evidence.before
     if any((f.qualified(c.func) or "").endswith("init_process_group") for f, c in side.calls):
@@ -104,6 +113,7 @@ def _chosen_by_the_script(evidence: Evidence) -> Found:
                 isinstance(node, ast.If)
                 and all(_is_move(each) for each in node.body)
                 and not any(_asks_for_cuda(side, file, test) for test in (node.test, *around))
+                and not set(told).intersection(_named(node.test))
             ):
                 made = evidence.after.created[0]
                 yield (

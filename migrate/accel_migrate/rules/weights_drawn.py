@@ -122,6 +122,8 @@ def _is_registered(module: Module, layers: Variable) -> bool:
     """`nn.Sequential(*self.layers)`, `self.add_module(name, self.layers[0])`: handed to somebody who may register them."""
     for call in module.walk(layers.scope.node, ast.Call):
         assert isinstance(call, ast.Call)
+        if getattr(call.func, "attr", "") in ("add_module", "register_module", "ModuleList", "ModuleDict"):
+            return True  # one by one, under a name of the loop
         named = (part for argument in call.args for part in module.walk(argument, ast.Attribute))
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name not in _LOOKS and any(module.variable(part) == layers for part in named):

@@ -75,6 +75,16 @@ def test_a_choice_of_the_script_that_the_accelerator_is_not_told() -> None:
     assert not said("AM959", machine, TOP.format("") + "net(x)\n")
 
 
+def test_a_choice_of_the_script_beside_a_device_that_the_accelerator_is_told() -> None:
+    parsed = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--gpu')\n"
+    parsed += "p.add_argument('--device')\nargs = p.parse_args()\n"
+    before = "import torch\n" + parsed + "if {}:\n    net.to(args.device)\n"
+    after = "import torch\nfrom accel_runtime import Accelerator\n" + parsed
+    after += "accelerator = Accelerator(device=args.device)\nnet = accelerator.prepare(net)\n"
+    assert said("AM959", before.format("args.gpu"), after)
+    assert not said("AM959", before.format("args.device != 'cpu'"), after)
+
+
 def test_an_accelerator_on_the_cpu_beside_moves_to_a_gpu() -> None:
     helper = "def onto(x, wanted):\n    return x.cuda() if wanted else x\n"
     before = {"train.py": "from moves import onto\nonto(net, True)\n", "moves.py": helper}

@@ -141,7 +141,12 @@ def test_tells_a_criterion_with_weights_of_its_own(made: str, told: bool) -> Non
     assert any("`criterion` has weights" in message for message in notes(text)) is told
 
 
-@pytest.mark.parametrize(("more", "told"), [("", True), ("self.all = nn.ModuleList(self.layers)", False)])
+BY_ONE = "for i, layer in enumerate(self.layers):\n            self.add_module(str(i), layer)"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [("", True), ("self.all = nn.ModuleList(self.layers)", False), (BY_ONE, False)]
+)
 def test_tells_layers_that_a_model_keeps_in_a_plain_list(more: str, told: bool) -> None:
     text = script(LAYERS.format(more=more))
     assert any("`self.layers` has weights" in message for message in notes(text)) is told
