@@ -205,7 +205,7 @@ def test_a_notebook_is_proven_as_the_program_of_its_cells(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("model.cuda()", "the original wants a GPU, and there is none here; --on-cpu runs it on the CPU"),
+        ("model.cuda()", "the original needs a GPU, and this machine has none; --on-cpu runs it on the CPU"),
         (
             "import urllib.request; urllib.request.urlopen('http://data.invalid/x')",
             "the original wants the network to reach data.invalid:80; bring the data into the project folder first",

@@ -34,7 +34,7 @@ _OPPOSITE = {
 def find(project: Project) -> Iterator[Violation]:
     """The choices that the Accelerator took over: it has one device, so they must agree, and it must be told."""
     after = project.evidence.after
-    yield from _cards_unset(project)
+    yield from _gpus_unset(project)
     yield from _chosen_outside(project)
     if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
         return
@@ -56,7 +56,7 @@ def find(project: Project) -> Iterator[Violation]:
             )
 
 
-def _cards_unset(project: Project) -> Iterator[Violation]:
+def _gpus_unset(project: Project) -> Iterator[Violation]:
     """`torch.cuda.set_device(args.gpu)` or `model.cuda(args.gpu)` that is gone, in a project that knows no ranks: the number
     was the user's choice.
     """

@@ -31,7 +31,7 @@ def sentence(run: Run) -> str:
     if refused:
         return f"wants the network: {refused[-1]}; bring the data into the project folder first"
     if GPU.search(run.ended.errors):
-        return f"wants a GPU, and there is none here; --on-cpu runs it on the CPU ({error})"
+        return f"needs a GPU, and this machine has none; --on-cpu runs it on the CPU ({error})"
     if NETWORK.search(run.ended.errors):
         wanted = f" to reach {run.asked_for}" if run.asked_for else ""
         return f"wants the network{wanted}; bring the data into the project folder first ({error})"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
@@ -51,9 +52,12 @@ def cpu_only(
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
     if lines:
         return f"needs the CPU in line {min(lines)}"
+    imported = brought_by(roles.project, modules)
     for module in roles.project.modules:
-        if module not in modules and module.functions.keys() & timing.late:
-            called = [c for c in module.calls if module.scope(c).function in timing.late and _ties(roles, module, c)]
+        if module not in modules:
+            run = [c for c in module.calls if module.scope(c).function in timing.late]
+            run += [c for c in module.calls if module in imported and _is_run_by_model(module, c)]
+            called = [c for c in run if _ties(roles, module, c)]
             if called:
                 return f"needs the CPU in {module.source.path.name}:{called[0].lineno}"
     return None
@@ -109,6 +113,7 @@ def _ties(roles: Roles, module: Module, call: ast.Call) -> bool:
         _makes(roles, module, call)
         or _reads_array(call)
         or _moves_batch(roles, module, call)
+        or _stays_on_cpu(roles, module, call)
         or casts_to_cpu(module, call)
         or _runs_on_other(roles, module, call)
     )
@@ -136,11 +141,28 @@ def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:
     return bool(batch) and where(roles, module, call.args[0]) == Where.CPU
 
 
+def _stays_on_cpu(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`noise.to("cpu")` in a model, which meets there what the model computes."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "to" or len(call.args) != 1:
+        return False
+    return _is_in_model(module, call) and where(roles, module, call.args[0]) == Where.CPU
+
+
+def _is_run_by_model(module: Module, call: ast.Call) -> bool:
+    """What a model does when it runs is not called by its name."""
+    function = module.scope(call).function
+    return _is_in_model(module, call) and function is not None and function.name != "__init__"
+
+
+def _is_in_model(module: Module, call: ast.Call) -> bool:
+    owner = module.scope(call).owner_class
+    return owner is not None and isinstance(owner.node, ast.ClassDef) and "forward" in _methods(owner.node)
+
+
 def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
     """`model(sample)`, where the sample is not known to come from a batch: it may be an item of the data, on the CPU."""
-    owner = module.scope(call).owner_class
-    inside = isinstance(owner.node, ast.ClassDef) and "forward" in _methods(owner.node) if owner is not None else False
-    if inside or not roles.role(module, call.func) & Role.MODEL:
+    if _is_in_model(module, call) or not roles.role(module, call.func) & Role.MODEL:
         return False
     return not any(_is_moved(roles, module, argument) for argument in call.args) and any(
         isinstance(node, ast.Name) for argument in call.args for node in module.walk(argument)
@@ -164,7 +186,7 @@ def _reads_array(call: ast.Call) -> bool:
 
 
 def _runs_late(module: Module, node: ast.AST, timing: Timing) -> bool:
-    if timing.after_prepare(module, node):
+    if timing.after_prepare(module, node) or any(isinstance(above, ast.Lambda) for above in module.ancestors(node)):
         return True
     function = module.scope(node).function
     # What a model does when it runs is not called by its name.

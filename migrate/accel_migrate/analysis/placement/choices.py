@@ -302,7 +302,7 @@ def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Dist
 
 
 def _guard(module: Module, call: ast.expr) -> bool | ast.expr:
-    """The condition under which a move is made on a machine with a GPU: `args.cuda`, and true if there is none."""
+    """The condition under which a move is made on a machine with a GPU: `args.cuda`, and true where it has no condition."""
     inner: ast.AST = call
     for parent in module.ancestors(call):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):

@@ -86,3 +86,50 @@ def test_a_helper_of_another_file_that_makes_tensors_keeps_the_model_on_the_cpu(
     assert "Accelerator(cpu=True)" in result(made)
     assert "Accelerator()" in result("def coded(y):\n    return y.view(-1, 1).float()\n")
     assert "Accelerator()" in result(made.replace("coded", "other") + "def coded(y):\n    return y.float()\n")
+
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return x + {noise}
+"""
+TRAINED = """
+import torch
+from torch.utils.data import DataLoader
+{before}
+loader = DataLoader(data, batch_size=4)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    out = model(x)
+    loss = torch.nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+
+
+def test_what_a_model_sends_to_the_cpu_keeps_it_there_in_its_own_file_and_in_another() -> None:
+    for noise, kept in (('torch.randn_like(x).to("cpu")', True), ("torch.randn_like(x)", False)):
+        made = MODEL.format(noise=noise)
+        told = "Accelerator(cpu=True)" if kept else "Accelerator()"
+        assert told in migrated(TRAINED.format(before=made, after="pass"))
+        script = TRAINED.format(before="from nets import Net", after="pass")
+        sources = [Source.from_bytes(Path(n), t.encode()) for n, t in (("train.py", script), ("nets.py", made))]
+        assert told in migrate(sources)[0].after.decode()
+
+
+def test_a_lambda_that_reads_a_batch_as_an_array() -> None:
+    before = MODEL.format(noise="0") + "shown = lambda x: {}\n"
+    assert "Accelerator(cpu=True)" in migrated(
+        TRAINED.format(before=before.format("x.data.numpy()"), after="shown(out)")
+    )
+    assert "Accelerator()" in migrated(TRAINED.format(before=before.format("x.mean().item()"), after="shown(out)"))

@@ -46,7 +46,7 @@ def install(settings: dict[str, Any], is_near: Callable[[str], bool]) -> Hooks:
 
 
 def _no_terminal(told: Told) -> None:
-    """Scripts that draw a bar ask for the terminal's size, and there is none."""
+    """Scripts that draw a bar ask for the size of a terminal, which these runs do not have."""
     plain = os.popen
 
     @functools.wraps(plain)

@@ -11,7 +11,7 @@ from accel_migrate.proof.recorder.journal import callers
 
 
 class NetworkRefusedError(ConnectionError):
-    """The proof is run on stand-ins, and there is none for this."""
+    """The proof runs on stand-ins, and this has no stand-in."""
 
 
 def refusal(host: str, copy: Path) -> NetworkRefusedError:
