@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import dedent
+
 import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.plan import Status
+from accel_migrate.source import Source
 
 from tests.migrate.rules.verbs import migrated, noted, unchanged
 
@@ -138,3 +144,75 @@ def test_an_import_from_which_two_changes_take_a_name_each():
         """
     )
     assert "torch.amp" not in text and "def step(net: nn.Module, x, y, opt):" in text
+
+
+BRANCHES = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fast", action="store_true")
+    fast = parser.parse_args().fast
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = {scaler}
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        if {test}:
+            with torch.autocast("cuda"):
+                loss = nn.functional.mse_loss(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+    """
+AMP = 'torch.amp.GradScaler("cuda"{})'
+
+
+@pytest.mark.parametrize(
+    ("scaler", "test"),
+    [
+        (AMP.format(", enabled=fast"), "fast"),
+        (AMP.format(""), "fast"),
+    ],
+)
+def test_a_branch_in_full_precision_is_not_scaled(scaler: str, test: str) -> None:
+    text = migrated(BRANCHES.format(scaler=scaler, test=test))
+    assert 'mixed_precision="fp16" if fast and torch.cuda.is_available() else "no"' in text
+
+
+def test_passes_of_which_one_is_scaled_under_no_condition_leave_the_loop():
+    one = "        scaler.scale(loss).backward()\n"
+    both = SCRIPT.format(body=STEP).replace(one, "        loss.backward(retain_graph=True)\n" + one)
+    assert "is not scaled and another one is" in unchanged(both)
+
+
+def test_autocast_that_is_on_where_the_scaler_is_off_leaves_the_loop():
+    forward = "        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+    always = SCRIPT.format(body=STEP).replace(forward, '        with torch.autocast("cuda"):\n    ' + forward)
+    sometimes = always.replace("GradScaler()", "GradScaler(enabled=torch.fast)")
+    assert "scales only if `torch.fast`" in unchanged(sometimes)
+    together = sometimes.replace('autocast("cuda")', 'autocast("cuda", enabled=torch.fast)')
+    assert 'mixed_precision="fp16" if torch.fast and torch.cuda.is_available() else "no"' in migrated(together)
+
+
+def test_a_scaler_that_is_on_for_half_alone():
+    forward = "        loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+    region = '        with torch.autocast("cuda", dtype=kind):\n    ' + forward
+    text = SCRIPT.format(body=STEP).replace(forward, region)
+    text = text.replace("    scaler =", "    kind = torch.float16 if torch.old else torch.bfloat16\n    scaler =")
+    for enabled in ("kind == torch.float16", "torch.old"):
+        made = migrated(text.replace("GradScaler()", f"GradScaler(enabled={enabled})"))
+        assert '("fp16" if torch.old else "bf16") if torch.cuda.is_available() else "no"' in made
+
+
+def test_another_script_has_a_scaler_of_its_own():
+    text = dedent(SCRIPT.format(body=STEP)).encode()
+    results = migrate([Source.from_bytes(Path(name), text) for name in ("first.py", "second.py")])
+    assert [result.status for result in results] == [Status.MIGRATED, Status.MIGRATED], [r.reason for r in results]

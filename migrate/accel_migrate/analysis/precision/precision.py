@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.moves.devices import DeviceDefinition
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.precision.autocasting import Region, folded, narrow, opposite, regions_in
-from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling
+from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling, guards, scaling_conditions
 from accel_migrate.analysis.program.scopes import Module
-from accel_migrate.analysis.values.loops import Backward, LoaderLoop
+from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
@@ -28,6 +29,7 @@ class Precision:
 
     regions: tuple[Region, ...]
     scaling: Scaling
+    scaled_if: tuple[Test, ...] = ()  # conditions under which gradients are scaled; none: always
     argument: str | None = None
     settings: tuple[tuple[str, str], ...] = ()  # of the scaler
 
@@ -39,7 +41,7 @@ class Precision:
         return [*self.scaling.modules(), *[region.module for region in self.regions]]
 
 
-def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLoop]) -> Precision:
+def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], loops: list[LoaderLoop]) -> Precision:
     """What the functions that train and evaluate do about precision."""
     functions = {backward.function for backward in backwards} | {loop.function for loop in loops}
     modules = dict.fromkeys([*[b.module for b in backwards], *[loop.module for loop in loops]])
@@ -51,7 +53,8 @@ def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLo
                 backward.call.lineno,
             )
     scaled = any(backward.scaler is not None for backward in backwards)
-    scaling = find_scaling(roles, backwards) if scaled else Scaling()
+    scaling = find_scaling(roles, graph, backwards) if scaled else Scaling()
+    scaled_if = scaling_conditions(scaling, backwards)
     found = [
         region
         for module in modules
@@ -61,11 +64,11 @@ def find_precision(roles: Roles, backwards: list[Backward], loops: list[LoaderLo
         and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant
     ]
     if not found:
-        return Precision((), scaling)
+        return Precision((), scaling, scaled_if)
     leader = found[0]
     if leader.dtype is not None and narrow(leader.module, leader.dtype) is None:
-        return Precision((), scaling)  # the dtype cannot be told: torch's own regions stay
-    return Precision(tuple(region for region in found if region.asks_like(leader)), scaling)
+        return Precision((), scaling, scaled_if)  # the dtype cannot be told: torch's own regions stay
+    return Precision(tuple(region for region in found if region.asks_like(leader)), scaling, scaled_if)
 
 
 def _is_variable(region: Region) -> bool:
@@ -92,17 +95,11 @@ def with_argument(
 
 def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinition | None, cpu: str | None) -> str:
     on_cuda = _on_cuda(carrier.module, device, cpu)
+    scaled = _conditions(carrier, precision.scaled_if)
     if not precision.regions:
-        wanted = _conditions(carrier, [precision.scaling.enabled()])
-        return _chosen(ast.Constant("fp16"), [*wanted, on_cuda])
+        return _chosen(ast.Constant("fp16"), [*scaled, on_cuda])
     region = precision.regions[0]
-    disabled = (region.module, opposite(region.disabled)) if region.disabled is not None else None
-    enabled = region.enabled
-    if enabled is not None and re.fullmatch(r"[\w.]*scaler\w*( is not None)?", unparse(enabled), re.I):
-        # There is a scaler under a condition of its own: that is what is asked.
-        wanted = _conditions(carrier, [precision.scaling.condition, disabled])
-    else:
-        wanted = _conditions(carrier, [(region.module, enabled) if enabled is not None else None, disabled])
+    wanted = _conditions(carrier, _asked(precision.scaling, region))
     name: ast.expr
     if region.dtype is not None:
         told = narrow(region.module, region.dtype)
@@ -117,15 +114,72 @@ def _argument(precision: Precision, carrier: Respelling, device: DeviceDefinitio
         name = ast.IfExp(ast.parse(on_cuda, mode="eval").body, ast.Constant("fp16"), ast.Constant("bf16"))
     else:
         name = ast.Constant("fp16")
+    if not _by_the_dtype(precision, name, scaled):
+        _check_scaled_wherever_narrow(precision, carrier, scaled, [*wanted, on_cuda])
+        wanted = [*scaled, *wanted]
     return _chosen(name, wanted if region.device is not None else [*wanted, on_cuda])
 
 
-def _conditions(carrier: Respelling, tests: list[Test | None]) -> list[str]:
+def _asked(scaling: Scaling, region: Region) -> list[Test]:
+    """The conditions that a region names itself; that there is a scaler is a condition of the scaler's."""
+    asked = [] if region.enabled is None else [region.enabled]
+    asked += [] if region.disabled is None else [opposite(region.disabled)]
+    return [known for test in asked if (known := _known(scaling, region.module, test)) is not None]
+
+
+def _known(scaling: Scaling, module: Module, test: ast.expr) -> Test | None:
+    if re.fullmatch(r"[\w.]*scaler\w*( is not None)?", unparse(test), re.I):
+        return scaling.condition
+    return module, test
+
+
+def _by_the_dtype(precision: Precision, name: ast.expr, scaled: list[str]) -> bool:
+    """Whether gradients are scaled exactly where autocast's own dtype is half: `enabled=(dtype == torch.float16)`."""
+    if len(scaled) != 1:
+        return False
+    module, asked = precision.scaled_if[0]
+    match name:
+        case ast.IfExp(test=test, body=ast.Constant(value=body), orelse=ast.Constant(value=other)):
+            same = test if body == "fp16" else opposite(test)
+            if (body == "fp16") != (other == "fp16") and scaled[0] == _bracketed(same):
+                return True
+        case ast.Subscript(value=ast.Dict(keys=keys, values=values), slice=key):
+            half = [k for k, value in zip(keys, values) if isinstance(value, ast.Constant) and value.value == "fp16"]
+            if [unparse(ast.Compare(key, [ast.Eq()], [k])) for k in half if k is not None] == scaled:
+                return True
+    dtype = precision.regions[0].dtype
+    match asked:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]) if dtype is not None:
+            return unparse(left) == unparse(dtype) and module.qualified(right) in ("torch.float16", "torch.half")
+    return False
+
+
+def _check_scaled_wherever_narrow(
+    precision: Precision, carrier: Respelling, scaled: list[str], wanted: list[str]
+) -> None:
+    """The Accelerator scales wherever it computes in fp16: so must the script."""
+    for region in precision.regions if scaled else ():
+        tests = [part for test in guards(region.module, region.call) for part in (test, *_conjuncts(test))]
+        known = [_known(precision.scaling, region.module, test) for test in tests]
+        around = [carrier.carried(*test) for test in known if test is not None]
+        names = {*wanted, *[_bracketed(folded(test)) for test in around if test is not None]}
+        missing = [text for text in scaled if text not in names]
+        if missing:
+            raise NotMigrated(
+                f"the GradScaler scales only if `{missing[0]}`, and autocast is not seen to depend on that; the "
+                "Accelerator scales wherever it computes in fp16",
+                region.call.lineno,
+                region.module,
+            )
+
+
+def _conjuncts(test: ast.expr) -> list[ast.expr]:
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+
+
+def _conditions(carrier: Respelling, tests: Iterable[Test]) -> list[str]:
     texts = []
-    for asked in tests:
-        if asked is None:
-            continue
-        module, test = asked
+    for module, test in tests:
         carried = carrier.carried(module, test)
         if carried is None:
             raise NotMigrated(

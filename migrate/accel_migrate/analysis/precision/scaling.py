@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from accel_migrate.analysis.precision.autocasting import regions_in
+from accel_migrate.analysis.precision.autocasting import opposite, regions_in
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
-from accel_migrate.analysis.values.loops import Backward
-from accel_migrate.analysis.values.provenance import NotMigrated
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
 
@@ -42,13 +42,15 @@ class Scaling:
         said |= {k.arg: k.value for k in call.keywords if k.arg in _SETTINGS}
         return said
 
-    def enabled(self) -> Test | None:
-        """The condition under which gradients are scaled; None: always."""
-        for module, call in self.definitions:
-            for keyword in call.keywords:
-                if keyword.arg == "enabled" and not isinstance(keyword.value, ast.Constant):
-                    return module, keyword.value
-        return self.condition
+    def enabled(self) -> list[Test]:
+        """The conditions under which a scaler scales; none: always."""
+        told = [
+            (module, keyword.value)
+            for module, call in self.definitions
+            for keyword in call.keywords
+            if keyword.arg == "enabled" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value)
+        ]
+        return told[:1] + ([self.condition] if self.condition is not None else [])
 
     def nodes(self) -> list[ast.AST]:
         """Everything that speaks of a scaler and goes."""
@@ -59,21 +61,62 @@ class Scaling:
         return [module for module, _ in (*self.gone, *self.steps, *self.unscaled)]
 
 
-def find_scaling(roles: Roles, backwards: list[Backward]) -> Scaling:
-    """Every use of a GradScaler in the project; raises NotMigrated for one that cannot be carried over."""
+def find_scaling(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> Scaling:
+    """Every use of the GradScalers that scale these passes; raises NotMigrated for one that cannot be carried over."""
     found = Scaling()
-    reader = _Uses(roles, backwards, found)
+    named = [backward.module.variable(backward.scaler) for backward in backwards if backward.scaler is not None]
+    ends = {link for variable in named if variable is not None for link in chain(roles, graph, variable)}
+    scalers = {
+        variable
+        for variable in roles.known
+        if roles.of(variable) & Role.SCALER and not ends.isdisjoint(chain(roles, graph, variable))
+    }
+    reader = _Uses(roles, backwards, found, scalers)
     for module in roles.project.modules:
-        if any(roles.of(variable) & Role.SCALER and variable.scope.module is module for variable in roles.known):
+        if any(variable.scope.module is module for variable in scalers):
             reader.read(module)
     for module, choice in found.choices:
         _check_choice(module, choice, found)
     return found
 
 
+def scaling_conditions(scaling: Scaling, backwards: list[Backward]) -> tuple[Test, ...]:
+    """What must hold for gradients to be scaled: by the scaler's own word, and by what tells plain passes apart."""
+    found = scaling.enabled()
+    of_scalers = [choice.test for _, choice in scaling.choices]
+    scaled = [backward for backward in backwards if backward.scaler is not None]
+    for one, plain in [(one, other) for one in scaled for other in backwards if other.scaler is None]:
+        avoided = {unparse(test) for test in guards(plain.module, plain.call)}
+        tests = guards(one.module, one.call) if one.module is plain.module else []
+        apart = [test for test in tests if unparse(opposite(test)) in avoided]
+        if not apart:
+            raise NotMigrated(
+                "this backward pass is not scaled and another one is, by no condition that both name; the Accelerator "
+                "scales all or none",
+                plain.call.lineno,
+                plain.module,
+            )
+        found += [(plain.module, test) for test in apart if test not in of_scalers]
+    return tuple(found)
+
+
+def guards(module: Module, node: ast.AST) -> list[ast.expr]:
+    """The tests that hold where a node runs, by the `if`s around it in its function."""
+    found: list[ast.expr] = []
+    for outer in module.ancestors(node):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        if isinstance(outer, ast.If):
+            found += [outer.test] if node in outer.body else []
+            found += [opposite(outer.test)] if node in outer.orelse else []
+        node = outer
+    return found
+
+
 class _Uses:
-    def __init__(self, roles: Roles, backwards: list[Backward], found: Scaling) -> None:
+    def __init__(self, roles: Roles, backwards: list[Backward], found: Scaling, scalers: set[Variable]) -> None:
         self.roles = roles
+        self.scalers = scalers
         self.found = found
         self.backwards = {backward.scaler for backward in backwards if backward.scaler is not None}
         self.regions = {region.call for module in roles.project.modules for region in regions_in(module)}
@@ -81,7 +124,7 @@ class _Uses:
     def read(self, module: Module) -> None:
         for function, scope in module.functions.items():
             for argument in _parameters(function):
-                if self.roles.of(Variable(scope, argument.arg)) & Role.SCALER:
+                if Variable(scope, argument.arg) in self.scalers:
                     if function in self.found.parameters:
                         raise NotMigrated(
                             f"{argument.arg} is one of two scalers that one function is handed; hand it one",
@@ -90,7 +133,7 @@ class _Uses:
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            if isinstance(node, ast.Name | ast.Attribute) and self.roles.of(module.variable(node)) & Role.SCALER:
+            if isinstance(node, ast.Name | ast.Attribute) and module.variable(node) in self.scalers:
                 if isinstance(node.ctx, ast.Store):
                     self._definition(module, node)
                 elif node not in self.backwards:

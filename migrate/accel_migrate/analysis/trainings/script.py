@@ -298,7 +298,7 @@ class _Reader:
 
     def _findings(self, participants: Participants, setup: Setup) -> _Findings:
         home, place = setup.home, setup.place
-        precision = find_precision(self.roles, self.group.backwards, list(participants.loops))
+        precision = find_precision(self.roles, self.graph, self.group.backwards, list(participants.loops))
         used_in = [
             place.module,
             *[b.module for b in self.group.backwards],
