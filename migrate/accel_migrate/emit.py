@@ -82,6 +82,8 @@ def _precision(context: Context, source: Source) -> list[str]:
     arguments = [f"mixed_precision={requoted(source, precision.argument)}"]
     if context.settings.target != "accelerate":
         arguments.append("autocast_forward=False")
+        if context.training.schedules_skipped_steps:
+            arguments.append("schedule_skipped_steps=True")
     return arguments
 
 

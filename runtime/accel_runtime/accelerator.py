@@ -90,6 +90,7 @@ class Accelerator(Processes, RunProperties, Recording):
         dynamo_plugin: TorchDynamoPlugin | None = None,
         deepspeed_plugin: DeepSpeedPlugin | None = None,
         autocast_forward: bool = True,
+        schedule_skipped_steps: bool = False,
         matmul_precision: str | None = None,
         nan_policy: str | None = None,
         hang_timeout: float = PATIENCE,
@@ -132,6 +133,7 @@ class Accelerator(Processes, RunProperties, Recording):
             Choices(
                 autocast_forward,
                 step_scheduler_with_optimizer,
+                schedule_skipped_steps,
                 _dynamo(options, dynamo_plugin),
                 policy_of(
                     nan_policy,

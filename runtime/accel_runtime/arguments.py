@@ -37,6 +37,7 @@ KNOWN = (
     "dynamo_backend",
     "dynamo_plugin",
     "autocast_forward",
+    "schedule_skipped_steps",
     "fsdp_plugin",
     "matmul_precision",
 )

@@ -33,6 +33,7 @@ class Choices:
 
     autocast_forward: bool = True
     step_scheduler_with_optimizer: bool = True
+    schedule_skipped_steps: bool = False
     dynamo: TorchDynamoPlugin | None = None
     nan_policy: NanPolicy | None = None
 
@@ -146,7 +147,7 @@ class Prepared:
         once = self.loader_settings.split or self._session.strategy.counts_steps(scheduler)
         return PreparedScheduler(
             scheduler,
-            (known[1],),
+            () if self.choices.schedule_skipped_steps else (known[1],),
             self._accumulation,
             self.loader_settings.iterations,
             times=1 if once else self._session.world.size,

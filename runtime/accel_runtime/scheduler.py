@@ -22,7 +22,7 @@ class PreparedScheduler(Proxy):
 
     _is_accelerate_prepared = True
     scheduler: LRScheduler
-    optimizers: tuple[PreparedOptimizer, ...]
+    optimizers: tuple[PreparedOptimizer, ...]  # a step that one of these left out does not count
     accumulation: Accumulation
     iterations: Iterations
     times: int

@@ -83,6 +83,22 @@ def test_a_held_back_micro_step_does_not_count():
     assert seen == [0, 1, 1, 2, 3]
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_step_that_fp16_skipped_counts_on_request(counted: bool):
+    accelerator = Accelerator(cpu=True, mixed_precision="fp16", schedule_skipped_steps=counted)
+    model = torch.nn.Linear(1, 1)
+    bare = torch.optim.SGD(model.parameters(), lr=1.0)
+    model, prepared, scheduler = accelerator.prepare(model, bare, StepLR(bare, 1))
+    seen = []
+    for factor in (float("inf"), 1.0):
+        accelerator.backward(model(torch.ones(1, 1)).sum() * factor)
+        prepared.step()
+        scheduler.step()
+        prepared.zero_grad()
+        seen.append((accelerator.optimizer_step_was_skipped, scheduler.last_epoch))
+    assert seen == ([(True, 1), (False, 2)] if counted else [(True, 0), (False, 1)])
+
+
 def test_a_step_for_each_epoch_counts_once():
     accelerator = Accelerator(cpu=True)
     bare = optimizer()

@@ -37,6 +37,15 @@ def find(context: Context) -> Iterator[Change]:
             yield _change(context, choice, "both branches are the same with the Accelerator", Unwrap(choice))
     yield from _parameters(context)
     yield from _on_the_cpu(context)
+    for owner, call in scaling.definitions if context.settings.target == "accelerate" else ():
+        if owner is module and training.schedules_skipped_steps:
+            yield change(CODE, call, _SCHEDULE, loop=training.index, safety=Safety.NOTE)
+
+
+_SCHEDULE = (
+    "the script's scheduler counts every step, and Accelerate's leaves out those that the scaler skips: after an overflow its "
+    "learning rates come later"
+)
 
 
 def _on_the_cpu(context: Context) -> Iterator[Change]:

@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import Status
+from accel_migrate.settings import Settings
 from accel_migrate.source import Source
 
 from tests.migrate.rules.verbs import migrated, noted, unchanged
@@ -210,6 +211,17 @@ def test_a_scaler_that_is_on_for_half_alone():
     for enabled in ("kind == torch.float16", "torch.old"):
         made = migrated(text.replace("GradScaler()", f"GradScaler(enabled={enabled})"))
         assert '("fp16" if torch.old else "bf16") if torch.cuda.is_available() else "no"' in made
+
+
+def test_a_schedule_goes_on_beside_a_step_that_the_scaler_skips():
+    scheduled = SCRIPT.format(body=STEP + "\n        schedule.step()").replace(
+        "    scaler =", "    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)\n    scaler ="
+    )
+    assert "schedule_skipped_steps=True" in migrated(scheduled)
+    assert "schedule_skipped_steps" not in migrated(SCRIPT.format(body=STEP))
+    peer = Settings(target="accelerate")
+    assert "schedule_skipped_steps" not in migrated(scheduled, peer)
+    assert "counts every step" in noted(scheduled, "AM304", peer)
 
 
 def test_another_script_has_a_scaler_of_its_own():

@@ -24,7 +24,7 @@ from accel_migrate.analysis.trainings.removed_moves import HostRead
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.observed import Observed
 from accel_migrate.analysis.values.provenance import Built, Place
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class Training:
             return spelled
         beside = module is self.start.module and module.scope(node).function is self._makes
         return spelled if beside and self.start.covers(node) else None
+
+    @property
+    def schedules_skipped_steps(self) -> bool:
+        """Whether a GradScaler by hand may skip a step of the optimizer beside which the schedule goes on."""
+        return bool(self.precision.scaling.steps) and any(built.role & Role.SCHEDULER for built in self.prepared)
 
     @property
     def _makes(self) -> Function | None:
