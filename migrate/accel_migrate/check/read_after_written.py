@@ -33,6 +33,7 @@ _OWN = frozenset(
 _WRITES = frozenset({"savefig", "save_image", "imsave", "imwrite", "to_csv", "savez", "savetxt"})
 _HARMLESS = _WRITES | {
     "print", "str", "repr", "format", "len", "isinstance", "getattr", "setattr", "max", "min", "sorted", "input", "exit",
+    "range", "int", "float", "bool", "abs", "round", "sum", "any", "all", "type",
     "join", "joinpath", "dirname", "basename", "splitext", "abspath", "expanduser", "realpath", "normpath", "relpath",
     "fspath", "with_suffix", "Path", "PurePath", "exists", "isfile", "isdir", "is_file", "is_dir", "access",
     "makedirs", "mkdir", "mkdir_p", "chdir", "time", "sleep", "system", "add_argument", "set_defaults", "tqdm", "trange",

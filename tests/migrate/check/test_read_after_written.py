@@ -214,3 +214,9 @@ def test_paths_that_are_kept_in_a_list(read: str) -> None:
     assert said("AM962", "x = 1\n", top + write + read)
     assert not said("AM962", "x = 1\n", top + write + "accelerator.wait_for_everyone()\n" + read)
     assert not said("AM962", "x = 1\n", top + write + read.replace("shown", "['other/a.txt']"))
+
+
+def test_a_number_in_the_name_of_a_file_is_no_file() -> None:
+    saved = HEAD + "for epoch in range(3):\n    accelerator.save(weights, 'net' + str(epoch))\n    {then}\n"
+    assert not said("AM962", "x = 1\n", saved.format(then="plot(list(range(0, epoch + 1)))"))
+    assert said("AM962", "x = 1\n", saved.format(then="read('net' + str(epoch))"))
