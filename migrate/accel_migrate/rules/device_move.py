@@ -97,6 +97,8 @@ def _does_nothing(statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> boo
     """Whether a statement that loses its moves says only that something is itself."""
     if isinstance(statement, ast.Expr):
         return isinstance(_reduced(statement.value, dropped), ast.Name | ast.Attribute)
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:  # `x: Tensor = x.to(device)`
+        return _same(statement.target, _reduced(statement.value, dropped))
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return False
     return _same(statement.targets[0], _reduced(statement.value, dropped))
@@ -115,10 +117,12 @@ def _is_entry_again(module: Module, statement: ast.stmt, dropped: dict[ast.Call,
 
 
 def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> Replace | None:
-    """`b = [x.to(device) for x in a]` becomes `b = a`."""
+    """`b = [x.to(device) for x in a]` becomes `b = a`, and `tuple(x.to(device) for x in a)` is `tuple(a)`."""
     if not isinstance(statement, ast.Assign):
         return None
     value = statement.value
+    if isinstance(value, ast.Call) and unparse(value.func) in ("tuple", "list") and len(value.args) == 1:
+        value = value.args[0]
     if isinstance(value, ast.IfExp):
         either = _reduced(value, dropped)  # `Net().cuda() if use_cuda else Net()`
         return Replace(source.start(value), source.end(value), source.code(either)) if either is not value else None
@@ -127,7 +131,11 @@ def _plain_copy(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast
         if isinstance(value, ast.DictComp):
             assert isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute)
             origin = origin.func.value
-        return Replace(source.start(value), source.end(value), source.code(origin))
+        text = source.code(origin)
+        bracketed = value is not statement.value and isinstance(
+            value, ast.GeneratorExp
+        )  # those of the call are its own
+        return Replace(source.start(value), source.end(value), f"({text})" if bracketed else text)
     return None
 
 

@@ -56,6 +56,7 @@ def becomes(before: str, after: str, kept: bool = False) -> None:
         "for k, v in batch.items():\n        if torch.is_tensor(v):\n            batch[k] = v.cuda()",
         "for k in batch:\n        batch[k] = batch[k].to(device, non_blocking=True)",
         "batch = batch.to(device)  # on the card",
+        "batch: dict = batch.to(device)",
         "# move to the GPU\n    batch = batch.to(device)",
         "batch = batch.cuda() if torch.cuda.is_available() else batch",
     ],
@@ -69,6 +70,8 @@ def test_a_statement_that_only_moves_goes(lines: str) -> None:
     [
         ("inputs = batch.to(device)", "inputs = batch"),
         ("x, y = [part.to(device) for part in batch]", "x, y = batch"),
+        ("parts = tuple(part.to(device) for part in batch)", "parts = tuple(batch)"),
+        ("parts: list = batch.to(device)", "parts: list = batch"),
         ("x = batch['x'].to(device, torch.float64)", "x = batch['x'].to(torch.float64)"),
         ("x = batch['x'].view(-1).to(device)", "x = batch['x'].view(-1)"),
         (
@@ -168,3 +171,11 @@ def test_what_a_bar_over_one_of_two_loaders_hands_out_keeps_its_moves():
     branches = "    if epoch:\n        bar = tqdm(loader)\n    else:\n        bar = tqdm(test_loader)\n"
     text = migrated(ONE_BAR.replace("    bar = tqdm(loader)\n", branches, 1))
     assert "x, y = x.to(accelerator.device), y.to(accelerator.device)" in text
+
+
+def test_a_model_that_is_moved_under_another_name_is_placed_by_prepare() -> None:
+    source = BEFORE.format(lines="pass").replace(
+        "model = nn.Linear(4, 2).to(device)", "net = nn.Linear(4, 2)\nmodel = net.to(device)"
+    )
+    text = migrated(source)
+    assert "model = net\n" in text and "device = " not in text

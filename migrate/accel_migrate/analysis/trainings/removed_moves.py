@@ -204,11 +204,10 @@ def _is_cpu(node: ast.expr) -> bool:
 
 
 def _stored_in(module: Module, call: ast.expr, receiver: ast.expr) -> list[Variable]:
-    """The variable that is moved, or that a freshly built model is stored in."""
+    """The variables that hold a model from then on: the one that is moved, and those that it is stored in."""
     variable = module.variable(receiver)
-    if variable is not None:
-        return [variable]
+    found = [variable] if variable is not None else []
     statement = module.statement(call)
-    if isinstance(statement, ast.Assign):
-        return [v for target in statement.targets if (v := module.variable(target)) is not None]
-    return []
+    if isinstance(statement, ast.Assign) and (variable is None or statement.value is call):
+        found += [v for target in statement.targets if (v := module.variable(target)) is not None]
+    return found
