@@ -66,6 +66,14 @@ def test_keeps_a_load_into_another_model():
     stays(training(ready="other = nn.Linear(2, 2)", after="other.load_state_dict(best)"), "other.load_state_dict(best)")
 
 
+def test_keeps_a_load_into_a_model_that_is_built_anew_when_all_is_done():
+    end = 'torch.save(model.state_dict(), "m.pt")\nmodel = nn.Linear(3, 2).to(device)\n'
+    end += 'model.load_state_dict(torch.load("m.pt"))\n'
+    text = migrated(training() + end + "print(model.weight)\n")
+    assert 'model.load_state_dict(torch.load("m.pt", map_location="cpu"))\nprint(model.weight)\n' in text
+    assert "unwrap_model" in migrated(training() + end.replace("nn.Linear(3, 2)", "copy.copy(model)"))
+
+
 def test_does_not_wait_where_nothing_is_saved():
     source = training(after='model.load_state_dict(torch.load("m.pt"))')
     becomes(source, 'accelerator.unwrap_model(model).load_state_dict(torch.load("m.pt", map_location="cpu"))')

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Function, Module, Scope
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 
 
@@ -62,6 +63,26 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     for built in _built_late(roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
     return Timing(home, place, frozenset(late), family)
+
+
+def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) -> bool:
+    """Whether a name beside `prepare` holds a model that was built below it, and nothing that was made of a prepared one."""
+    variable = module.variable(node) if isinstance(node, ast.Name) else None
+    around = timing.place.module.scope(timing.place.after)
+    if variable is None or variable.scope is not around or module.scope(node) is not around:
+        return False
+    bindings = reaching(module, node, variable)  # type: ignore[arg-type]
+    return bool(bindings) and all(
+        isinstance(binding.value, ast.Call)
+        and binding.kind == "assign"
+        and not binding.path
+        and timing.after_prepare(module, binding.statement)
+        and not any(
+            (held := module.variable(part)) is not None and roles.of(held) & Role.MODEL
+            for part in module.walk(binding.value, ast.Name, ast.Attribute)
+        )
+        for binding in bindings
+    )
 
 
 def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[Function]) -> Iterator[Definition]:

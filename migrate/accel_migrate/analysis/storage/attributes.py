@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.processes.timing import Timing, is_built_anew
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
@@ -68,6 +68,8 @@ def own_attributes(
                 continue
             variable = module.variable(node)
             if variable is None or not roles.of(variable) & Role.MODEL or not timing.after_prepare(module, node):
+                continue
+            if is_built_anew(roles, timing, module, node):
                 continue
             if any(link in aliases for link in chain(roles, graph, variable)):
                 yield Question(module, asked, node)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.processes.timing import Timing, is_built_anew
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -52,7 +52,8 @@ def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozens
         if isinstance(function, ast.Attribute) and function.attr == "load_state_dict":
             variable = module.variable(itself(function.value))
             if variable in held and roles.of(variable) & Role.MODEL and timing.after_prepare(module, call):
-                yield StateLoaded(module, call, function.value)
+                if not is_built_anew(roles, timing, module, itself(function.value)):
+                    yield StateLoaded(module, call, function.value)
 
 
 def _feeds_state(module: Module, call: ast.Call) -> bool:
