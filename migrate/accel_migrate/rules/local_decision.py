@@ -87,15 +87,14 @@ def _averaged(context: Context, decision: Decision, accelerator: str) -> Edit:
     module, figure = context.module, decision.figure
     name = module.source.code(figure)
     mean = quoted(module.source, "mean")
-    if decision.is_tensor:
-        return replace_node(module.source, figure, f"{accelerator}.reduce({name}.detach(), {mean})")
-    if decision.of_tensor and isinstance(figure, ast.Call) and isinstance(figure.func, ast.Attribute):
-        tensor = module.source.code(figure.func.value)
-        return replace_node(module.source, figure, f"{accelerator}.reduce({tensor}.detach(), {mean}).item()")
     # Doubles keep a Python number as it is: on one process nothing may be rounded.
     kept = f"device={accelerator}.device" if context.settings.target == "accelerate" else "dtype=torch.float64"
     number = name if decision.is_plain else f"float({name})"
     averaged = f"{accelerator}.reduce(torch.tensor({number}, {kept}), {mean}).item()"
+    if decision.is_tensor:
+        averaged = f"{accelerator}.reduce({name}.detach(), {mean})"
+    elif decision.of_tensor and isinstance(figure, ast.Call) and isinstance(figure.func, ast.Attribute):
+        averaged = f"{accelerator}.reduce({module.source.code(figure.func.value)}.detach(), {mean}).item()"
     if decision.after is not None:
         return Insert(decision.after, (f"{name} = {averaged}",), "after")
     if decision.before is not None:

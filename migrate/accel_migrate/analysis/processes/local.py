@@ -197,7 +197,7 @@ class Locality:
     def _variable(self, module: Module, node: ast.expr, variable: Variable) -> bool:
         if self.roles.of(variable) & _ALIKE or self._is_agreed(module, variable) or variable.scope in self._objects:
             return False
-        bindings = self.bound(module, node)
+        bindings = self._since_agreed(module, node)
         if any(self._binding(module, variable, binding) for binding in bindings):
             return True
         held = {binding.statement for binding in bindings}
@@ -206,6 +206,17 @@ class Locality:
             if same and self.is_local(module, given):
                 return True
         return False
+
+    def _since_agreed(self, module: Module, node: ast.expr) -> list[Binding]:
+        """The bindings that a name may hold; of a sum that is averaged on the way here, those from there on."""
+        found = self.bound(module, node)
+        for index, binding in enumerate(found if self.agreed else ()):
+            if binding.kind == "augment" and binding.target in self.agreed:
+                block = module.block(binding.statement)
+                later = block[block.index(binding.statement) + 1 :]
+                if any(module.holds(statement, node) for statement in later):
+                    return found[: index + 1]
+        return found
 
     def _is_agreed(self, module: Module, variable: Variable) -> bool:
         """`dist.all_reduce(total)`: from there on it is the same on all."""

@@ -133,17 +133,20 @@ class _Finder:
             return
         if self.flow.only_some(module, node):
             return  # not every process comes by, so none may meet another here
-        # What a branch sets from a figure is as much alike as the figure: the sources come first.
-        inside = set(module.walk(node))
-        for figure in sorted(self._figures(module, tested), key=lambda f: self._is_set_inside(module, f, inside)):
+        # What is set from a figure is as much alike as the figure: the sources come first.
+        figures = self._figures(module, tested)
+        for figure in sorted(figures, key=lambda each: self._is_set_from(module, each, figures)):
             if self.local.is_local(module, figure):
                 yield self._decision(module, node, figure)
 
-    def _is_set_inside(self, module: Module, figure: ast.expr, inside: set[ast.AST]) -> bool:
-        variable = module.variable(figure)
-        if variable is None or not isinstance(figure, ast.Name):
-            return False
-        return any(b.statement in inside for b in self.local.bound(module, figure))
+    def _is_set_from(self, module: Module, figure: ast.expr, figures: list[ast.expr]) -> bool:
+        """`best` of `best = loss`, where both are asked."""
+        others = {module.variable(other) for other in figures if other is not figure} - {None}
+        return isinstance(figure, ast.Name) and any(
+            module.variable(part) in others
+            for binding in self.local.bound(module, figure)
+            for part in (module.walk(binding.value) if binding.value is not None else ())
+        )
 
     def _figures(self, module: Module, node: ast.expr, compared: bool = False) -> list[ast.expr]:
         """The numbers of this process alone that a condition is made of; `compared` is what can only be a number."""
@@ -159,6 +162,8 @@ class _Finder:
             return [figure for part in (node.left, *node.comparators) for figure in self._figures(module, part, True)]
         if isinstance(node, ast.Call):
             return self._asked(module, node)
+        if isinstance(node, ast.BinOp) and (divided := self._divided(module, node)) is not None:
+            return self._figures(module, divided, True)
         if isinstance(node, ast.Name) and (told := self._told_before(module, node)) is not None:
             return self._figures(module, told)
         if isinstance(node, ast.Attribute):
@@ -167,6 +172,15 @@ class _Finder:
         if isinstance(node, ast.Name) and not compared and not self._is_set_to_own(module, node):
             return []  # `if logger:` of what was only handed figures: whether there is one
         return [node]
+
+    def _divided(self, module: Module, node: ast.BinOp) -> ast.Name | None:
+        """`total` of `total / len(loader)`: once it is averaged, whatever the script makes of it is alike."""
+        total = node.left
+        if not isinstance(node.op, ast.Div) or not isinstance(total, ast.Name):
+            return None
+        if self.local.is_local(module, node.right) or not self._is_plain(module, total):
+            return None
+        return total if self._may_be_set(module, total, module.statement(node)) else None
 
     def _is_set_to_own(self, module: Module, name: ast.Name) -> bool:
         """Whether a name is set to what is this process's own, and not only handed it."""
@@ -200,20 +214,33 @@ class _Finder:
             return Decision(module, node, figure, is_number=False)
         plain = self._is_plain(module, figure)
         if isinstance(figure, ast.Name) and self._may_be_set(module, figure, statement):
+            tensor = not plain and self._holds_tensor(module, figure)
+            kept = plain or tensor or not self._is_asked_as_tensor(module, figure)
             made = self._made_outside(module, figure)
-            if made is not None:
+            if made is not None and kept:
                 self.local.agree([made.target])
                 if not made.path and made.value is not None and self._of_tensor(module, made.value):
                     return Decision(module, node, made.value, of_tensor=True)  # averaged as it is made a number
-                return Decision(module, node, figure, after=made.statement, is_plain=plain)
-            if not _is_elif(module, statement):
-                variable = module.variable(figure)
-                self.local.agree(n for n in module.walk(statement) if module.variable(n) == variable)
-                return Decision(module, node, figure, before=statement, is_plain=plain)
+                return Decision(module, node, figure, after=made.statement, is_tensor=tensor, is_plain=plain)
+            if not _is_elif(module, statement) and kept:
+                self.local.agree(self._same_from(module, figure, statement))
+                return Decision(module, node, figure, before=statement, is_tensor=tensor, is_plain=plain)
         is_tensor = self._is_tensor(module, figure)
         self.local.agree([figure])
         of_tensor = self._of_tensor(module, figure)
         return Decision(module, node, figure, is_tensor=is_tensor, of_tensor=of_tensor, is_plain=plain)
+
+    def _same_from(self, module: Module, figure: ast.Name, statement: ast.stmt) -> Iterator[ast.AST]:
+        """The reads of a figure in a statement and behind it in its block, as far as nothing has set it anew."""
+        variable = module.variable(figure)
+        yield from (n for n in module.walk(statement) if module.variable(n) == variable)
+        block = module.block(statement)
+        for following in block[block.index(statement) + 1 :]:
+            for name in module.walk(following, ast.Name):
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and module.variable(name) == variable:
+                    bound = self.local.bound(module, name)
+                    if bound and all(b.statement.lineno < statement.lineno for b in bound):
+                        yield name
 
     def _may_be_set(self, module: Module, figure: ast.Name, statement: ast.stmt) -> bool:
         """Whether a name can be set to its average above a condition: it is asked once, and always holds a number."""
@@ -222,6 +249,22 @@ class _Finder:
         variable = module.variable(figure)
         bound = self.local.bound(module, figure) if variable is not None else []
         return not any(isinstance(b.value, ast.Constant) and b.value.value is None for b in bound)
+
+    def _is_asked_as_tensor(self, module: Module, figure: ast.Name) -> bool:
+        """Whether a figure, or what is set to it, is asked for what a number of Python's does not have: `total.item()`."""
+        pending = [module.variable(figure)]
+        for variable in pending:
+            for name in module.walk(module.tree, ast.Name) if variable is not None else ():
+                if not isinstance(name, ast.Name) or module.variable(name) != variable:
+                    continue
+                above = module.parents[name]
+                if isinstance(above, ast.Attribute | ast.Subscript):
+                    return True
+                if isinstance(above, ast.Call) and (module.qualified(above.func) or "").startswith("torch."):
+                    return True
+                if isinstance(above, ast.Assign) and above.value is name:
+                    pending += [v for v in map(module.variable, above.targets) if v not in pending]
+        return False
 
     def _made_outside(self, module: Module, figure: ast.Name) -> Binding | None:
         """The binding outside of any share by which a figure is complete, if there is one that always holds."""

@@ -94,9 +94,49 @@ def test_a_decision_in_a_round_that_concerns_nobody_else_is_each_process_s_own()
     assert "reduce" not in migrated(source)
 
 
-def test_a_sum_of_tensors_is_made_a_number_first():
-    source = training(ready=PLATEAU, inside="total += loss", after="mean = total / len(loader)\nplateau.step(mean)")
-    becomes(source, f"mean = {AVERAGED.format('float(mean)')}")
+def test_a_sum_of_tensors_stays_a_tensor():
+    source = training(ready="best = 9.0", inside="total += loss", after="if total < best:\n    best = total")
+    text = migrated(source + "    print(total.item(), best)\n")
+    assert 'total = accelerator.reduce(total.detach(), "mean")\n    if total < best:' in text
+    assert text.count("accelerator.reduce") == 1
+
+
+@pytest.mark.parametrize("asked", ["mean.item()", "torch.isnan(mean)", "best.item()"])
+def test_what_may_be_a_tensor_is_not_made_a_number_where_it_is_asked_for_more(asked: str):
+    functions = "def mean_of(model, loader):\n    return score(model, loader)"
+    after = f"mean = mean_of(model, loader)\nif mean < best:\n    best = mean\nprint({asked})"
+    text = migrated(training(functions=functions, ready="best = 9.0", inside="score.add(loss)", after=after))
+    assert "mean = accelerator.reduce(" not in text
+
+
+def test_a_figure_that_is_averaged_is_alike_wherever_it_is_read_after_that():
+    lines = "if total >= old:\n    worse += 1\nold = total"
+    text = migrated(training(ready="old, worse = 9.0, 0", inside="total += loss.item()", after=lines))
+    assert text.count("accelerator.reduce") == 1
+    turned = migrated(
+        training(
+            ready="old, worse = 9.0, 0",
+            inside="total += loss.item()",
+            after=lines.replace("total >= old", "old < total"),
+        )
+    )
+    assert turned.count("accelerator.reduce") == 1
+    anew = "if total >= old:\n    worse += 1\ntotal = loss.item()\nif total > 3:\n    break"
+    text = migrated(training(ready="old, worse = 9.0, 0", inside="total += loss.item()", after=anew))
+    assert text.count("accelerator.reduce") == 2
+
+
+def test_the_best_of_figures_that_are_averaged_is_alike():
+    after = "total /= len(loader)\nif total < best:\n    best = total\n    torch.save(model.state_dict(), 'm.pt')"
+    text = migrated(training(ready="best = 9.0", inside="total += loss.item()", after=after))
+    assert text.count("accelerator.reduce") == 1
+
+
+def test_a_sum_that_is_divided_where_it_is_asked_is_averaged_itself():
+    after = "if total / len(loader) < best:\n    best = total / len(loader)\n    torch.save(model.state_dict(), 'm.pt')"
+    text = migrated(training(ready="best = 9.0", inside="total += loss.item()", after=after))
+    assert f"    total = {AVERAGED.format('total')}\n    if total / len(loader) < best:" in text
+    assert text.count("accelerator.reduce") == 1
 
 
 def test_a_way_out_of_the_loop_is_taken_by_all():
@@ -129,7 +169,7 @@ def test_what_an_object_that_ends_training_is_told_is_averaged():
         inside="total += loss.item()",
         after="patience.look(total / len(loader))\nif patience.over:\n    break",
     )
-    becomes(source, f"patience.look({AVERAGED.format('total / len(loader)')})")
+    becomes(source, f"total = {AVERAGED.format('total')}\npatience.look(total / len(loader))")
 
 
 def test_what_a_loop_goes_on_by_is_asked_of_all_each_time():
