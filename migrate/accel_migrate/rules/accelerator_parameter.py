@@ -11,7 +11,7 @@ from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.roles import arguments_of, positional_of
 from accel_migrate.edits import change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
-from accel_migrate.plan import Change, Edit, Replace
+from accel_migrate.plan import Change, Edit, Insert, Replace
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM103"
@@ -56,12 +56,22 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
                 passed = dict(arguments_of(call, _target(other))).get(other.device)
                 if passed is not None:
                     gone.update(walk(passed))
-    for statement in function.body:
-        for node in walk(statement):
-            if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone:
-                asked = ".type" if (module, node) in context.training.device_texts else ""
-                edits.append(replace_node(source, node, f"{NAME}.device{asked}"))
-    return edits
+    reads = [
+        node
+        for statement in function.body
+        for node in walk(statement)
+        if isinstance(node, ast.Name) and node.id == parameter.device and node not in gone
+    ]
+    texts = [node for node in reads if (module, node) in context.training.device_texts]
+    if not texts and len({node.lineno for node in reads}) > 1 and function.body[0].lineno > function.lineno:
+        return [*edits, _named_again(function, parameter.device)]
+    return [*edits, *[replace_node(source, n, f"{NAME}.device{'.type' if n in texts else ''}") for n in reads]]
+
+
+def _named_again(function: Function, device: str) -> Edit:
+    """The device under the parameter's name, for a body that reads it in many lines."""
+    described = len(function.body) > 1 and ast.get_docstring(function) is not None
+    return Insert(function.body[1 if described else 0], (f"{device} = {NAME}.device",), "before")
 
 
 def _default(function: Function, argument: ast.arg) -> ast.expr | None:

@@ -93,19 +93,21 @@ def find_reach(
     guarded: bool,
     keep_device: bool = False,
     scalers: dict[Function, tuple[Module, str]] | None = None,
+    gone: frozenset[ast.AST] = frozenset(),
 ) -> Reach:
     """Hand the Accelerator down from where it is made to all that need it, and where possible to those that wish it.
 
     Who wishes it gets it only if every call that is visible can hand it over, `wished`, also those of other scripts.
+    Nothing reads what is `gone`: a parameter that only told moves their device.
     """
     everywhere = creation.module if creation.parent is None and by_class is None and not guarded else None
     family = roles.project.family(by_class) if by_class is not None else frozenset[Scope]()
     reach = Reach(creation, by_class, family, {}, everywhere, guarded)
     for module, node in needs:
-        reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {})
+        reach = _extended(roles, graph, reach, module, node, keep_device, scalers or {}, gone)
     for module, node in wishes:
         with suppress(NotMigrated):
-            reach = _extended(roles, wished, reach, module, node, keep_device, scalers or {})
+            reach = _extended(roles, wished, reach, module, node, keep_device, scalers or {}, gone)
     return reach
 
 
@@ -161,6 +163,7 @@ def _extended(
     node: ast.AST,
     keep_device: bool,
     scalers: dict[Function, tuple[Module, str]],
+    gone: frozenset[ast.AST],
 ) -> Reach:
     """The reach with one more place, and with all callers on the way to it."""
     parameters = dict(reach.parameters)
@@ -170,8 +173,12 @@ def _extended(
         module, node, called = pending.pop()
         function = module.scope(node).function
         device = _device_parameter(roles, graph, module, function) if function is not None and not keep_device else None
-        in_sight = extended.spelled(module, node) is not None
-        if in_sight and (device is None or function in parameters or extended.by_class is not None):
+        if extended.spelled(module, node) is not None and (
+            device is None
+            or function in parameters
+            or extended.by_class is not None
+            or _is_read(graph, parameters, module, function, device, gone)
+        ):
             continue
         if function is extended.creation.node:
             continue
@@ -228,6 +235,29 @@ def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: 
             if all(value is None or is_device(roles, caller, value) for caller, value in passed):
                 return argument.arg
     return None
+
+
+def _is_read(
+    graph: CallGraph,
+    parameters: dict[Function, NewParameter],
+    module: Module,
+    function: Function | None,
+    device: str,
+    gone: frozenset[ast.AST],
+) -> bool:
+    """Whether a function goes on reading its device, and not only to hand it to one that takes the Accelerator instead."""
+    handed = {
+        value
+        for inner, taken in parameters.items()
+        for _, call in graph.sites.get(inner, ())
+        for name, value in arguments_of(call, Definition(taken.module, inner))
+        if name == taken.device
+    }
+    return any(
+        isinstance(node, ast.Name) and node.id == device and node not in gone and node not in handed
+        for statement in (function.body if function is not None else ())
+        for node in module.walk(statement, ast.Name)
+    )
 
 
 def _check_references(roles: Roles, function: Function, sites: list[tuple[Module, ast.Call]]) -> None:

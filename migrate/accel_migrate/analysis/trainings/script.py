@@ -10,7 +10,7 @@ from accel_migrate.analysis.distribution.one_or_many import silenced_prints
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.evaluation.by_batch import Summed
-from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole
+from accel_migrate.analysis.evaluation.evaluation import Gather, Whole
 from accel_migrate.analysis.evaluation.shuffled import in_own_order
 from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
@@ -154,16 +154,21 @@ class _Findings:
         """Kept moves that name the device anew."""
         return [move for move in self.kept if not names_device(move, self.distribution)]
 
-    def gone(self, reach: Reach) -> frozenset[ast.AST]:
-        """Expressions that rules take away: nothing inside them is edited."""
+    @property
+    def taken(self) -> frozenset[ast.AST]:
+        """Expressions that rules take away, wherever the Accelerator is: nothing inside them is edited."""
         nodes: list[ast.AST] = [region.whole for region in self.precision.regions]
         for move in (*self.dropped, *self.renamed):
             nodes += [*move.call.args, *[keyword.value for keyword in move.call.keywords]]
-        replacements = self.distribution.replacements
         nodes += self.precision.scaling.nodes()
         nodes += self.distribution.gone()
-        nodes += [p.node for p in replacements if p.optional and reach.spelled(p.module, p.node) is not None]
         return frozenset(part for node in nodes for part in walk(node)) | self.storage.gone
+
+    def gone(self, reach: Reach) -> frozenset[ast.AST]:
+        """Those, and what is replaced where the Accelerator can be had."""
+        optional = [p for p in self.distribution.replacements if p.optional]
+        replaced = [p.node for p in optional if reach.spelled(p.module, p.node) is not None]
+        return self.taken | {part for node in replaced for part in walk(node)}
 
 
 class _Reader:
@@ -382,11 +387,12 @@ class _Reader:
             creation,
             home if creation.is_class else None,
             needs,
-            [*self._wishes(participants.evaluations), *[(asked.module, asked.node) for asked in found.attributes]],
+            [*self._wishes(participants, found), *[(asked.module, asked.node) for asked in found.attributes]],
             self.seen,
             self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
             {**move_parameters(found.dropped, self.graph), **replaced, **found.precision.scaling.parameters},
+            found.taken,
         )
         return creation, reach, needs
 
@@ -531,13 +537,15 @@ class _Reader:
             for parent in creation.module.ancestors(statement)
         )
 
-    def _wishes(self, evaluations: tuple[Evaluation, ...]) -> list[tuple[Module, ast.AST]]:
-        """Evaluation functions that print: once is enough."""
+    def _wishes(self, participants: Participants, found: _Findings) -> list[tuple[Module, ast.AST]]:
+        """Evaluation functions that print what is to be written once."""
+        once = self._prints_once(found.modules)
         return [
-            (e.loop.module, e.loop.statement)
-            for e in evaluations
-            if e.loop.function is not None
-            and any(isinstance(n, ast.Name) and n.id == "print" for n in e.loop.module.walk(e.loop.function))
+            (loop.module, loop.statement)
+            for loop in (evaluation.loop for evaluation in participants.evaluations)
+            if loop.function is not None
+            and (once or found.storage.runs_everywhere(loop.module, loop.statement))
+            and any(getattr(name, "id", "") == "print" for name in loop.module.walk(loop.function, ast.Name))
         ]
 
     def _check_names(self, modules: tuple[Module, ...]) -> None:

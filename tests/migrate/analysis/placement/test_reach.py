@@ -43,6 +43,30 @@ def test_globals_see_it_without_being_handed_it() -> None:
     assert handed(f"{BUILT}\ndef train():\n{LOOP}\ntrain()\n") == {}
 
 
+SHOWN = "def show(model, device):\n    print(model.name, torch.ones(2).to(device){more})\n"
+
+
+def test_a_device_that_is_read_on_stays_beside_a_global_accelerator() -> None:
+    text = f"{BUILT}\n{SHOWN.format(more='')}\ndef train():\n{LOOP}\n    show(model, device)\ntrain()\nshow(model, device)\n"
+    assert handed(text) == {}
+
+
+def test_a_device_that_nobody_reads_any_more_gives_way_to_a_global_accelerator() -> None:
+    text = f"{BUILT}\ndef train(model, device):\n{LOOP}\ndef run(model, device):\n    train(model, device)\nrun(model, device)\n"
+    assert handed(text) == {"train": "device", "run": "device"}
+
+
+def test_an_evaluation_that_only_prints_is_not_handed_it() -> None:
+    whole = (
+        "def test(model, device, loader):\n    for x, y in loader:\n        print(model(x.to(device)))\n        break\n"
+    )
+    text = script("model, device, loader, optimizer", "train(model, device, loader, optimizer)")
+    text = text.replace("def main", f"{whole}\ndef main").replace(
+        "main()\n", "    test(model, device, loader)\nmain()\n"
+    )
+    assert handed(text) == {"train": "device"}
+
+
 def test_methods_find_it_on_themselves() -> None:
     text = IMPORTS + "\nclass Trainer:\n    def __init__(self):\n"
     text += (
