@@ -1,0 +1,353 @@
+"""How a loss is reduced over its batch: from the backward pass back over names, calls and functions.
+
+Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven` count, one `weighted` by class, or `unknown`;
+`rows` is a tensor that still has its samples, `free` what no sample has part in, `unseen` what a call gives that cannot be read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.notes.losses import WORST, Reduced, criterion, is_loss, is_of_weights, parts_of, worst
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.itself import itself
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.nodes import unparse, walk
+
+_OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
+_SAME = (
+    "abs", "clamp", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "exp", "expand_as", "flatten", "float",
+    "half", "log", "log_softmax", "masked_fill", "mul", "neg", "permute", "pow", "relu", "requires_grad_", "reshape", "sigmoid",
+    "softmax", "sqrt", "square", "squeeze", "tanh", "t", "to", "transpose", "type", "unsqueeze", "view", "values",
+)  # fmt: skip
+_DEPTH = 40
+
+
+def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
+    """How the loss of a backward pass is reduced; a mean is one only where that is proven."""
+    found = _Search(roles, graph).kind(backward.module, backward.loss)
+    if found.kind in ("rows", "free", "unseen"):
+        return Reduced("unknown", found.node or backward.loss)
+    return found
+
+
+class _Search:
+    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.depth = 0
+        self.known: dict[tuple[ast.AST, int], Reduced] = {}
+
+    def kind(self, module: Module, node: ast.expr, index: int = 0) -> Reduced:
+        """How an expression, or that entry of the tuple that it gives, is reduced."""
+        if (node, index) not in self.known:
+            self.known[node, index] = Reduced("free")  # what is built of itself adds nothing
+            self.depth += 1
+            found = self._kind(module, node, index) if self.depth < _DEPTH else Reduced("unseen", node)
+            self.depth -= 1
+            self.known[node, index] = found
+        return self.known[node, index]
+
+    def _kind(self, module: Module, node: ast.expr, index: int) -> Reduced:
+        match node:
+            case ast.Constant():
+                return Reduced("free")
+            case ast.BinOp():
+                return self._operation(module, node.left, node.op, node.right, node)
+            case ast.UnaryOp(operand=inner) | ast.NamedExpr(value=inner) | ast.Starred(value=inner):
+                return self.kind(module, inner, index)
+            case ast.IfExp(body=body, orelse=orelse):
+                return worst([self.kind(module, body, index), self.kind(module, orelse, index)])
+            case ast.Call():
+                return self._call(module, node, index)
+            case ast.Name() | ast.Attribute():
+                return self._read(module, node, index)
+            case ast.Tuple(elts=parts) if index < len(parts):
+                return self.kind(module, parts[index])
+            case ast.List(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts) | ast.BoolOp(values=parts):
+                return worst(self.kind(module, part) for part in parts)
+            case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.DictComp(value=inner):
+                return self.kind(module, inner)
+            case ast.Subscript(value=inner, slice=key):
+                found = self.kind(module, inner, key.value if _is_index(key) else 0)  # type: ignore[attr-defined]
+                return Reduced("rows") if found.kind in ("unseen", "free") else found
+        return Reduced("rows")
+
+    # ---- operations
+
+    def _operation(self, module: Module, left: ast.expr, op: ast.operator, right: ast.expr, node: ast.AST) -> Reduced:
+        first, second = self.kind(module, left), self.kind(module, right)
+        if isinstance(op, ast.Div | ast.FloorDiv):
+            return self._divided(module, first, right, second, node)
+        if isinstance(op, ast.Mult):
+            for scalar, other in ((first, right), (second, left)):
+                if scalar.kind == "mean" and self._is_size(module, other):
+                    return Reduced("sum", node)
+            both = [one for one in (first, second) if one.kind != "unseen"]
+            return worst(both) if any(one.kind in WORST[:4] or one.kind == "mean" for one in both) else first
+        return Reduced("rows") if isinstance(op, ast.MatMult) else worst([first, second])
+
+    def _divided(self, module: Module, first: Reduced, by: ast.expr, second: Reduced, node: ast.AST) -> Reduced:
+        if second.kind in ("sum", "uneven"):
+            return Reduced("uneven", node)
+        if first.kind == "sum" and not isinstance(by, ast.Constant):
+            return Reduced("mean") if self._is_size(module, by) else Reduced("unknown", node)
+        return second if first.kind == "free" else first
+
+    def _is_size(self, module: Module, node: ast.expr) -> bool:
+        """The number of samples of the batch, by itself, under a name or times something else."""
+        if isinstance(node, ast.Name):
+            variable = module.variable(node)
+            bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+            return bool(bound) and all(value is not None and self._is_size(module, value) for value in bound)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self._is_size(module, node.left) or self._is_size(module, node.right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("float", "int"):
+            return bool(node.args) and self._is_size(module, node.args[0])
+        text = unparse(node)
+        return text.endswith((".size(0)", ".shape[0]", ".size()[0]", ".numel()")) or text.startswith("len(")
+
+    # ---- names
+
+    def _read(self, module: Module, node: ast.Name | ast.Attribute, index: int) -> Reduced:
+        variable = module.variable(node)
+        owner = variable.scope.module if variable is not None else module
+        bindings = owner.bindings(variable) if variable is not None else []
+        if variable is None or not bindings:
+            if isinstance(node, ast.Name):
+                return Reduced("free")
+            told = self.kind(module, node.value)
+            if told.kind == "free" or self.roles.role(module, node.value) & Role.MODEL:
+                return Reduced("free")  # weights of a model, or of a layer of it
+            if node.attr == "loss" or ("loss" in node.attr.lower() and told.kind == "rows"):
+                return Reduced("unknown", node)
+            return told if told.kind in WORST[:4] else Reduced("rows")
+        if self.roles.of(variable) & Role.BATCH:
+            return Reduced("rows")
+        if isinstance(node, ast.Name):
+            bindings = _last(module, node, reaching(module, node, variable))
+        found = [self._binding(owner, variable, binding, index) for binding in bindings]
+        return worst([*found, *self._added(owner, variable)])
+
+    def _binding(self, module: Module, variable: Variable, binding: Binding, index: int) -> Reduced:
+        statement = binding.statement
+        if binding.kind == "parameter":
+            return self._passed(variable)
+        if binding.kind == "augment" and isinstance(statement, ast.AugAssign):
+            target = statement.target
+            before = [b for b in module.bindings(variable) if b.kind == "assign"]
+            if isinstance(target, ast.Name):
+                before = _last(module, target, [b for b in reaching(module, target, variable) if b is not binding])
+            if (statement, index) in self.known:
+                return self.known[statement, index]
+            self.known[statement, index] = Reduced("free")  # of a round before
+            first = worst(self._binding(module, variable, each, index) for each in before)
+            second = self.kind(module, statement.value)
+            divides = isinstance(statement.op, ast.Div)
+            self.known[statement, index] = (
+                self._divided(module, first, statement.value, second, statement) if divides else worst([first, second])
+            )
+            return self.known[statement, index]
+        if binding.value is None or binding.kind in ("import", "with"):
+            return Reduced("rows" if binding.kind == "with" else "free")
+        found = self.kind(module, binding.value, *(binding.path[:1] or (index,)))
+        if binding.kind in ("for", "comprehension"):
+            if is_of_weights(binding.value):
+                return Reduced("free")
+            return found if found.kind in ("mean", *WORST[:3]) else Reduced("rows")
+        return found
+
+    def _passed(self, variable: Variable) -> Reduced:
+        """What callers hand over for a parameter; a model's or a criterion's forward is handed samples."""
+        if getattr(variable.scope.node, "name", "") in ("forward", "__call__"):
+            return Reduced("rows")
+        given = [self.kind(caller, argument) for caller, argument in self._arguments(variable)]
+        return worst(given) if given else Reduced("rows")
+
+    def _added(self, module: Module, variable: Variable) -> Iterator[Reduced]:
+        """`losses.append(loss)`, `losses["image"] = loss`: what was put into a container comes out of it."""
+        for call in module.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend", "update", "insert"):
+                if module.variable(call.func.value) == variable and call.args:
+                    yield self.kind(module, call.args[-1])
+        for node in module.walk(variable.scope.node, ast.Assign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:
+                yield self.kind(module, node.value)  # type: ignore[attr-defined]
+
+    # ---- calls
+
+    def _call(self, module: Module, node: ast.Call, index: int) -> Reduced:
+        dotted = module.qualified(node.func) or ""
+        function = node.func
+        torch = dotted.startswith("torch.")
+        name = (dotted or unparse(function)).rpartition(".")[2]
+        if torch and is_loss(name):
+            return criterion(name, node)
+        if (torch and node.args) or (isinstance(function, ast.Attribute) and not dotted):
+            inner = node.args[0] if torch else function.value  # type: ignore[attr-defined]
+            over = [*node.args[torch:], *[k.value for k in node.keywords if k.arg in ("dim", "axis")]]
+            if name == "norm":  # `norm(2, dim=1)`: the first is its order
+                over = over[1:] if node.args[torch:] else over
+            if name in ("sum", "mean", "nanmean", *_OVER_ALL):
+                return self._over(module, name, inner, over, node)
+            if name in _SAME and not torch:
+                return self.kind(module, inner, index)
+        if dotted == "torch.nn.Parameter":
+            return Reduced("free")
+        if torch:
+            found = worst(self.kind(module, argument) for argument in node.args)
+            return Reduced("rows") if found.kind in ("free", "unseen") and node.args else found
+        if isinstance(function, ast.Name) and module.variable(function) is None and not dotted and node.args:
+            if name == "sum":
+                return self._summed(module, node.args[0], node)
+            if name in ("float", "max", "min", "abs", "list", "tuple"):
+                return worst(self.kind(module, argument) for argument in node.args)
+        target = self.roles.target(module, node)
+        if target is not None:
+            return self._returned(target, index)
+        return self._made(module, node, index)
+
+    def _over(self, module: Module, name: str, inner: ast.expr, over: list[ast.expr], node: ast.Call) -> Reduced:
+        """A reduction over everything, or over the dimensions that it names."""
+        if is_of_weights(inner) or self._loops_over_weights(module, inner):
+            return Reduced("free")
+        first = [isinstance(d, ast.Constant) and d.value == 0 for d in over]
+        found = self.kind(module, inner)
+        if over and (not any(first) or name in _OVER_ALL):
+            return found
+        if name == "sum":
+            return Reduced("unknown", node) if over and found.kind == "rows" else self._summed(module, inner, node)
+        if name in ("mean", "nanmean"):
+            chosen = self._chosen(module, inner)
+            if chosen is not None:
+                return Reduced("uneven", chosen)
+            return found if found.kind in WORST[:4] else Reduced("mean")
+        return found if found.kind not in ("rows", "unseen") else Reduced("unknown", node)
+
+    def _summed(self, module: Module, inner: ast.expr, node: ast.Call) -> Reduced:
+        """What the sum of a value is: of a loss that is a number already it is that number."""
+        found = self.kind(module, inner)
+        if found.kind == "unseen":
+            called = found.node.func if isinstance(found.node, ast.Call) else None
+            return Reduced("unknown" if isinstance(called, ast.Name) else "sum", node)
+        return Reduced("sum", node) if found.kind == "rows" else found
+
+    def _made(self, module: Module, node: ast.Call, index: int) -> Reduced:
+        """What an object gives when it is called, by how it was built."""
+        values = self._built(module, node.func)
+        found = [self._object(owner, value, node, index) for owner, value in values]
+        if found:
+            return worst(found)
+        of_loss = self.roles.role(module, node.func) & Role.CRITERION or "loss" in unparse(node.func).lower()
+        if not of_loss and self.roles.role(module, node.func) & Role.MODEL:
+            return Reduced("rows")
+        return Reduced("unknown" if of_loss else "unseen", node)
+
+    def _built(self, module: Module, called: ast.expr) -> list[tuple[Module, ast.expr]]:
+        """How what is called was built; of those kept in a list or a dictionary, each."""
+        if isinstance(called, ast.Call | ast.Lambda):
+            return [(module, itself(called))]
+        variable = module.variable(called.value if isinstance(called, ast.Subscript) else called)
+        made = []
+        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+            owner = link.scope.module
+            made += [(owner, b.value) for b in owner.bindings(link) if b.value is not None]
+            made += self._arguments(link)
+        parts = [(owner, itself(part)) for owner, value in made for part in parts_of(value)]
+        return [(o, v) for o, v in parts if isinstance(v, ast.Call | ast.Lambda) or o.qualified(v) is not None]
+
+    def _arguments(self, variable: Variable) -> list[tuple[Module, ast.expr]]:
+        """What callers hand over for a parameter."""
+        module, function = variable.scope.module, variable.scope.node
+        return [
+            (caller, argument)
+            for caller, call in self.graph.sites.get(function, ())  # type: ignore[call-overload]
+            for name, argument in arguments_of(call, Definition(module, function))  # type: ignore[arg-type]
+            if name == variable.name
+        ]
+
+    def _object(self, module: Module, made: ast.expr, node: ast.Call, index: int) -> Reduced:
+        """What calling an object gives: a criterion of torch, a module of the project, a function under another name."""
+        if isinstance(made, ast.Lambda):
+            return self.kind(module, made.body, index)
+        if not isinstance(made, ast.Call):
+            name = (module.qualified(made) or "").rpartition(".")[2]
+            return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
+        dotted = module.qualified(made.func) or ""
+        name = dotted.rpartition(".")[2]
+        if dotted == "functools.partial" and made.args:
+            name = (module.qualified(made.args[0]) or "").rpartition(".")[2]
+        if (dotted.startswith("torch.") or dotted == "functools.partial") and is_loss(name):
+            return criterion(name, made)
+        target = self.roles.target(module, made)
+        if target is not None and isinstance(target.node, ast.ClassDef):
+            forward = self.roles.project.method(target, "forward") or self.roles.project.method(target, "__call__")
+            return self._returned(forward, index) if forward is not None else Reduced("unseen", node)
+        if dotted.startswith("torch.nn."):
+            return Reduced("rows")
+        return Reduced("unknown" if "loss" in unparse(made.func).lower() else "unseen", node)
+
+    def _returned(self, target: Definition, index: int) -> Reduced:
+        if isinstance(target.node, ast.ClassDef):
+            return Reduced("rows")
+        module = target.module
+        found = []
+        for inner in walk(target.node):
+            if isinstance(inner, ast.Return) and inner.value is not None and module.scope(inner).node is target.node:
+                parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
+                found.append(self.kind(module, parts[index] if index < len(parts) else inner.value, index))
+        return worst(found)
+
+    # ---- weights and masks
+
+    def _loops_over_weights(self, module: Module, node: ast.expr) -> bool:
+        """`p.norm()` of `for p in model.parameters()`."""
+        for inner in walk(node):
+            variable = module.variable(inner) if isinstance(inner, ast.Name) else None
+            for binding in variable.scope.bindings.get(variable.name, []) if variable is not None else []:
+                if binding.kind in ("for", "comprehension") and binding.value is not None:
+                    if is_of_weights(binding.value):
+                        return True
+        return False
+
+    def _chosen(self, module: Module, node: ast.expr) -> ast.expr | None:
+        """`losses.masked_select(mask)`, by itself or under a name: as many items as the batch happens to hold."""
+        if isinstance(node, ast.Name):
+            variable = module.variable(node)
+            bound = [b.value for b in reaching(module, node, variable)] if variable is not None else []
+            return next(
+                (found for v in bound if v is not None and (found := self._chosen(module, v)) is not None), None
+            )
+        selects = (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select"
+        )
+        return node if selects or (isinstance(node, ast.Subscript) and self._is_mask(module, node.slice)) else None
+
+    def _is_mask(self, module: Module, key: ast.expr) -> bool:
+        if isinstance(key, ast.Compare):
+            return True
+        if not isinstance(key, ast.Name):
+            return False
+        variable = module.variable(key)
+        bound = [b.value for b in reaching(module, key, variable)] if variable is not None else []
+        return "mask" in key.id or any(isinstance(value, ast.Compare) for value in bound)
+
+
+def _last(module: Module, node: ast.Name, bindings: list[Binding]) -> list[Binding]:
+    """Without what `loss /= n` has changed by the time a name is read."""
+    here = module.statement(node)
+    around = (here, *module.ancestors(here))
+    for binding in bindings:  # the nearest comes first
+        if binding.kind == "augment" and any(item in around for item in module.block(binding.statement)):
+            return [binding]
+    return bindings
+
+
+def _is_index(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) and isinstance(key.value, int)

@@ -1,0 +1,74 @@
+"""The kinds that a loss and its parts have, and what the losses of torch give by their settings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from accel_migrate.flow.nodes import walk
+
+WORST = ("sum", "uneven", "weighted", "unknown", "unseen", "mean", "rows", "free")
+_WEIGHS = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 2}  # where `weight` stands
+
+
+class Reduced(NamedTuple):
+    kind: str
+    node: ast.AST | None = None  # where that is seen
+
+
+def criterion(name: str, call: ast.Call) -> Reduced:
+    """A loss of torch, by what its function is called with or its class is built with."""
+    told = {keyword.arg: keyword.value for keyword in call.keywords}
+    weight = told.get("weight")
+    if name in _WEIGHS and len(call.args) > _WEIGHS[name]:
+        weight = call.args[_WEIGHS[name]]
+    reduction = told.get("reduction")
+    said = reduction.value if isinstance(reduction, ast.Constant) else "mean" if reduction is None else ""
+    if said == "sum" or _is_false(told.get("size_average")):
+        return Reduced("sum", call)
+    if said == "none" or _is_false(told.get("reduce")):
+        return Reduced("rows")
+    if None in told or said not in ("mean", "batchmean", "elementwise_mean"):
+        return Reduced("unknown", call)
+    if "ignore_index" in told:
+        return Reduced("uneven", call)
+    if name in _WEIGHS and weight is not None and not (isinstance(weight, ast.Constant) and weight.value is None):
+        return Reduced("weighted", call)
+    return Reduced("mean")
+
+
+def worst(found: Iterable[Reduced]) -> Reduced:
+    return min(found, key=lambda one: WORST.index(one.kind), default=Reduced("free"))
+
+
+def parts_of(value: ast.expr) -> list[ast.expr]:
+    """What a value may be, of those that are chosen from or kept together."""
+    match value:
+        case ast.Subscript(value=ast.Dict(values=parts) | ast.List(elts=parts)):
+            return parts
+        case ast.Dict(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return parts
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+    return [value]
+
+
+def is_loss(name: str) -> bool:
+    """A loss of torch, as a class or as a function."""
+    return name.endswith(("Loss", "_loss")) or "cross_entropy" in name or name == "kl_div"
+
+
+def is_of_weights(node: ast.expr) -> bool:
+    """`[p.norm() for p in model.parameters()]`, `layer.weight.pow(2)`."""
+    if any(
+        isinstance(inner, ast.Attribute) and inner.attr in ("parameters", "named_parameters") for inner in walk(node)
+    ):
+        return True
+    while (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or isinstance(node, ast.BinOp):
+        node = node.left if isinstance(node, ast.BinOp) else node.func.value  # type: ignore[attr-defined]
+    return isinstance(node, ast.Attribute) and node.attr in ("weight", "bias")
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False

@@ -1,0 +1,109 @@
+"""How a loss is reduced: said for every loss that is not proven to be a mean over the batch."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.migrate.rules.scripts import codes, training
+from tests.migrate.rules.verbs import noted
+
+SAID = {
+    "sum": "summed over the batch",
+    "uneven": "as many items",
+    "weighted": "weighted by class",
+    "unknown": "not visible",
+}
+
+
+def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str = "") -> None:
+    source = training(functions=functions, ready=ready, inside=inside, loss=loss)
+    if kind == "mean":
+        assert "AM802" not in codes(source), noted(source, "AM802")
+    else:
+        assert SAID[kind] in noted(source, "AM802")
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [
+        ("mean", "F.cross_entropy(model(x), y)"),
+        ("mean", "-torch.mean(model(x))"),
+        ("mean", "F.relu(1 - model(x)).mean() + 0.1 * model(-x).mean()"),
+        ("mean", "model(x).pow(2).sum(1).mean()"),
+        ("mean", "sum(F.cross_entropy(model(x), y) for _ in range(3)) / 3"),
+        ("mean", "torch.stack([F.cross_entropy(model(x), y), model(x).mean()]).sum()"),
+        ("mean", "F.cross_entropy(model(x), y) + 0.1 * sum(p.norm() for p in model.parameters())"),
+        ("mean", "F.cross_entropy(model(x), y) + 0.1 * model.weight.pow(2).sum()"),
+        ("mean", "F.cross_entropy(model(x), y) + 0.1 * torch.sum(model.first.weights ** 2)"),
+        ("mean", "options().loss_weight * F.cross_entropy(model(x), y)"),
+        ("mean", "(model(x).sum() / x.size(0) if fast else model(x).mean())"),
+        ("mean", "{'first': F.cross_entropy(model(x), y)}['first']"),
+        ("sum", "F.cross_entropy(model(x), y) + (model(x) ** 2).sum()"),
+        ("sum", "F.cross_entropy(model(x), y) * x.size(0)"),
+        ("sum", "F.cross_entropy(model(x), y, reduction='sum') / 3"),
+        ("sum", "sum(F.cross_entropy(model(x), y, reduction='none'))"),
+        ("uneven", "F.cross_entropy(model(x), y, ignore_index=0)"),
+        ("weighted", "F.cross_entropy(model(x), y, torch.ones(2))"),
+        ("unknown", "model(x, labels=y).loss"),
+        ("unknown", "F.cross_entropy(model(x), y, reduction=kind)"),
+        ("unknown", "F.cross_entropy(model(x), y) + outside(x)"),
+        ("unknown", "torch.norm(model(x))"),
+        ("unknown", "model(x).sum(0).mean()"),
+    ],
+)
+def test_an_expression(kind: str, loss: str) -> None:
+    told(kind, loss, functions="from elsewhere import outside, kind, fast, options\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "criterion"),
+    [
+        ("mean", "nn.CrossEntropyLoss(weight=None)"),
+        ("mean", "F.cross_entropy"),
+        ("mean", "lambda out, y: F.cross_entropy(out, y)"),
+        ("mean", "{'a': nn.CrossEntropyLoss(), 'b': nn.MSELoss()}[kind]"),
+        ("sum", "{'a': nn.CrossEntropyLoss(), 'b': nn.MSELoss(reduction='sum')}[kind]"),
+        ("sum", "partial(F.cross_entropy, reduction='sum')"),
+        ("weighted", "lambda out, y: F.cross_entropy(out, y, weight=torch.ones(2))"),
+        ("weighted", "nn.CrossEntropyLoss(torch.ones(2))"),
+        ("unknown", "DiceLoss()"),
+    ],
+)
+def test_a_criterion(kind: str, criterion: str) -> None:
+    functions = "from functools import partial\nfrom elsewhere import DiceLoss, kind\n"
+    told(kind, "rate(model(x), y)", functions, f"rate = {criterion}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("mean", "rows = (out - y) ** 2\nreturn rows.mean()"),
+        ("mean", "total = ((out - y) ** 2).sum()\ntotal /= len(out)\nreturn total"),
+        ("mean", "total = 0\nfor _ in range(3):\n    total += F.mse_loss(out, y)\nreturn total"),
+        ("mean", "parts = []\nparts.append(F.mse_loss(out, y))\nreturn sum(parts)"),
+        ("uneven", "total = ((out - y) ** 2).sum()\nmany = (y > 0).sum()\ntotal /= many\nreturn total"),
+        ("sum", "parts = {}\nparts['a'] = F.mse_loss(out, y, reduction='sum')\nreturn sum(parts.values())"),
+        ("sum", "if out is None:\n    return out.mean()\nreturn out.sum()"),
+        ("unknown", "from elsewhere import Layer\nreturn -Layer()(out, y)"),
+    ],
+)
+def test_a_function(kind: str, body: str) -> None:
+    told(kind, "cost(model(x), y)", f"def cost(out, y):\n{indent(body, '    ')}\n")
+
+
+def test_a_criterion_that_is_handed_over_as_it_is_built():
+    functions = "def cost(out, y, rate):\n    return rate(out, y)\n"
+    told("mean", "cost(model(x), y, nn.CrossEntropyLoss())", functions)
+    told("sum", "cost(model(x), y, nn.CrossEntropyLoss(reduction='sum'))", functions)
+
+
+def test_a_loss_that_a_layer_of_a_library_makes_inside_the_model():
+    functions = (
+        "from fields import Field\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body, self.field = nn.Linear(3, 2), Field(2)\n    def forward(self, x, y):\n"
+        "        return -self.field(self.body(x), y)\n"
+    )
+    source = training(functions=functions, loss="model(x, y)").replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert SAID["unknown"] in noted(source, "AM802")
