@@ -326,6 +326,47 @@ def test_tells_layers_that_get_no_gradient():
     assert "`spare` of Net" in noted(unread(), "AM808")
 
 
+FACTORY = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
+    def forward(self, x):
+        return self.inner(x)
+
+def small_net(depth=1):
+    blocks = [Block() for _ in range(depth)]
+    return nn.Sequential(*blocks)
+
+"""
+
+
+@pytest.mark.parametrize("built", ["small_net()", "nn.ModuleList([small_net(2)])", "torchvision.models.resnet18()"])
+def test_tells_a_network_of_a_function_or_a_library_that_forward_never_runs(built: str):
+    source = unread().replace("nn.Linear(3, 2), nn.Linear(3, 2)", f"nn.Linear(3, 2), {built}")
+    assert "`spare` of Net" in noted(source.replace("class Net", f"import torchvision\n{FACTORY}class Net"), "AM808")
+
+
+def test_tells_a_network_that_star_imports_bring():
+    files = {
+        "parts/small.py": f"from torch import nn\n{FACTORY}",
+        "nets.py": "from parts.small import *\n" + NET.format(more="", read="").replace(
+            "nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), small_net()"
+        ),
+        "train.py": training(functions="from nets import *").replace("model = nn.Linear(3, 2)", "model = Net()"),
+    }  # fmt: skip
+    results = migrate([Source.from_bytes(Path(name), dedent(text).encode()) for name, text in files.items()], DEFAULTS)
+    told = [note.message for result in results for note in result.notes if note.code == "AM808"]
+    assert len(told) == 1 and "`spare` of Net" in told[0]
+
+
+def test_tells_a_layer_whose_name_another_class_reads():
+    reading = "(nn.Module):\n    def forward(self, x):\n        return self.spare(x)\n\n\n"
+    assert "`spare` of Net" in noted(unread().replace("class Net(", f"class Other{reading}class Net("), "AM808")
+    heir = training(functions=NET.format(more="", read="") + "\nclass Heir" + reading.replace("nn.Module", "Net"))
+    assert "AM808" not in codes(heir.replace("model = nn.Linear(3, 2)", "model = Heir()"))
+
+
 def test_says_nothing_of_layers_that_may_be_read():
     assert "`spare` of Net" in noted(unread(read=" + torch.ones(2, device=self.spare.device)"), "AM808")
     assert "AM808" not in codes(unread(read=" + self.spare(x)"))

@@ -11,7 +11,7 @@ from functools import cached_property
 from accel_migrate.analysis.notes.gradient_paths import GradientPaths, is_without_gradient
 from accel_migrate.analysis.placement.respelling import default_of
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
+from accel_migrate.analysis.program.scopes import Binding, Function, Variable
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import Part, has_weights, is_only_copied, may_reach_any_part
@@ -142,7 +142,7 @@ class OwnModule:
             variable = self.module.variable(node)
             if variable is not None and variable.scope.node is self.module.scope(node).node:
                 values += [b.value for b in self.module.bindings(variable) if b.value is not None]
-        return any(has_weights(self.roles, self.module, each) or _library_model(self.module, each) for each in values)
+        return any(has_weights(self.roles, self.module, each) for each in values)
 
     def _why(self, variable: Variable, made: list[Binding], reads: list[ast.AST]) -> str | None:
         head = self._head_left(made, reads)
@@ -338,13 +338,6 @@ def _answer(test: ast.expr, asked: ast.expr, value: object) -> bool | None:
         if isinstance(other, ast.Constant) and isinstance(test.ops[0], ast.Eq | ast.Is | ast.NotEq | ast.IsNot):
             return (other.value == value) == isinstance(test.ops[0], ast.Eq | ast.Is)
     return None
-
-
-def _library_model(module: Module, value: ast.expr) -> bool:
-    return any(
-        isinstance(node, ast.Call) and (module.qualified(node.func) or "").startswith(("torchvision.models.", "timm."))
-        for node in module.walk(value, ast.Call)
-    )
 
 
 def parts_without(roles: Roles, graph: CallGraph, owners: list[Definition]) -> Iterator[Without]:

@@ -21,6 +21,7 @@ _WITH_WEIGHTS = {
     "LayerNorm", "GroupNorm", "MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder",
     "TransformerEncoderLayer", "TransformerDecoderLayer", "PReLU", "Parameter",
 }  # fmt: skip
+_LIBRARY_MODELS = ("torchvision.models.", "timm.")
 _COPIES = {"torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder", "copy.deepcopy"}
 _COMPUTES_NOTHING = {"device", "dtype", "shape", "ndim", "is_cuda", "requires_grad"}  # `self.marker.device`
 _ANY_PART = {"children", "modules", "named_children", "named_modules", "_modules", "__dict__", "parameters"}
@@ -76,15 +77,7 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
     modules = roles.project.modules
     if freezes(roles, model):
         return
-    read = {
-        n.attr
-        for m in modules
-        for n in m.walk(m.tree, ast.Attribute)
-        if isinstance(n, ast.Attribute)
-        and isinstance(n.ctx, ast.Load)
-        and not is_only_copied(m, n)
-        and getattr(m.parents[n], "attr", "") not in _COMPUTES_NOTHING
-    }
+    readers = _readers(modules)
     named = {
         n.value
         for m in modules
@@ -94,14 +87,41 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
     for owner in made_of(roles, graph, model):
         if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):
             continue
+        family = _family(roles, owner)
         for variable, bindings in owner.module.attribute_bindings.items():
             name = variable.name.removeprefix("self.")
-            if variable.scope.node is not owner.node or name in read or name in named or "." in name:
+            if variable.scope.node is not owner.node or name in named or "." in name:
+                continue
+            if not family.isdisjoint(readers.get(name, ())):
                 continue
             for binding in bindings:
                 if binding.value is not None and not binding.path and has_weights(roles, owner.module, binding.value):
                     yield Part(owner.module, owner.node, name, binding.statement.lineno)
                     break
+
+
+def _readers(modules: list[Module]) -> dict[str, set[ast.AST | None]]:
+    """The classes that read an attribute of each name of `self`; None stands for whoever asks another object for it."""
+    found: dict[str, set[ast.AST | None]] = {}
+    for module in modules:
+        for node in module.walk(module.tree, ast.Attribute):
+            if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)) or is_only_copied(module, node):
+                continue
+            if getattr(module.parents[node], "attr", "") in _COMPUTES_NOTHING:
+                continue
+            scope = module.scope(node)
+            own = (
+                isinstance(node.value, ast.Name) and node.value.id == scope.self_name and scope.owner_class is not None
+            )
+            found.setdefault(node.attr, set()).add(scope.owner_class.node if own and scope.owner_class else None)
+    return found
+
+
+def _family(roles: Roles, owner: Definition) -> set[ast.AST | None]:
+    """The classes whose `self` may be an object of a class, and None for code of no class."""
+    project = roles.project
+    found = [owner, *project.heirs(owner)]
+    return {None, *[each.node for each in found], *[base.node for each in found for base in project.all_bases(each)]}
 
 
 def is_only_copied(module: Module, node: ast.AST) -> bool:
@@ -152,20 +172,26 @@ def may_reach_any_part(method: ast.AST) -> bool:
 
 
 def has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
-    for node in module.walk(value):
-        if isinstance(node, ast.Call):
-            owner, _, name = (module.qualified(node.func) or "").rpartition(".")
-            if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(node):
-                return True
-            target = roles.target(module, node)
-            if (
-                target is not None
-                and isinstance(target.node, ast.ClassDef)
-                and target.node is not module.scope(node).node
-            ):
-                inner = [n for n in target.module.walk(target.node) if isinstance(n, ast.Call)]
-                if any((target.module.qualified(n.func) or "").rpartition(".")[2] in _WITH_WEIGHTS for n in inner):
-                    return True
+    """Whether building a value makes weights: by a layer of a library, or by what it calls in the project."""
+    return _makes_weights(roles, module, value, {module.scope(value).node})
+
+
+def _makes_weights(roles: Roles, module: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
+    for call in module.walk(node, ast.Call):
+        assert isinstance(call, ast.Call)
+        dotted = module.qualified(call.func) or ""
+        owner, _, name = dotted.rpartition(".")
+        if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(call):
+            return True
+        if dotted.startswith(_LIBRARY_MODELS):
+            return True
+        target = roles.target(module, call)
+        if target is None or target.node in seen:
+            continue
+        seen.add(target.node)
+        builds = isinstance(target.node, ast.ClassDef) or roles.role(module, call) & Role.MODEL
+        if builds and _makes_weights(roles, target.module, target.node, seen):
+            return True
     return False
 
 
