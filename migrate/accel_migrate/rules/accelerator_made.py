@@ -110,9 +110,10 @@ def _import(module: Module, start: Start, line: str) -> Edit:
     """Among the imports of torch and other packages: where the file's sorting puts it, else after the last of them."""
     body = module.tree.body
     limits = [s.lineno for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
+    every = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
     if module.scope(start.statement).function is None:
         limits.append(start.statement.lineno)
-    every = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
+        every = [s for s in every if s.lineno < start.statement.lineno]  # where it is made, the name must be bound
     imports = [s for s in every if s.lineno < min(limits, default=s.lineno + 1)] or every[:1]
     outside = [s for s in imports if not _is_future(s)]
     packages = [s for s in outside if _root(s) in ("torch", "torchvision", "transformers", "tqdm", "timm", "numpy")]

@@ -47,3 +47,15 @@ def test_names_a_choice_that_knew_no_cuda():
     assert "mps.is_available()" in noted(script, "AM101")
     either = training(after="print(torch.backends.mps.is_available())")
     assert not any("Apple" in message for message in notes(either))
+
+
+@pytest.mark.parametrize("top", ["", '"""A training."""\n', "from __future__ import annotations\n"])
+def test_the_import_is_above_an_accelerator_that_is_made_above_all_imports(top: str):
+    body = training()
+    device = 'device = "cuda"\n'
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    result = migrated(top + "rate = 0.1\n" + device + body.replace(chosen, ""))
+    assert (
+        result.index("import Accelerator") < result.index("accelerator = Accelerator()") < result.index("import copy")
+    )
+    assert result.startswith(top)
