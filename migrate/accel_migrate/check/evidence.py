@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Program, Scope
 
@@ -256,6 +257,19 @@ class Evidence:
     @cached_property
     def before(self) -> Side:
         return Side(self._before)
+
+    def ran(self, file: File, node: ast.AST) -> bool:
+        """Whether a node of the original may run where what was rewritten does."""
+        return unit_of(node, file.ancestors(node)) not in self._idle
+
+    @cached_property
+    def _idle(self) -> frozenset[Unit]:
+        asked = [*self.after.created, *[site for sites in self.after._asked.values() for site in sites]]
+        units = [(file.path, unit_of(call, file.ancestors(call))) for file, call in asked]
+        named = {(path, unit.name) for path, unit in units if unit is not None}
+        words = Words(file.tree for file in self.before.files)
+        paths = {id(statement): file.path for file in self.before.files for statement in walk(file.tree)}
+        return words.idle(unit for unit in words.of if (paths[id(unit)], unit.name) in named)
 
 
 def is_accelerator(node: ast.AST) -> bool:

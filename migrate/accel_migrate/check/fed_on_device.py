@@ -9,7 +9,8 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.scattered import fed_from_the_cpu
-from accel_migrate.check.whereabouts import CPU, Whereabouts
+from accel_migrate.check.stores import Stores
+from accel_migrate.check.whereabouts import CPU, DEVICE, Certain, Whereabouts
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Scope
@@ -58,8 +59,10 @@ def _found(evidence: Evidence) -> Found:
         else:
             yield from _chosen_by_the_script(evidence, {text for keyword in told for text in _named(keyword.value)})
         return
-    if _fed_itself(evidence.before):
+    if _fed_itself(evidence):
         yield from _unmoved(side)
+    if not _moves_prepared(evidence):
+        yield from _made_on_the_cpu(side)
     if not by_machine:
         yield from _moved_for_cuda_only(side)
         yield from _typed_by_cuda(side)
@@ -83,7 +86,7 @@ def _moved_all_the_same(evidence: Evidence) -> Found:
     """An Accelerator that keeps to the CPU, though the script moved things to a GPU somewhere."""
     paths = {file.path for file in evidence.after.involved}
     for file, call, _, found in evidence.before.once(Devices).moves():
-        if file.path in paths and found - {"cpu"}:
+        if file.path in paths and found - {"cpu"} and evidence.ran(file, call):
             made = evidence.after.created[0]
             yield *made, f"the Accelerator would keep to the CPU, and `{ast.unparse(call)[:60]}` may go to a GPU"
             return
@@ -162,10 +165,24 @@ def _about_cuda(side: Side) -> set[Place]:
     return flows.reached([flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA])
 
 
-def _fed_itself(before: Side) -> bool:
+def _fed_itself(evidence: Evidence) -> bool:
     """Whether the original ran with batches that nothing moved: DataParallel did, or all of it was on the CPU."""
-    moved = any(getattr(call.func, "attr", "") in ("to", "cuda") for _, call in before.calls)
+    before = evidence.before
+    moving = [(f, c) for f, c in before.calls if getattr(c.func, "attr", "") in ("to", "cuda")]
+    moved = any(evidence.ran(file, call) for file, call in moving)
     return not moved or any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in before.calls)
+
+
+def _moves_prepared(evidence: Evidence) -> bool:
+    """Whether the original moves what is prepared now, under the same name: then what it is fed was there, or nothing ran."""
+    names = {unparse(argument) for _, call in evidence.after.asked("prepare") for argument in call.args}
+    for file, call in evidence.before.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and evidence.ran(file, call):
+            statement = file.statement(call)
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if names.intersection(unparse(each) for each in (call.func.value, *targets)):
+                return True
+    return False
 
 
 def _unmoved(side: Side) -> Found:
@@ -180,6 +197,32 @@ def _unmoved(side: Side) -> Found:
                     call,
                     f"{name.id} would be on the CPU in `{unparse(call)[:60]}`: nothing moves it, nor is its loader prepared",
                 )
+
+
+def _made_on_the_cpu(side: Side) -> Found:
+    """`model(x)` and `criterion(model(x), y)` of what the program makes on the CPU, and nothing moves."""
+    where = side.once(Certain)
+    for file, call in side.calls:
+        if not (side.flows.made(file, call.func, "prepared") or _is_loss(side, file, call)):
+            continue
+        found = [where.of(file, given) for given in call.args]
+        left = [given for given, at in zip(call.args, found) if at == {CPU}]
+        if left and (side.flows.made(file, call.func, "prepared") or {DEVICE} in found):
+            text = unparse(left[0])[:40]
+            yield (
+                file,
+                call,
+                f"{text} would be on the CPU in `{unparse(call)[:60]}`: it is made there, and nothing moves it",
+            )
+
+
+def _is_loss(side: Side, file: File, call: ast.Call) -> bool:
+    """Whether a call runs a loss of torch: `F.mse_loss(...)`, `criterion(...)` of a `criterion = nn.MSELoss()`."""
+    values = [call.func] if file.qualified(call.func) else [
+        s.value.func for s in side.once(Stores).of(side.flows.place(file, call.func)) if isinstance(s.value, ast.Call)
+    ]  # fmt: skip
+    names = [file.qualified(value) or "" for value in values]
+    return bool(names) and all(n.startswith("torch.nn.") and n.lower().endswith(("loss", "entropy")) for n in names)
 
 
 def _cast_to_the_cpu(side: Side) -> Found:

@@ -398,6 +398,14 @@ class Whereabouts:
         return _together(given) or frozenset({CPU} if last in _FACTORIES else ())
 
 
+class Certain(Whereabouts):
+    """Where values are for certain: the batches of a plain loader are wherever its data are."""
+
+    def _batches(self, file: File, loader: ast.expr) -> Where | None:
+        found = super()._batches(file, loader)
+        return frozenset({UNKNOWN}) if found == {CPU} else found
+
+
 def _is_plain_type(file: File, node: ast.expr) -> bool:
     """Whether a type of tensors is one of the CPU, or a type of numbers, whatever happens."""
     dotted = file.qualified(node) or (node.value if isinstance(node, ast.Constant) else "")

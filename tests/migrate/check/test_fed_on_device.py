@@ -187,3 +187,23 @@ def test_a_batch_that_a_cast_takes_back_to_the_cpu() -> None:
         ("pass", "x.type(Kind).to(accelerator.device)"),
     ):
         assert not said("AM959", "net = net.to(device)\n", top + loop.format(inside, given))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "x = torch.randn(4, 2)\nnet(x)\n",
+        "def batch():\n    return torch.randn(4, 2)\nnet(batch())\n",
+        "rows = [torch.randn(4, 2) for _ in range(3)]\nfor x in rows:\n    net(x)\n",
+        "y = torch.ones(4)\ndef fit():\n    for x in train:\n        torch.nn.functional.mse_loss(net(x), y)\nfit()\n",
+        "y = torch.ones(4)\nmse = torch.nn.MSELoss()\nfor x in train:\n    mse(net(x), y)\n",
+    ],
+)
+def test_what_the_script_makes_on_the_cpu_and_nothing_moves(lines: str) -> None:
+    top = TOP.replace("net = accelerator.prepare(net)", "net, train = accelerator.prepare(net, test)")
+    beside = "def old(net, device):\n    net.to(device)\n"  # nothing calls it
+    assert said("AM959", lines + beside, top.format("") + lines + beside)
+    assert not said("AM959", lines + beside, top.format("cpu=True") + lines + beside)
+    moved = lines.replace("net(x)", "net(x.to(accelerator.device))").replace(", y)", ", y.to(accelerator.device))")
+    moved = moved.replace("net(batch())", "net(batch().cuda())")
+    assert not said("AM959", lines + beside, top.format("") + moved + beside)

@@ -107,3 +107,43 @@ def test_says_that_a_script_of_the_cpu_goes_to_a_gpu():
 def test_a_comment_about_a_gpu_moves_nothing(line: str):
     source = SCRIPT.format(**PARTS).replace("self.start = torch.zeros(1)", line)
     assert "so it trained on the CPU" in noted(source, "AM101")
+
+
+IDLE = """
+    import torch
+    from torch import nn
+
+    def template(model, batches, device="cpu", best=None):
+        model = model.to(device)
+        for x, y in batches:
+            x, y = x.to(device), y.to(device)
+            scores = model(x)
+            {called}
+        model.load_state_dict(best)
+
+    class Runner:
+        def __init__(self, model):
+            self.model = model.cuda()
+        def __call__(self, x):
+            return template(self.model, x.cuda())
+
+    xs, ys = torch.randn(40, 2), torch.randn(40, 1)
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(3):
+        loss = nn.functional.mse_loss(net(xs), ys)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {after}
+"""
+
+
+def test_moves_of_functions_that_nothing_runs_are_not_the_scripts():
+    assert "Accelerator(cpu=True)" in migrated(IDLE.format(called="", after=""))
+    assert "Accelerator(cpu=True)" in migrated(IDLE.format(called="", after="print(getattr(net, 'bias'))"))
+
+
+@pytest.mark.parametrize("after", ["Runner(net)(xs)", "globals()['temp' + 'late'](net, [])", "print({'a': Runner})"])
+def test_moves_of_functions_that_may_run_are(after: str):
+    assert "on the CPU" in unchanged(IDLE.format(called="", after=after))

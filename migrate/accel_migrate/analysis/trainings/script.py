@@ -63,6 +63,7 @@ from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, 
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
+from accel_migrate.flow.idle import unit_of
 from accel_migrate.flow.nodes import unparse, walk
 
 
@@ -347,8 +348,17 @@ class _Reader:
             kept,
             unplaced,
             tuple(fetched),
-            find_device(self.roles, self.graph, home, place, kept + dropped, distribution),
+            find_device(self.roles, self.graph, home, place, self._made(setup, kept + dropped), distribution),
         )
+
+    def _made(self, setup: Setup, moves: list[Move]) -> list[Move]:
+        """The moves that a run of this training may make: not those of functions that nothing runs."""
+        if not moves:
+            return []
+        running = [(setup.place.module, setup.place.after), *[(b.module, b.call) for b in self.group.backwards]]
+        own = [unit for m, node in running if (unit := unit_of(node, m.ancestors(node))) is not None]
+        idle = self.roles.project.words.idle(own)
+        return [move for move in moves if unit_of(move.call, move.module.ancestors(move.call)) not in idle]
 
     def _moving(
         self, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing
@@ -453,7 +463,8 @@ class _Reader:
         needs: list[tuple[Module, ast.AST]],
     ) -> tuple[Start, Precision, Respelling, OutsideDevice | None]:
         """Where the Accelerator is made, with what it is told there."""
-        device, dropped, kept = found.device, found.dropped, found.kept
+        device = found.device
+        dropped, kept = self._made(setup, found.dropped), self._made(setup, found.kept)
         setting_up = setup.place.module.scope(setup.place.after) if creation.is_class else creation
         own = device if device is not None and device.scope in (creation, setting_up) else None
         moves = [] if device is not None or self.keep_device else dropped + kept

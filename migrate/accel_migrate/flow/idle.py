@@ -1,0 +1,90 @@
+"""Code that nothing runs: functions and classes that no running code has a word for.
+
+A word is enough to run something: a name, an attribute, a text that may be looked up. So what is idle is certain.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from accel_migrate.flow.nodes import children, walk
+
+Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
+_LOOKS_UP = {"globals", "locals", "vars", "eval", "exec", "getattr", "import_module", "__import__"}
+_SHOWS_ALL = {"fire", "jsonargparse"}  # every function of a file is a command
+
+
+class Words:
+    """The words of each function and class of some files, and those of what runs when the files do."""
+
+    def __init__(self, trees: Iterable[ast.Module]) -> None:
+        self.of: dict[Unit, set[str]] = {}
+        self.top: set[str] = set()
+        self._renamed: dict[str, set[str]] = {}
+        self._shown = False
+        for tree in trees:
+            for node in _outside(tree):
+                if isinstance(node, Unit):
+                    self.of[node] = {word for part in walk(node) for word in _words(part)}
+                    self.top.update(word for part in _at_definition(node) for word in _words(part))
+                else:
+                    self.top.update(_words(node))
+            self._imports(tree)
+
+    def _imports(self, tree: ast.Module) -> None:
+        for node in walk(tree):
+            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                self._shown = self._shown or alias.name.split(".")[0] in _SHOWS_ALL
+                if alias.asname is not None:
+                    self._renamed.setdefault(alias.asname, set()).add(alias.name)
+
+    def idle(self, running: Iterable[Unit]) -> frozenset[Unit]:
+        """What cannot run where some of them do: not on the way to these, and not named by what runs."""
+        found = set(running)
+        while above := [u for u in self.of if u not in found and self.of[u] & {each.name for each in found}]:
+            found.update(above)
+        words = self._all(self.top.union(*[self.of[unit] for unit in found]))
+        while more := [u for u in self.of if u not in found and (u.name in words or u.decorator_list)]:
+            found.update(more)
+            words |= self._all(set().union(*[self.of[unit] for unit in more]))
+        return frozenset() if self._shown or words & _LOOKS_UP else frozenset(self.of.keys() - found)
+
+    def _all(self, words: set[str]) -> set[str]:
+        return words.union(*[self._renamed[word] for word in words if word in self._renamed])
+
+
+def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:
+    """The function or class of a file that a node is in, from all that is above it."""
+    found = [each for each in (node, *above) if isinstance(each, Unit)]
+    return found[-1] if found else None
+
+
+def _outside(node: ast.AST) -> Iterator[ast.AST]:
+    """The functions and classes that are in no other, and every node outside of them."""
+    for child in children(node):
+        yield child
+        if not isinstance(child, Unit):
+            yield from _outside(child)
+
+
+def _at_definition(unit: Unit) -> Iterator[ast.AST]:
+    """What of a function or class runs where it is defined: defaults, decorators, bases, the statements of a class."""
+    if isinstance(unit, ast.ClassDef):
+        run = [*unit.bases, *unit.keywords, *[s for s in unit.body if not isinstance(s, Unit)]]
+    else:
+        run = [*unit.args.defaults, *[default for default in unit.args.kw_defaults if default is not None]]
+    yield from (part for node in (*run, *unit.decorator_list) for part in walk(node))
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(), *_]):
+            return
+        case ast.Call(func=ast.Name(id="getattr")):
+            yield "getattr"
+        case ast.Name(id=word) | ast.Attribute(attr=word):
+            if word != "getattr":
+                yield word
+        case ast.Constant(value=str(text)):
+            yield from text.replace(":", ".").split(".")
