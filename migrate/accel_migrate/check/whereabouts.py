@@ -403,7 +403,7 @@ class Certain(Whereabouts):
 
     def _batches(self, file: File, loader: ast.expr) -> Where | None:
         found = super()._batches(file, loader)
-        return frozenset({UNKNOWN}) if found == {CPU} else found
+        return frozenset({UNKNOWN}) if found == frozenset({CPU}) else found
 
 
 def _is_plain_type(file: File, node: ast.expr) -> bool:
