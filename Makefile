@@ -46,7 +46,7 @@ proofs: $(READY) ## the pages with curves that the gallery links to: trains its 
 bench: $(READY) ## every benchmark, with what it is compared to
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
 
-# `make test` has a short form of six losses each.
+# `make test` has a third of them, with six losses each.
 test-verify: $(READY) ## every case under fixtures/ trained to its end by --verify, and the long blocks of pages
 	VERIFY_ALL=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/end_to_end/test_verify.py tests/end_to_end/test_mutations.py \
 		tests/test_docs.py

@@ -79,7 +79,11 @@ def proven(case: Case, folder: Path) -> Verdict:
     return Proof(subject, runner, 2, lambda what: None).verdict()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+# test_fixtures trains every case; here, but for `make test-verify`, those with something to say and one in four of the others.
+TRIED = CASES if WHOLE else [case for number, case in enumerate(CASES) if case.name in PROOFS or number % 4 == 0]
+
+
+@pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
 def test_a_case_is_proven_on_one_process_and_on_two(case: Case, tmp_path: Path) -> None:
     verdict = proven(case, tmp_path)
     assert verdict.outcome is Outcome.PROVEN, text.render(verdict)

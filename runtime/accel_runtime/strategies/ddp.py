@@ -23,9 +23,9 @@ from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.ddp_freezing import exchange_anew, trained
 from accel_runtime.strategies.ddp_sparse import exchange_rows, has_sparse_gradients
+from accel_runtime.strategies.ddp_unused import LOOKS, look_for_unused, refuse_unused, with_gradients_of_before
 from accel_runtime.strategies.forward_override import forward_override
 from accel_runtime.strategies.layout import layout_of, rehearse
-from accel_runtime.strategies.unused import refuse_unused
 
 # Settings that torch's wrapper does not take: they are done around it.
 OURS = ("comm_hook", "comm_wrapper", "comm_state_option", "sync_batchnorm")
@@ -38,6 +38,10 @@ class DataParallel(DistributedDataParallel):
     """
 
     ran = False
+    awaits: bool | None = None  # the first loss of its last forward pass, or another; or gradients stay on this process
+    looks = LOOKS  # how often it is still asked which of its weights have a part in the loss
+    deferred = False  # whether gradients of passes before stayed on this process
+    searches = False  # whether weights without a gradient are looked for in the graph of each loss
 
     def __init__(self, module: Module, **settings: Any) -> None:
         super().__init__(module, **settings)
@@ -50,11 +54,19 @@ class DataParallel(DistributedDataParallel):
             self.ran = True
         if torch.is_grad_enabled():
             self._follow_freezing()
+            self._note_pass()
         try:
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             refuse_unused(self.module, self.trained, error)
             raise
+
+    def _note_pass(self) -> None:
+        noted = vars(self)  # past torch's own way to set attributes, which is slow
+        if self.require_backward_grad_sync:
+            noted["awaits"] = True
+        else:
+            noted["awaits"], noted["deferred"] = None, True
 
     def _follow_freezing(self) -> None:
         """Weights that the script froze or thawed since: gradients of those that it trains now are averaged.
@@ -65,6 +77,7 @@ class DataParallel(DistributedDataParallel):
         if asked != self.__asked and any(asked):
             self.__asked = asked
             self.trained = trained(self.module)
+            self.looks = LOOKS
             exchange_anew(self)
 
     def register(self, name: str) -> None:
@@ -128,6 +141,7 @@ class Ddp(Strategy):
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
+            loss = self._awaited(loss)
             if scaled is None:
                 loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             else:
@@ -156,8 +170,10 @@ class Ddp(Strategy):
         wrapped = bare(model)
         if isinstance(wrapped, DistributedDataParallel):
             wrapped.require_backward_grad_sync = True
-            # The reducer arms itself in forward, which has already run; every parameter counts as used.
-            wrapped.reducer.prepare_for_backward([])
+            if isinstance(wrapped, DataParallel):
+                vars(wrapped)["awaits"] = False  # DDP awaits gradients from forward on, which has already run
+            else:
+                wrapped.reducer.prepare_for_backward([])
 
     def register_forward_method(self, model: Module, name: str) -> None:
         wrapped = bare(model)
@@ -166,6 +182,8 @@ class Ddp(Strategy):
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         joined: list[Any] = [one for one in map(bare, models) if isinstance(one, DistributedDataParallel)]
+        for model in joined:  # by this, processes without data know what the others send
+            model.find_unused_parameters = getattr(model, "searches", model.find_unused_parameters)
         return Join(joined) if joined else nullcontext()
 
     def own_state(self) -> list[list[str]] | None:
@@ -185,6 +203,23 @@ class Ddp(Strategy):
             return []
         here = [model for reference in self.wrapped if (model := reference()) is not None]
         return [model for model in here if all(weight.device.type == "cpu" for weight in model.parameters())]
+
+    def _awaited(self, loss: Tensor) -> Tensor:
+        """DDP awaits the gradients of one loss from forward on; here those of each, by what it is computed from."""
+        models = [m for reference in self.wrapped if (m := reference()) is not None and m.awaits is not None]
+        if any(model.looks for model in models):
+            look_for_unused(loss, [model for model in models if model.looks])
+        for model in models:
+            if model.searches:
+                if model.deferred:
+                    loss = with_gradients_of_before(loss, model)
+                model.reducer.prepare_for_backward([loss])
+            elif not model.awaits:
+                model.reducer._rebuild_buckets()  # as before each forward pass: it takes the order of one loss
+                model.reducer.prepare_for_backward([])
+            noted = vars(model)
+            noted["awaits"] = noted["deferred"] = False
+        return loss
 
     def _check_unseen(self) -> None:
         """A model that has gradients but never ran was called by another name than the one `prepare` returned."""
@@ -210,8 +245,11 @@ class Ddp(Strategy):
         register_hook(wrapped, self.settings)
         if self.settings.comm_hook == "no" and has_sparse_gradients(model) and dist.get_backend() != "gloo":
             exchange_rows(wrapped)
+        wrapped.searches = wrapped.find_unused_parameters and not wrapped.static_graph
+        if wrapped.find_unused_parameters or wrapped.static_graph:
+            wrapped.looks = 0
         self.unseen.append(wrapped)
-        self.wrapped.append(weakref.ref(wrapped))
+        self.wrapped = [reference for reference in self.wrapped if reference() is not None] + [weakref.ref(wrapped)]
         return wrapped
 
 

@@ -22,7 +22,10 @@ def exchange_anew(model: DistributedDataParallel) -> None:
     wrapped: Any = model  # what DDP does when it is made, or unpickled
     weights, sparse = wrapped._build_params_for_reducer()
     names = wrapped._build_debug_param_to_name_mapping(weights)
+    asked = wrapped.find_unused_parameters
+    wrapped.find_unused_parameters = asked or wrapped.searches
     wrapped._ddp_init_helper(weights, sparse, names, wrapped.static_graph)
+    wrapped.find_unused_parameters = asked  # by this, forward would look for them in its outputs; here the loss decides
     if wrapped.static_graph:
         wrapped._set_static_graph()
     hooks = list(wrapped._comm_hooks)
