@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import calls_on_import
+from accel_migrate.analysis.notes.elsewhere import calls_of_callers, calls_on_import
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.storage.files import downloads
@@ -25,7 +25,8 @@ def find(context: Context) -> Iterator[Change]:
             yield _note(context, call, "")
             return
     if training.place.module is module:
-        for owner, call in calls_on_import(context.script, training):
+        run = [*calls_on_import(context.script, training), *calls_of_callers(context.script, training)]
+        for owner, call in run:
             if downloads(owner, call) and not training.flow.on_some(owner, call):
                 yield _note(context, training.place.after, f" ({owner.source.path.name}:{call.lineno})")
                 return

@@ -477,6 +477,31 @@ def test_a_seed_in_a_file_that_the_training_does_not_run_with_is_no_seed():
     assert messages("AM803", train=draws, start=seeds + "import train")
 
 
+CALLED = {
+    "run": "from net import Net\nfrom digits import Source\nfrom fit import Fit\nFit(Net(), Source())(3)\n",
+    "net": "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.layers = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))\n"
+    "    def forward(self, x):\n        return self.layers(x)\n",
+    "digits": "from torch.utils.data import DataLoader\nfrom torchvision.datasets import MNIST\nclass Source:\n"
+    "    def __init__(self):\n        self.data = MNIST('data', download=True)\n"
+    "    def loader(self):\n        return DataLoader(self.data, batch_size=4)\n",
+    "fit": "import torch\nclass Fit:\n    def __init__(self, model, source):\n        self.model = model.cuda()\n"
+    "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)\n        self.loader = source.loader()\n"
+    "    def __call__(self, epochs):\n        for _ in range(epochs):\n            for x, y in self.loader:\n"
+    "                loss = torch.nn.functional.mse_loss(self.model(x.cuda()), y.cuda())\n"
+    "                self.optimizer.zero_grad()\n                loss.backward()\n                self.optimizer.step()\n",
+}
+
+
+def test_tells_what_the_script_that_calls_a_trainer_builds_for_it():
+    assert ["(net.py:5)" in each for each in messages("AM804", **CALLED)] == [True]
+    assert ["(digits.py:5)" in each for each in messages("AM604", **CALLED)] == [True]
+    other = CALLED | {
+        "run": CALLED["run"].replace("Net()", "torch.nn.Linear(3, 3)").replace("from net", "import torch #")
+    }
+    assert not messages("AM804", **other)
+
+
 def test_tells_the_same_noise_that_a_helper_draws():
     noise = "import torch\ndef noise(x):\n    return x + torch.randn_like(x)\ndef other(x):\n    return torch.rand(3)\n"
     script = training(functions="import noise\ntorch.manual_seed(3)\n", inside="y = noise.noise(x)")

@@ -40,7 +40,12 @@ def done_elsewhere(script: Script, training: Training, module: Module, call: ast
 
 
 def done_by_callers(script: Script, training: Training, prints_too: bool) -> str | None:
-    """The same of files that are not changed and call the training: what they do by themselves, and by what they call."""
+    """The same of files that are not changed and call the training."""
+    return _done(script, training, calls_of_callers(script, training), prints_too)
+
+
+def calls_of_callers(script: Script, training: Training) -> list[_Call]:
+    """What runs in files that are not changed and call the training: by themselves, and by what they call."""
     called = [training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]]
     callers: list[_Place] = []
     for function in called:
@@ -53,7 +58,7 @@ def done_by_callers(script: Script, training: Training, prints_too: bool) -> str
     for owner, function in tuple(places):
         calls = [call for call in owner.calls if owner.scope(call).function is function]
         places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
-    return _done(script, training, _calls(places), prints_too)
+    return _calls(places)
 
 
 def done_on_import(script: Script, training: Training) -> str | None:

@@ -10,8 +10,7 @@ from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.itself import ITSELF
-from accel_migrate.analysis.values.made_of import Part, parts_unread
-from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.made_of import Part, built_by, parts_unread
 from accel_migrate.analysis.values.roles import Role, is_wrapper
 
 _OF_LIBRARY = ("torch.nn.", "torchvision.models.")
@@ -39,8 +38,7 @@ class OfModels:
 
     @cached_property
     def _values(self) -> list[tuple[Module, ast.expr]]:
-        links = [link for model in self.models for link in chain(self.roles, self.graph, model)]
-        return [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
+        return [value for model in self.models for value in built_by(self.roles, self.graph, model)]
 
     @cached_property
     def are_known(self) -> bool:

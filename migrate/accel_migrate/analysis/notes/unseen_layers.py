@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.made_of import made_of
-from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 
 _MODEL_LIBRARIES = (
@@ -22,7 +21,7 @@ _BY_NAME = ("globals", "locals", "eval", "getattr", "vars")
 def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Module]:
     """The files in one of which a model is found by its name: `archs.__dict__[args.arch]()`, `globals()[args.arch]()`."""
     project = roles.project
-    for module, value in _values(roles, graph, model):
+    for module, value in built_by(roles, graph, model):
         for node in module.walk(value):
             found: list[Module | None] = []
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
@@ -43,7 +42,7 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
 
 def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> tuple[Module, ast.Call] | None:
     """The first call by which a model is built, or a part of it, that does not lead to code of the project."""
-    nodes: list[tuple[Module, ast.AST]] = [*_values(roles, graph, model)]
+    nodes: list[tuple[Module, ast.AST]] = [*built_by(roles, graph, model)]
     nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
     seen_by_name = next(looked_up(roles, graph, model), None) is not None
     for module, node in nodes:
@@ -73,9 +72,3 @@ def _is_raised(module: Module, call: ast.Call) -> bool:
 def _imported(roles: Roles, module: Module, holder: ast.expr) -> Module | None:
     dotted = module.qualified(holder)
     return roles.project.imported_module(module, dotted) if dotted is not None else None
-
-
-def _values(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
-    for link in chain(roles, graph, model):
-        module = link.scope.module
-        yield from ((module, binding.value) for binding in module.bindings(link) if binding.value is not None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module, Variable
-from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.contents import contents, handed_for
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -69,7 +69,24 @@ def _values(roles: Roles, graph: CallGraph, model: Variable, seen: set[Variable]
     for link in chain(roles, graph, model):
         if link not in seen:
             seen.add(link)
-            yield from ((link.scope.module, b.value) for b in link.scope.module.bindings(link) if b.value is not None)
+            yield from bound_to(graph, link)
+
+
+def built_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
+    """The expressions that a model comes from, in whatever file."""
+    yield from _values(roles, graph, model, set())
+
+
+def bound_to(graph: CallGraph, variable: Variable) -> Iterator[tuple[Module, ast.expr]]:
+    """What a variable is bound to: by assignments, and by calls that hand over a model as they build it, `fit(Net())`."""
+    module = variable.scope.module
+    for binding in module.bindings(variable):
+        if binding.value is not None:
+            yield module, binding.value
+        elif binding.kind == "parameter":
+            for caller, argument in handed_for(graph, variable):
+                if isinstance(argument, ast.Call):
+                    yield caller, argument
 
 
 def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Part]:
