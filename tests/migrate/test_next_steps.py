@@ -26,6 +26,11 @@ def test_a_run_in_place_names_undo_proof_and_launch(run: Run) -> None:
     ]
 
 
+def test_a_file_that_only_defines_is_not_named_as_the_script(run: Run) -> None:
+    Path("a.py").write_text('"""Fits."""\nimport torch\ndef fit():\n    x.cuda()\n')
+    assert "accel launch --num-processes 2 SCRIPT" in run("a.py").err
+
+
 def test_nothing_comes_after_a_run_that_wrote_nothing_or_was_not_for_a_person(run: Run) -> None:
     Path("a.py").write_text(SCRIPT)
     Path("b.py").write_text("import torch\n")

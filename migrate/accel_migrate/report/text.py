@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from accel_migrate.catalogue import explained
 from accel_migrate.outcome import NOT_TORCH, Decision, Finding, Outcome
@@ -128,10 +130,11 @@ def notes_of(outcome: Outcome) -> Iterator[str]:
 
 def next_steps(report: Report, launcher: str) -> str:
     """The commands that come after a run in place; empty where nothing was migrated."""
-    scripts = [each.name for each in report.outcomes if each.status is Status.MIGRATED]
-    if not scripts:
+    migrated = [each for each in report.outcomes if each.status is Status.MIGRATED]
+    if not migrated:
         return ""
-    script = shlex.quote(scripts[0]) if len(scripts) == 1 else "SCRIPT"
+    scripts = [each.name for each in migrated]
+    script = shlex.quote(scripts[0]) if len(scripts) == 1 and _does_something(migrated[0].path) else "SCRIPT"
     paths = " ".join(map(shlex.quote, scripts)) if len(scripts) < 4 else "PATH..."
     steps = {
         "accel-migrate --undo": "put everything back",
@@ -143,6 +146,25 @@ def next_steps(report: Report, launcher: str) -> str:
         del steps[f"{launcher} {script}"]
     width = max(map(len, steps))
     return "\nNext:\n" + "".join(f"  {command:{width}}  # {what}\n" for command, what in steps.items())
+
+
+def _does_something(path: Path) -> bool:
+    """Whether a file runs something by itself; one that only defines is started by another."""
+    try:
+        statements = ast.parse(path.read_bytes()).body
+    except (OSError, ValueError, SyntaxError):
+        return True
+    defines = (
+        ast.Import,
+        ast.ImportFrom,
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.ClassDef,
+        ast.Assign,
+        ast.AnnAssign,
+    )
+    told = [statement for statement in statements if not isinstance(statement, defines)]
+    return any(not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in told)
 
 
 def answer(report: Report) -> str:
