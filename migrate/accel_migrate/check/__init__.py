@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accel_migrate.check.accelerator_created import CONDITION as ACCELERATOR_CREATED
 from accel_migrate.check.accounted import CONDITION as ACCOUNTED_FOR
+from accel_migrate.check.calls_fit import CONDITION as CALLS_FIT
 from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.device_chosen import CONDITION as DEVICE_CHOSEN
@@ -60,6 +61,7 @@ CONDITIONS: tuple[Condition, ...] = (
     SHARDS_TOGETHER,
     MET_ALIKE,
     WRAPPER_ASKED,
+    CALLS_FIT,
 )
 
 

@@ -583,17 +583,27 @@ class Roles:
         variable = module.variable(call.func)
         if variable in self.observed and self.observed[variable].function is not None:
             return self.observed[variable].function
-        called = self._class_of(module, module.variable(call.func))
+        called = self._class_at(module, call.func)
         if called is not None:
             return self.project.method(called, "__call__")  # `stopper(loss, model)`
         if not isinstance(call.func, ast.Attribute):
             return None
         made = call.func.value
-        owner = self._class_of(module, module.variable(made))
+        owner = self._class_at(module, made)
         if isinstance(made, ast.Call):  # `Trainer(model).fit()`
             owner = self.target(module, made)
             owner = owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
         return self.project.method(owner, call.func.attr) if owner is not None else None
+
+    def _class_at(self, module: Module, node: ast.expr) -> Definition | None:
+        """The project's class of an object: of a variable, or of what the class of its owner sets: `self.logger.stopper`."""
+        found = self._class_of(module, module.variable(node))
+        owner = self._class_at(module, node.value) if found is None and isinstance(node, ast.Attribute) else None
+        if owner is None or not isinstance(node, ast.Attribute):
+            return found
+        attribute = Variable(owner.module.classes[owner.node], f"self.{node.attr}")
+        attribute = self.project.inherited(attribute) or attribute
+        return self._class_of(attribute.scope.module, attribute)
 
     def _class_of(self, module: Module, variable: Variable | None) -> Definition | None:
         """The project's class that a variable holds an object of."""
