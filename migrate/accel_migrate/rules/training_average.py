@@ -47,7 +47,13 @@ def find(context: Context) -> Iterator[Change]:
             continue
         yield from _divided(context, node, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
-    yield from _by_phase(context, [f for f in figures if f.loop in by_phase])
+    yield from _by_phase(context, [f for f in figures if f.loop in by_phase and _is_prepared(context, f.loop)])
+
+
+def _is_prepared(context: Context, loop: LoaderLoop) -> bool:
+    """Whether one of the loaders that a loop chooses from is sharded."""
+    assert isinstance(loop.loader, ast.Subscript)
+    return context.training.holds(loop.module.variable(loop.loader.value))
 
 
 def _is_number_of_data(context: Context, node: ast.AST, right: ast.expr) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
+from tests.migrate.rules.scripts import codes
 from tests.migrate.rules.verbs import migrated, noted
 
 SCRIPT = """
@@ -50,6 +53,14 @@ def test_an_index_that_is_written_out_is_the_entry():
     assert "loaders['fit'] = accelerator.prepare(" in migrated(script(index="'fit'"))
 
 
+def test_a_member_of_a_class_is_an_index_too():
+    kind = "import enum\n    class Phase(enum.Enum):\n        FIT = 1\n    "
+    loaders = kind + "loaders = {Phase.FIT: DataLoader(a, batch_size=4)}"
+    assert "loaders[Phase.FIT] = accelerator.prepare(" in migrated(script(loaders=loaders, index="Phase.FIT"))
+    phased = migrated(script(loaders=loaders, test="phase == Phase.FIT"))
+    assert "loaders[Phase.FIT] = accelerator.prepare(" in phased
+
+
 def test_says_that_the_other_phases_see_all_of_the_data():
     assert noted(script(), "AM402").startswith("in the phases that evaluate, every process goes through all")
     assert "`running` is over this process's share" in noted(script(), "AM605")
@@ -59,6 +70,7 @@ def test_says_that_the_other_phases_see_all_of_the_data():
 def test_says_so_when_the_entry_cannot_be_told(test: str):
     assert "accelerator.prepare(loaders" not in migrated(script(test=test)).replace("model, optimizer", "")
     assert "which loader of `loaders` is trained on is not visible to the analysis" in noted(script(test=test), "AM805")
+    assert "AM605" not in codes(dedent(script(test=test)))
 
 
 def test_a_dictionary_of_other_things_is_none_of_loaders():

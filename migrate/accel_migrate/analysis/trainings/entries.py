@@ -31,7 +31,7 @@ def is_entry(roles: Roles, module: Module, loader: ast.expr) -> bool:
 
 def is_chosen(roles: Roles, loop: LoaderLoop) -> bool:
     """Whether a training loop reads another loader in each phase: `dataloaders[phase]`."""
-    chosen = isinstance(loop.loader, ast.Subscript) and not isinstance(loop.loader.slice, ast.Constant)
+    chosen = isinstance(loop.loader, ast.Subscript) and not _is_fixed(roles, loop.module, loop.loader.slice)
     return loop.trains and chosen and is_entry(roles, loop.module, loop.loader)
 
 
@@ -42,19 +42,27 @@ def trained_entries(roles: Roles, backwards: list[Backward], loops: list[LoaderL
             continue
         assert isinstance(loop.loader, ast.Subscript)
         variable = loop.module.variable(loop.loader.value)
-        key = _key(loop, loop.loader.slice, backwards)
-        if variable is not None and key is not None:
+        key = _key(roles, loop, loop.loader.slice, backwards)
+        if variable is not None and key is not None and _is_fixed(roles, variable.scope.module, key):
             yield Entry(variable, loop.module.source.code(key))
 
 
-def _key(loop: LoaderLoop, index: ast.expr, backwards: list[Backward]) -> ast.Constant | None:
+def _is_fixed(roles: Roles, module: Module, key: ast.expr) -> bool:
+    """A constant, or a member of a class: `Phase.TRAIN`."""
+    if not isinstance(key, ast.Attribute):
+        return isinstance(key, ast.Constant)
+    owner = roles.project.definition(module, key.value)
+    return owner is not None and isinstance(owner.node, ast.ClassDef)
+
+
+def _key(roles: Roles, loop: LoaderLoop, index: ast.expr, backwards: list[Backward]) -> ast.expr | None:
     """The constant that the loop is indexed by, or that its index is compared with before the backward pass."""
-    if isinstance(index, ast.Constant):
+    if _is_fixed(roles, loop.module, index):
         return index
     tests = [test for backward in backwards for test in conditions(loop, backward)]
     for test in tests:
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             asked, answer = test.left, test.comparators[0]
-            if isinstance(answer, ast.Constant) and unparse(asked) == unparse(index):
+            if _is_fixed(roles, loop.module, answer) and unparse(asked) == unparse(index):
                 return answer
     return None
