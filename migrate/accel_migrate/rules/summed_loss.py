@@ -11,11 +11,11 @@ from accel_migrate.rule import Context, Rule
 
 CODE = "AM802"
 _SUM = (
-    "the loss is summed over the batch ({line}), and gradients are averaged over processes: a step is as large as with "
+    "the loss {verb} summed over the batch ({line}), and gradients are averaged over processes: a step is as large as with "
     "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes"
 )
 _UNEVEN = (
-    "the loss is a mean over as many items as the batch happens to hold ({line}), and every process weighs the same in "
+    "the loss {verb} a mean over as many items as the batch happens to hold ({line}), and every process weighs the same in "
     "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
 )
 _UNKNOWN = (
@@ -23,7 +23,7 @@ _UNKNOWN = (
     "processes: that is right for a mean; a sum is to be multiplied by accelerator.num_processes"
 )
 _WEIGHTED = (
-    "the loss is a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
+    "the loss {verb} a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
     "weighs the same in the average"
 )
 _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "unknown": _UNKNOWN}
@@ -32,11 +32,13 @@ _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "unknown": _UNKN
 def find(context: Context) -> Iterator[Change]:
     for backward in context.training.backwards:
         if backward.module is context.module:
-            kind, node = reduced(context.script.roles, context.script.graph, backward)
+            kind, node, sure = reduced(context.script.roles, context.script.graph, backward)
             if kind != "mean":
                 owner = next((m for m in context.script.project.modules if node in m.parents), context.module)
                 where = "line" if owner is context.module else f"{owner.source.path.name}, line"
-                message = _TOLD[kind].format(line=f"{where} {getattr(node, 'lineno', 0)}")
+                message = _TOLD[kind].format(
+                    line=f"{where} {getattr(node, 'lineno', 0)}", verb="is" if sure else "may be"
+                )
                 yield change(CODE, backward.call, message, loop=context.training.index, safety=Safety.NOTE)
                 return
 

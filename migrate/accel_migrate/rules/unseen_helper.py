@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import done_by_callers, done_elsewhere, done_on_import, is_called
+from accel_migrate.analysis.notes.elsewhere import asks, done_by_callers, done_elsewhere, done_on_import, is_called
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.contents import contents
@@ -20,6 +20,7 @@ CODE = "AM607"
 def find(context: Context) -> Iterator[Change]:
     """One note for each file and kind: what was not analysed, and what was and is not changed."""
     yield from _not_analysed(context)
+    yield from _asked(context)
     yield from _not_changed(context)
 
 
@@ -48,6 +49,22 @@ def _not_analysed(context: Context) -> Iterator[Change]:
         if any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
         yield change(CODE, next(iter(found.values())), message, loop=training.index, safety=Safety.NOTE)
+
+
+def _asked(context: Context) -> Iterator[Change]:
+    """`input()` in the training's own file."""
+    module, training = context.module, context.training
+    for call in module.calls:
+        function = module.scope(call).function
+        runs = function is None or is_called(context.script, training, function)
+        if asks(module, call) and runs and not training.flow.only_main(module, call):
+            message = (
+                "every process asks here, and of N processes only the first has the terminal: the others end with EOFError, "
+                "and all with them; ask where accelerator.is_main_process is true, and hand the answer on by "
+                "broadcast_object_list"
+            )
+            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+            return
 
 
 def _not_changed(context: Context) -> Iterator[Change]:

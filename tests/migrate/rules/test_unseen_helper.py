@@ -239,3 +239,29 @@ def test_follows_an_object_of_the_project_that_is_moved_as_it_is_made(returned: 
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     found = [note.message for result in results for note in result.notes if note.code == "AM607"]
     assert ["rates.keep() (line" in each and "writes a file (kept.py:9)" in each for each in found] == [True] * followed
+
+
+def test_tells_a_question_that_only_one_process_can_be_answered():
+    assert "only the first has the terminal" in noted(training(after="input('again?')"), "AM607")
+    assert "AM607" not in codes(training(functions="def input(text):\n    return text\n", after="input('again?')"))
+    assert "AM607" not in codes(training(functions="def ask():\n    return input('again?')\n"))
+    asks = "def again():\n    return input('again?')\n"
+    train = training(functions="import asking\n", after="asking.again()")
+    sources = [
+        Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in (("train", train), ("asking", asks))
+    ]
+    told = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM607"]
+    assert ["asks at the terminal (asking.py:2)" in each for each in told] == [True]
+
+
+def test_tells_what_a_dataclass_opens_once_its_fields_are_set():
+    book = (
+        "from dataclasses import dataclass\nfrom torch.utils.tensorboard import SummaryWriter\n@dataclass\nclass Book:\n"
+        "    place: str\n    def __post_init__(self):\n        self.writer = SummaryWriter(self.place)\n"
+    )
+    train = training(functions="from book import Book\n", ready="book = Book('runs')")
+    sources = [
+        Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in (("train", train), ("book", book))
+    ]
+    told = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM607"]
+    assert ["opens an event file (book.py:7)" in each for each in told] == [True]

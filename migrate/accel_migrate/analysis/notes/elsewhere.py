@@ -30,6 +30,7 @@ _DEEDS = (
     "opens an event file",
     "logs to a tracker",
     "runs a command",
+    "asks at the terminal",
     "prints",
 )
 
@@ -95,6 +96,7 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
         opens_events(script.roles, module, call),
         tracker(module, call) is not None or module.qualified(call.func) == "wandb.init",
         runs_command(module, call),
+        asks(module, call),
         shows(module, call),
     )
     return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
@@ -151,7 +153,7 @@ def reached_elsewhere(
     """The functions of files that are not changed that a call runs on every process, the nearest first."""
     target = script.roles.target(module, call)
     if target is not None and isinstance(target.node, ast.ClassDef):
-        target = script.roles.project.method(target, "__init__")
+        target = script.roles.project.initializer(target)
     if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
         return []
     owners = {function: owner for owner in script.project.modules for function in owner.functions}
@@ -169,6 +171,15 @@ def _guarded(script: Script, training: Training, function: Function, callee: Fun
     """Whether a function calls another one under a condition on the rank alone."""
     sites = [(m, c) for m, c in script.graph.all_sites.get(callee, ()) if m.scope(c).function is function]
     return bool(sites) and all(training.flow.guard(module, call) is not None for module, call in sites)
+
+
+def asks(module: Module, call: ast.Call) -> bool:
+    """`input()`, which of N processes only the one that has the terminal is answered."""
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id == "input"
+        and module.resolve("input", module.scope(call)) is None
+    )
 
 
 def shows(module: Module, call: ast.Call) -> bool:

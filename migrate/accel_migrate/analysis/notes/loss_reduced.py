@@ -9,7 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.losses import WORST, Reduced, criterion, is_loss, is_of_weights, parts_of, worst
+from accel_migrate.analysis.notes.losses import (
+    WORST,
+    Reduced,
+    criterion,
+    either,
+    is_loss,
+    is_of_weights,
+    parts_of,
+    worst,
+)
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
@@ -62,7 +71,7 @@ class _Search:
             case ast.UnaryOp(operand=inner) | ast.NamedExpr(value=inner) | ast.Starred(value=inner):
                 return self.kind(module, inner, index)
             case ast.IfExp(body=body, orelse=orelse):
-                return worst([self.kind(module, body, index), self.kind(module, orelse, index)])
+                return either([self.kind(module, body, index), self.kind(module, orelse, index)])
             case ast.Call():
                 return self._call(module, node, index)
             case ast.Name() | ast.Attribute():
@@ -243,24 +252,27 @@ class _Search:
         values = self._built(module, node.func)
         found = [self._object(owner, value, node, index) for owner, value in values]
         if found:
-            return worst(found)
+            return either(found)
         of_loss = self.roles.role(module, node.func) & Role.CRITERION or "loss" in unparse(node.func).lower()
         if not of_loss and self.roles.role(module, node.func) & Role.MODEL:
             return Reduced("rows")
         return Reduced("unknown" if of_loss else "unseen", node)
 
-    def _built(self, module: Module, called: ast.expr) -> list[tuple[Module, ast.expr]]:
-        """How what is called was built; of those kept in a list or a dictionary, each."""
-        if isinstance(called, ast.Call | ast.Lambda):
-            return [(module, itself(called))]
+    def _built(self, module: Module, called: ast.expr, depth: int = 0) -> list[tuple[Module, ast.expr]]:
+        """How what is called was built, or the function that it is; of those kept in a list or a dictionary, each."""
+        called = itself(called)
+        if isinstance(called, ast.Call | ast.Lambda) or module.qualified(called) is not None:
+            return [(module, called)]
+        if self.roles.project.definition(module, called) is not None:
+            return [(module, called)]
         variable = module.variable(called.value if isinstance(called, ast.Subscript) else called)
         made = []
-        for link in chain(self.roles, self.graph, variable) if variable is not None else ():
+        for link in chain(self.roles, self.graph, variable) if variable is not None and depth < 4 else ():
             owner = link.scope.module
             made += [(owner, b.value) for b in owner.bindings(link) if b.value is not None]
             made += self._arguments(link)
-        parts = [(owner, itself(part)) for owner, value in made for part in parts_of(value)]
-        return [(o, v) for o, v in parts if isinstance(v, ast.Call | ast.Lambda) or o.qualified(v) is not None]
+        parts = [(owner, part) for owner, value in made for part in parts_of(value)]
+        return [found for owner, part in parts for found in self._built(owner, part, depth + 1)]
 
     def _arguments(self, variable: Variable) -> list[tuple[Module, ast.expr]]:
         """What callers hand over for a parameter."""
@@ -276,6 +288,9 @@ class _Search:
         """What calling an object gives: a criterion of torch, a module of the project, a function under another name."""
         if isinstance(made, ast.Lambda):
             return self.kind(module, made.body, index)
+        function = self.roles.project.definition(module, made)
+        if function is not None:
+            return self._returned(function, index)
         if not isinstance(made, ast.Call):
             name = (module.qualified(made) or "").rpartition(".")[2]
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
@@ -302,7 +317,7 @@ class _Search:
             if isinstance(inner, ast.Return) and inner.value is not None and module.scope(inner).node is target.node:
                 parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
                 found.append(self.kind(module, parts[index] if index < len(parts) else inner.value, index))
-        return worst(found)
+        return either(found)
 
     # ---- weights and masks
 

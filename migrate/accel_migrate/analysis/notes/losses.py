@@ -15,6 +15,7 @@ _WEIGHS = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 
 class Reduced(NamedTuple):
     kind: str
     node: ast.AST | None = None  # where that is seen
+    sure: bool = True  # False: one of several that the script chooses from
 
 
 def criterion(name: str, call: ast.Call) -> Reduced:
@@ -40,6 +41,12 @@ def criterion(name: str, call: ast.Call) -> Reduced:
 
 def worst(found: Iterable[Reduced]) -> Reduced:
     return min(found, key=lambda one: WORST.index(one.kind), default=Reduced("free"))
+
+
+def either(found: list[Reduced]) -> Reduced:
+    """What one of several is, of which only one comes about."""
+    kinds = {one.kind for one in found} - {"free"}
+    return worst(found)._replace(sure=False) if len(kinds) > 1 else worst(found)
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:

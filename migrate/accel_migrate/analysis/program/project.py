@@ -132,6 +132,10 @@ class Project:
         """A method of a class, or of the base classes that are in the project."""
         return _defined(owner, name) or self._inherited_method(owner, name, depth)
 
+    def initializer(self, owner: Definition) -> Definition | None:
+        """What runs when an object is made: of a dataclass, what it does once its fields are set."""
+        return self.method(owner, "__init__") or self.method(owner, "__post_init__")
+
     def _inherited_method(self, owner: Definition, name: str, depth: int = 0) -> Definition | None:
         found = (self.method(base, name, depth + 1) for base in self.bases(owner) if depth <= 8)
         return next((method for method in found if method is not None), None)

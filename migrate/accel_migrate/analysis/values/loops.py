@@ -59,7 +59,7 @@ class CallGraph:
                 if target is None:
                     continue
                 if isinstance(target.node, ast.ClassDef):
-                    target = roles.project.method(target, "__init__")
+                    target = roles.project.initializer(target)
                     if target is None:
                         continue
                 assert not isinstance(target.node, ast.ClassDef)

@@ -10,7 +10,8 @@ from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
 
 SAID = {
-    "sum": "summed over the batch",
+    "sum": "is summed over the batch",
+    "maybe": "may be summed over the batch",
     "uneven": "as many items",
     "weighted": "weighted by class",
     "unknown": "not visible",
@@ -64,15 +65,21 @@ def test_an_expression(kind: str, loss: str) -> None:
         ("mean", "F.cross_entropy"),
         ("mean", "lambda out, y: F.cross_entropy(out, y)"),
         ("mean", "{'a': nn.CrossEntropyLoss(), 'b': nn.MSELoss()}[kind]"),
-        ("sum", "{'a': nn.CrossEntropyLoss(), 'b': nn.MSELoss(reduction='sum')}[kind]"),
+        ("maybe", "{'a': nn.CrossEntropyLoss(), 'b': nn.MSELoss(reduction='sum')}[kind]"),
         ("sum", "partial(F.cross_entropy, reduction='sum')"),
+        ("sum", "focal"),
+        ("maybe", "[nn.CrossEntropyLoss(), focal][kind]"),
+        ("maybe", "kinds[kind]"),
         ("weighted", "lambda out, y: F.cross_entropy(out, y, weight=torch.ones(2))"),
         ("weighted", "nn.CrossEntropyLoss(torch.ones(2))"),
         ("unknown", "DiceLoss()"),
     ],
 )
 def test_a_criterion(kind: str, criterion: str) -> None:
-    functions = "from functools import partial\nfrom elsewhere import DiceLoss, kind\n"
+    functions = (
+        "from functools import partial\nfrom elsewhere import DiceLoss, kind\n"
+        "def focal(out, y):\n    return (out - y).sum()\nkinds = [nn.CrossEntropyLoss(), focal]\n"
+    )
     told(kind, "rate(model(x), y)", functions, f"rate = {criterion}")
 
 
@@ -85,7 +92,7 @@ def test_a_criterion(kind: str, criterion: str) -> None:
         ("mean", "parts = []\nparts.append(F.mse_loss(out, y))\nreturn sum(parts)"),
         ("uneven", "total = ((out - y) ** 2).sum()\nmany = (y > 0).sum()\ntotal /= many\nreturn total"),
         ("sum", "parts = {}\nparts['a'] = F.mse_loss(out, y, reduction='sum')\nreturn sum(parts.values())"),
-        ("sum", "if out is None:\n    return out.mean()\nreturn out.sum()"),
+        ("maybe", "if out is None:\n    return out.mean()\nreturn out.sum()"),
         ("unknown", "from elsewhere import Layer\nreturn -Layer()(out, y)"),
     ],
 )
