@@ -296,6 +296,32 @@ def test_tells_data_of_its_own_where_the_library_is_not_seeded():
     )
 
 
+SHOWN = """
+import random
+import torch
+x = torch.ones(20, 4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def fit(start=0):
+    for i in range(0, 20, 4):
+        loss = model(x[i:i + 4] + start).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def main():
+    fit()
+    first = random.randint(0, 19)
+    {used}
+main()
+"""
+
+
+@pytest.mark.parametrize("used", ["fit(first)", "random.shuffle(x)", "later = first\n    fit(later)"])
+def test_a_number_that_is_drawn_only_to_show_something_makes_no_batches(used: str):
+    assert "from all of the data" in noted(SHOWN.format(used="print(model(x[first:first + 1]))"), "AM805")
+    assert "random is not seeded alike" in noted(SHOWN.format(used=used), "AM805")
+
+
 def test_says_what_a_loss_is_only_where_it_is_known():
     assert "AM802" not in codes(training(loss="criterion(model(x), y).sum()"))
     rows = training(ready="rows = nn.CrossEntropyLoss(reduction='none')", loss="rows(model(x), y).sum()")

@@ -10,12 +10,13 @@ from enum import Enum
 
 from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.program.scopes import Function, Module
+from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import unparse, walk
 
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = {
@@ -187,9 +188,22 @@ class Seeding:
         for module, call in self._calls():
             library = library_of(module, call)
             owner = module.scope(call).owner_class
-            if library is not None and not (owner is not None and owner.node in parts) and self._may_run(module, call):
+            if library is None or (owner is not None and owner.node in parts) or not self._may_run(module, call):
+                continue
+            if not self._is_only_looked_at(module, call):
                 found.setdefault(library, (module, call))
         return found
+
+    def _is_only_looked_at(self, module: Module, call: ast.Call) -> bool:
+        """Whether a number is bound to a name of its function, and trained by in no way: the start of a sample to show."""
+        statement, scope = module.statement(call), module.scope(call)
+        if not isinstance(statement, ast.Assign) or not scope.is_function:
+            return False
+        bound = {node.id for target in statement.targets for node in walk(target) if isinstance(node, ast.Name)}
+        asked = [node.test for node in module.walk(scope.node, ast.If, ast.While)]  # type: ignore[attr-defined]
+        if any(isinstance(node, ast.Name) and node.id in bound for test in asked for node in walk(test)):
+            return False
+        return not feeds_training(self.roles, self.graph, self.training.backwards, module, statement)
 
     @property
     def plays(self) -> bool:
