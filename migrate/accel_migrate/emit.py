@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.analysis.storage.writers import plain_writers
 from accel_migrate.flow.nodes import walk
 from accel_migrate.rule import Context
 from accel_migrate.source import Source
@@ -99,8 +100,21 @@ def _handlers(context: Context) -> list[tuple[str, tuple[tuple[str, str], ...]]]
 
 
 def imported_names(context: Context) -> list[str]:
-    """What the script must import to write its Accelerator."""
-    return ["Accelerator", *[name for name, _ in _handlers(context)]]
+    """What the script must import to write its Accelerator, and what is silent beside it."""
+    silent = ["Silent"] if silent_writers(context) else []
+    return ["Accelerator", *[name for name, _ in _handlers(context)], *silent]
+
+
+def silent_writers(context: Context) -> list[ast.Call]:
+    """The writers of events that one process alone has; Accelerate has nothing that stands in for them on the others."""
+    training, module = context.training, context.training.start.module
+    if context.settings.target == "accelerate" or not training.makes_accelerator:
+        return []
+    return [
+        call
+        for call in plain_writers(context.script.roles, context.script.graph, module)
+        if training.ready(module, call) is not None and not training.flow.on_some(module, call)
+    ]
 
 
 def requoted(source: Source, text: str) -> str:

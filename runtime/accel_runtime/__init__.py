@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from accel_runtime.state import PartialState as PartialState
     from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin as DeepSpeedPlugin
     from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
+    from accel_runtime.tracking import Silent as Silent
     from accel_runtime.utils.random import synchronize_rng_states as synchronize_rng_states
 
 # Imported at first use, so that the command line answers without torch.
@@ -60,6 +61,7 @@ _PLACES = {
     "PartialState": "state",
     "ProfileKwargs": "profiling",
     "ProjectConfiguration": "configuration",
+    "Silent": "tracking",
     "TERecipeKwargs": "handlers",
     "cpu_offload": "big_modeling",
     "cpu_offload_with_hook": "big_modeling",

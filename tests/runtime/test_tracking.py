@@ -6,7 +6,7 @@ import types
 
 import pytest
 import torch
-from accel_runtime import Accelerator
+from accel_runtime import Accelerator, Silent
 from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.tracking import GeneralTracker, Trackers
 
@@ -196,3 +196,11 @@ def test_a_tracker_that_opens_its_file_in_start_has_it_open_for_all_that_follows
     accelerator.init_trackers("run", config={"lr": 1}, init_kwargs=None)
     accelerator.log({"loss": 1}, log_kwargs=None)
     assert [told[0] for told in accelerator.trackers[0].told] == ["start", "opened", "config", "log"]
+
+
+def test_a_silent_writer_takes_every_call() -> None:
+    writer = Silent()
+    writer.add_scalar("loss", 1.0, 3)
+    writer.add_image("x", None, dataformats="CHW")
+    writer.close()
+    assert not writer and writer is not None

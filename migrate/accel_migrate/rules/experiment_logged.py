@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.storage.files import is_forward, opens_events, tracker
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.edits import add_argument, change, quoted
+from accel_migrate.edits import add_argument, change, quoted, replace_node
+from accel_migrate.emit import silent_writers
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
@@ -18,20 +19,22 @@ CODE = "AM603"
 def find(context: Context) -> Iterator[Change]:
     module, flow = context.module, context.training.flow
     opened = False
+    silent = silent_writers(context)
+    yield from _silenced(context, silent)
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
         if flow.on_some(module, call):
             continue  # made under a guard of the script's own, which its uses have too
         if dotted == "wandb.init":
             yield from _run_started(context, call)
-        elif not opened and opens_events(context.script.roles, module, call):
+        elif call not in silent and not opened and opens_events(context.script.roles, module, call):
             opened = True
             message = (
                 "every process opens an event file of its own here; make the writer where accelerator.is_main_process is true "
                 "to have one"
             )
             yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
-    yield from _written(context)
+    yield from _written(context, silent)
     for function in module.functions:
         if any((module.qualified(_called(d)) or "") == "hydra.main" for d in function.decorator_list):  # type: ignore[attr-defined]
             message = (
@@ -68,11 +71,21 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
     yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
 
 
-def _written(context: Context) -> Iterator[Change]:
+def _silenced(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
+    """A writer of one process; what stands in for it on the others takes every call and does nothing."""
+    training, module = context.training, context.module
+    for call in silent if module is training.start.module else ():
+        source = module.source
+        text = f"{source.code(call)} if {training.ready(module, call)}.is_main_process else Silent()"
+        edit = replace_node(source, call, text)
+        yield change(CODE, call, "one process writes events", [edit], loop=training.index)
+
+
+def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
     """Calls of a writer come under a guard; the writers of the other processes stay empty."""
     training, module = context.training, context.module
     missed: list[ast.Call] = []
-    for used in _uses(context):
+    for used in _uses(context, silent):
         spelled = training.ready(module, used)
         statement = module.parents[used]
         if isinstance(statement, ast.Expr) and spelled is not None and not _runs_model(context, used):
@@ -86,7 +99,7 @@ def _written(context: Context) -> Iterator[Change]:
         yield change(CODE, missed[0], message, loop=training.index, safety=Safety.NOTE)
 
 
-def _uses(context: Context) -> list[ast.Call]:
+def _uses(context: Context, silent: list[ast.Call]) -> list[ast.Call]:
     """`writer.add_scalar(...)` that all processes come by, of a writer that was made here or handed over."""
     module = context.module
     return [
@@ -96,7 +109,7 @@ def _uses(context: Context) -> list[ast.Call]:
         and call.func.attr.startswith("add_")
         and not context.training.flow.only_main(module, call)
         and any(
-            isinstance(part, ast.Call) and opens_events(context.script.roles, owner, part)
+            isinstance(part, ast.Call) and part not in silent and opens_events(context.script.roles, owner, part)
             for owner, part in contents(context.script.graph, module, call.func.value)
         )
     ]
@@ -113,8 +126,10 @@ RULE = Rule(
     name="experiment_logged",
     summary="log experiments on the main process",
     why="N processes would start N runs, and write every point of a curve N times. A disabled run of wandb takes all calls, so "
-    "one argument is enough; a SummaryWriter has no such mode, so its calls come under a guard.",
-    example_before='wandb.init(project="digits")',
-    example_after='wandb.init(project="digits", mode=None if accelerator.is_main_process else "disabled")',
+    "one argument is enough; a SummaryWriter has no such mode, so Silent() stands in for it on the others, which does "
+    "nothing. Where a script asks its writer for something, the calls come under a guard.",
+    example_before='wandb.init(project="digits")\nwriter = SummaryWriter("runs")',
+    example_after='wandb.init(project="digits", mode=None if accelerator.is_main_process else "disabled")\n'
+    'writer = SummaryWriter("runs") if accelerator.is_main_process else Silent()',
     find=find,
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+from accel_migrate.settings import Settings
+
 from tests.migrate.rules.scripts import becomes, codes, training
-from tests.migrate.rules.verbs import noted, notes
+from tests.migrate.rules.verbs import migrated, noted, notes
 
 
 def test_disables_the_runs_of_other_processes():
@@ -17,15 +20,81 @@ def test_notes_a_run_whose_mode_is_the_authors():
     assert "mode=" in noted(training(ready='wandb.init(project="p", mode="offline")'), "AM603")
 
 
+SILENT = "writer = SummaryWriter() if accelerator.is_main_process else Silent()"
+ASKED = "writer = SummaryWriter()\nfolder = writer.log_dir"
+
+
+def test_one_process_has_the_writer_and_the_others_one_that_does_nothing():
+    source = training(
+        ready="model.requires_grad_(True)\nwriter = SummaryWriter()",
+        inside='writer.add_scalar("a", 1, i)\nwriter.add_scalar("b", 2, i)',
+        after="writer.flush()",
+    )
+    text = migrated(source)
+    assert SILENT in text and "import Accelerator, Silent\n" in text
+    assert '        writer.add_scalar("a", 1, i)\n        writer.add_scalar("b", 2, i)\n' in text
+    assert not any("event" in note for note in notes(source))
+
+
+@pytest.mark.parametrize(
+    ("functions", "use"),
+    [
+        ("def show(events, value):\n    events.add_scalar('a', value)", "show(writer, total)"),
+        (
+            "def show(value, events=None):\n    if events is not None:\n        events.add_text('a', value)",
+            "show(1, events=writer)",
+        ),
+        (
+            "class Log:\n    def __init__(self, events):\n        self.events = events\n"
+            "    def show(self):\n        self.events.add_scalar('a', 1)",
+            "Log(writer).show()",
+        ),
+        ("", "writer.add_histogram('a', model.weight.detach())"),
+    ],
+)
+def test_a_writer_may_be_handed_on_to_be_told_things(functions: str, use: str):
+    source = training(functions=functions, ready="model.requires_grad_(True)\nwriter = SummaryWriter()", after=use)
+    assert (SILENT in migrated(source)) is ("model" not in use)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "folder = writer.log_dir",
+        "writer.get_logdir()",
+        "if writer:\n    show()",
+        "keep.append(writer)",
+        "unseen(writer)",
+        "writer.add_graph(model, x)",
+        "writer.add_scalar('a', model(x).sum())",
+        "other = writer",
+    ],
+)
+def test_a_writer_that_is_asked_for_more_is_there_on_all(use: str):
+    source = training(
+        ready="model.requires_grad_(True)\nwriter = SummaryWriter()", inside="writer.add_scalar('b', 1)", after=use
+    )
+    assert "Silent" not in migrated(source)
+    assert "opens an event file" in noted(source, "AM603")
+
+
+def test_a_writer_above_the_accelerator_and_one_for_accelerate_stay():
+    source = training(inside="writer.add_scalar('b', 1)")
+    above = source.replace("device = torch", "writer = SummaryWriter()\ndevice = torch", 1)
+    assert "Silent" not in migrated(above)
+    below = source.replace("for epoch", "writer = SummaryWriter()\nfor epoch", 1)
+    assert "Silent" in migrated(below) and "Silent" not in migrated(below, Settings(target="accelerate"))
+
+
 def test_guards_events_under_one_test():
     becomes(
-        training(ready="writer = SummaryWriter()", inside='writer.add_scalar("a", 1, i)\nwriter.add_scalar("b", 2, i)'),
+        training(ready=ASKED, inside='writer.add_scalar("a", 1, i)\nwriter.add_scalar("b", 2, i)'),
         'if accelerator.is_main_process:\nwriter.add_scalar("a", 1, i)\nwriter.add_scalar("b", 2, i)',
     )
 
 
-def test_guards_events_of_a_writer_of_any_package():
-    source = training(ready="writer = SummaryWriter()", inside='writer.add_scalar("a", 1, i)')
+def test_a_writer_of_any_package_is_one():
+    source = training(ready=ASKED, inside='writer.add_scalar("a", 1, i)')
     for line in ("from tensorboard import SummaryWriter", "from monitor.events import SummaryWriter"):
         other = source.replace("from torch.utils.tensorboard import SummaryWriter", line)
         becomes(other, 'if accelerator.is_main_process:\nwriter.add_scalar("a", 1, i)')
@@ -42,13 +111,13 @@ def test_keeps_a_writer_of_another_kind():
 
 
 def test_says_that_every_process_opens_an_event_file():
-    assert "opens an event file" in noted(training(ready="writer = SummaryWriter()"), "AM603")
+    assert "opens an event file" in noted(training(ready=ASKED), "AM603")
 
 
 def test_guards_events_of_a_writer_that_a_function_is_handed():
     source = training(
         functions="def show(events, value):\n    events.add_scalar('a', value)\n",
-        ready="writer = SummaryWriter()",
+        ready=ASKED,
         after="show(writer, total)",
     )
     becomes(source, "if accelerator.is_main_process:\nevents.add_scalar('a', value)")
@@ -71,8 +140,7 @@ def test_a_class_that_is_derived_from_a_writer_is_one():
     source = training(
         functions=functions, ready="curves = Curves('runs')", after="curves.add_scalar('loss', total, epoch)"
     )
-    assert "opens an event file" in noted(source, "AM603")
-    becomes(source, "if accelerator.is_main_process:\n    curves.add_scalar('loss', total, epoch)")
+    becomes(source, "curves = Curves('runs') if accelerator.is_main_process else Silent()")
 
 
 def test_notes_what_hydra_writes_from_every_process():
