@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.idle import Unit, Words, unit_of
@@ -74,10 +75,8 @@ class Side:
 
     @cached_property
     def involved(self) -> set[File]:
-        """The files that make an Accelerator or import one that does, with all that they import: the others run apart."""
-        making = {file for file, _ in self.created}
-        users = [file for file in self.files if making & self.imported_by([file])] if making else []
-        return self.imported_by(users)
+        """The scripts that make an Accelerator, themselves or by what they import, with all of that: the others run apart."""
+        return self.imported_by({each for file, call in self.created for each in scripts_that_run(self, file, call)})
 
     def imported_by(self, files: Iterable[File]) -> set[File]:
         """Some files, and all that they import."""

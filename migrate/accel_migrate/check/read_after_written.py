@@ -35,6 +35,7 @@ _HARMLESS = _WRITES | {
     "print", "str", "repr", "format", "len", "isinstance", "getattr", "setattr", "max", "min", "sorted", "input", "exit",
     "range", "int", "float", "bool", "abs", "round", "sum", "any", "all", "type",
     "join", "joinpath", "dirname", "basename", "splitext", "abspath", "expanduser", "realpath", "normpath", "relpath",
+    "with_name", "with_stem", "relative_to", "as_posix", "resolve", "absolute",
     "fspath", "with_suffix", "Path", "PurePath", "exists", "isfile", "isdir", "is_file", "is_dir", "access",
     "makedirs", "mkdir", "mkdir_p", "chdir", "time", "sleep", "system", "add_argument", "set_defaults", "tqdm", "trange",
     "info", "debug", "warning", "warn", "error", "critical", "log", "write", "set_description", "set_postfix",

@@ -163,3 +163,46 @@ def test_a_model_that_is_read_back_onto_the_gpu_it_was_saved_from() -> None:
     assert not said_of("torch.load('a', map_location='cpu').cuda()")
     assert not said_of("torch.load('a').cuda()")
     assert not said_of("Net()\n    net.load_state_dict(torch.load('a'))")
+
+
+SCRIPT = "import torch\nfrom accel_runtime import Accelerator\nclass Net(torch.nn.Module): pass\n"
+MADE = "accelerator = Accelerator()\nmodel = accelerator.prepare(Net())\n"
+COMPARED = (
+    "import torch\nfrom train import {name}\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+    "def main():\n    net = torch.nn.Linear(1, 1).to(device)\n    return net\n{then}"
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "then", "apart"),
+    [
+        (f"if __name__ == '__main__':\n    {MADE.replace(chr(10), chr(10) + '    ')}\n", "Net", "main()\n", True),
+        (
+            f"def main():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    main()\n",
+            "Net",
+            "main()\n",
+            True,
+        ),
+        (
+            f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    fit()\n",
+            "Net, fit",
+            "fit()\n",
+            False,
+        ),
+        (
+            f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    fit()\n",
+            "fit",
+            "run(fit)\n",
+            False,
+        ),
+        (f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nfit()\n", "Net", "main()\n", False),
+        (f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\n", "Net", "main()\n", False),
+        (MADE, "Net", "main()\n", False),
+    ],
+)
+def test_a_script_that_only_takes_a_class_from_one_that_trains_runs_apart(
+    made: str, name: str, then: str, apart: bool
+) -> None:
+    other = {"compare.py": COMPARED.format(name=name, then=then)}
+    found = said("AM956", {"train.py": "x = 1\n", **other}, {"train.py": SCRIPT + made, **other})
+    assert bool(found) is not apart

@@ -220,3 +220,4 @@ def test_a_number_in_the_name_of_a_file_is_no_file() -> None:
     saved = HEAD + "for epoch in range(3):\n    accelerator.save(weights, 'net' + str(epoch))\n    {then}\n"
     assert not said("AM962", "x = 1\n", saved.format(then="plot(list(range(0, epoch + 1)))"))
     assert said("AM962", "x = 1\n", saved.format(then="read('net' + str(epoch))"))
+    assert not said("AM962", "x = 1\n", HEAD + "accelerator.save(weights, path)\nprint(path.relative_to(root))\n")

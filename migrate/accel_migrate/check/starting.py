@@ -1,0 +1,56 @@
+"""Which scripts make an Accelerator when they are started: what only others run concerns it as little as they do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import File, Function
+
+if TYPE_CHECKING:
+    from accel_migrate.check.evidence import Side
+
+
+def scripts_that_run(side: Side, file: File, node: ast.AST) -> set[File]:
+    """The files by which a node may run, each started as a script; under its main guard it runs by its own file alone."""
+    found: set[File] = set()
+    waiting, seen = [(file, node)], set[ast.AST]()
+    while waiting:
+        at, inner = waiting.pop()
+        function = at.scope(inner).function.node
+        if not isinstance(function, Function):
+            found |= {at} if is_main_guarded(at, inner) else _importing(side, at)
+        elif function not in seen:
+            seen.add(function)
+            named = list(_mentions(side, at, function))
+            waiting += named
+            found |= _importing(side, at) if not named else set()
+    return found
+
+
+def is_main_guarded(file: File, node: ast.AST) -> bool:
+    """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
+    return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
+
+
+def _importing(side: Side, file: File) -> set[File]:
+    return {each for each in side.files if file in side.imported_by([each])}
+
+
+def _mentions(side: Side, file: File, function: Function) -> Iterator[tuple[File, ast.AST]]:
+    """Whatever may mean a function outside of itself, called or not; for a constructor, its class."""
+    name = getattr(function, "name", "")
+    owner = file.scopes[function].parent
+    if owner is not None and owner.is_class and name.startswith("__"):
+        name = getattr(owner.node, "name", "")
+    for other in side.files:
+        there = side.program.imported(other, name) if name in other.imports else None
+        imports = there is not None and there[0] is file
+        for node in other.of_kinds(ast.Name, ast.Attribute):
+            named = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+            if named != name or function in other.ancestors(node):
+                continue
+            if other is file or imports or (isinstance(node, ast.Attribute) and file in side.imported_by([other])):
+                yield other, node
