@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
+from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted, notes
+from tests.migrate.rules.verbs import _migrated, migrated, noted, notes
 
 
 def test_guards_a_picture():
@@ -323,3 +326,30 @@ def test_what_a_guarded_statement_sets_must_not_be_read_later(before: str, after
     messages = notes(source)
     assert any("`answer`, which is set in it, is read later" in each for each in messages) == told
     assert any("downloads what is missing" in each for each in messages) == told
+
+
+def test_what_another_training_of_the_file_saves_is_not_this_ones():
+    one = """
+        def fit_{name}(place):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            net = torch.nn.Linear(4, 2).to(device)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for step in range(3):
+                loss = net(torch.ones(8, 4).to(device)).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            torch.save(net.state_dict(), place + "/{name}.pt")
+    """
+    source = "import torch\n" + dedent(one).format(name="a") + dedent(one).format(name="b")
+    result = _migrated(source + "\nif __name__ == '__main__':\n    fit_b('.')\n", DEFAULTS)
+    assert result.after.decode().count("accelerator.save(accelerator.get_state_dict(net)") == 2
+    assert not [note for note in result.notes if note.code == "AM504"]
+
+
+def test_a_folder_that_is_named_by_the_clock_only_afterwards_is_no_process_its_own():
+    ready = "import time\nplace = 'runs'\n{first}os.makedirs(place)\n{then}print(place)"
+    stamped = "place = place + time.strftime('%H')\n"
+    assert "names this folder for itself" in noted(training(ready=ready.format(first=stamped, then="")), "AM505")
+    later = notes(training(ready=ready.format(first="", then=stamped)))
+    assert not [each for each in later if "names this folder for itself" in each]

@@ -25,11 +25,14 @@ class Writing:
 
 def writings(script: Script, training: Training, module: Module) -> Iterator[Writing]:
     """What writes files in a module, other than weights, which all processes must collect first."""
-    saved = {save.opened or module.statement(save.call) for save in training.storage.saves if save.module is module}
+    saves = [save for each in script.trainings for save in each.storage.saves if save.module is module]
+    saved = {save.opened or module.statement(save.call) for save in saves}
     for written in training.storage.written:
         statement = written.statement
         if written.module is module and statement not in saved and concerns(script, training, module, statement):
-            yield Writing(statement, training.ready(module, statement), _trouble(script, module, written))
+            spelled = training.ready(module, statement)
+            if spelled is not None or not any(each.ready(module, statement) for each in script.trainings):
+                yield Writing(statement, spelled, _trouble(script, module, written))
 
 
 def written_once(script: Script, training: Training, module: Module) -> list[ast.stmt]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
@@ -40,9 +40,18 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                 if binding.kind == "parameter":
                     assert variable is not None
                     pending += handed_for(graph, variable)
-                elif binding.kind == "assign" and binding.value is not None:
+                elif binding.kind == "assign" and binding.value is not None and not _is_later(owner, part, binding):
                     pending.append((owner, binding.value))
     return None
+
+
+def _is_later(module: Module, read: ast.AST, binding: Binding) -> bool:
+    """Whether a name is bound only after it is read: further down in the same scope, and in no loop with it."""
+    set_in = binding.statement
+    if module.scope(read) is not module.scope(set_in) or set_in.lineno <= module.statement(read).lineno:
+        return False
+    loops = [parent for parent in module.ancestors(set_in) if isinstance(parent, ast.For | ast.While)]
+    return not any(module.holds(loop, read) for loop in loops)
 
 
 def _is_own(module: Module, call: ast.Call) -> bool:
