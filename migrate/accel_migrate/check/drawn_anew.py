@@ -30,7 +30,7 @@ def drawn_anew(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
     """Statements after `prepare` that draw what they put into a prepared model, or into its gradients."""
     for file in side.involved:
         for node in file.of_kinds(ast.Expr, ast.Assign, ast.AugAssign):
-            if not any(_draws(file, part) for part in walk(node)):
+            if not any(_draws(side, file, part) for part in walk(node)):
                 continue
             changed = _changed(node)
             if any(_is_of_model(side, file, each) for each in changed) and side.after_prepare(file, node):
@@ -56,7 +56,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
     return found
 
 
-def _draws(file: File, node: ast.AST) -> bool:
+def _draws(side: Side, file: File, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -65,7 +65,15 @@ def _draws(file: File, node: ast.AST) -> bool:
         return name not in _FIXED
     if dotted.startswith(("numpy.random.", "random.")) or (dotted.startswith("torch.") and name in _DRAWS):
         return True
-    return not dotted and isinstance(node.func, ast.Attribute) and name in (*_DRAWN_IN_PLACE, "reset_parameters")
+    if not dotted and isinstance(node.func, ast.Attribute) and name == "reset_parameters":
+        own = side.flows.callees.get(node, ())  # a method of the project may do anything by that name
+        return not own or any(_draws_inside(side, each, node) for each in own)
+    return not dotted and isinstance(node.func, ast.Attribute) and name in _DRAWN_IN_PLACE
+
+
+def _draws_inside(side: Side, function: ast.AST, call: ast.Call) -> bool:
+    file = next(file for file in side.files if function in file.parents)
+    return any(_draws(side, file, part) for part in walk(function) if part is not call)
 
 
 def _is_of_model(side: Side, file: File, node: ast.expr) -> bool:

@@ -100,11 +100,9 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
         placed = any(isinstance(part, ast.Attribute) and is_accelerator(part.value) for part in walk(node.value))
         if not read or placed or not graph.reachable(prepared, node) or _prepared_again(side, file, node, target):
             continue
-        yield (
-            file,
-            node,
-            f"`{unparse(node)[:60]}` would put {target} on the device that saved it, not on this process's",
-        )
+        told = len(node.value.args) > 1 or any(keyword.arg == "map_location" for keyword in node.value.keywords)
+        where = "where map_location says" if told else "on the device that saved it"
+        yield file, node, f"`{unparse(node)[:60]}` would put {target} {where}, and not on this process's device"
 
 
 def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:

@@ -180,3 +180,15 @@ def test_a_loss_that_nothing_of_the_model_is_in(empty: str, refused: bool) -> No
     )
     told = [m for m in said("AM967", "x = 1\n", text.format(empty)) if "nothing of a model" in m]
     assert bool(told) == refused
+
+
+@pytest.mark.parametrize(
+    ("body", "drawn"), [("average.load_state_dict(net.state_dict())", False), ("torch.nn.init.normal_(net.a)", True)]
+)
+def test_a_method_of_the_project_draws_what_its_body_draws(body: str, drawn: bool) -> None:
+    average = (
+        "class Average:\n    def step(self, average, net):\n        self.reset_parameters(net, average)\n"
+        f"    def reset_parameters(self, net, average):\n        {body}\n"
+    )
+    loop = "for x in data:\n    accelerator.backward(net(x))\n    opt.step()\n    Average().step(copied, net)\n"
+    assert bool(said("AM967", "x = 1\n", average + OWN + loop)) == drawn
