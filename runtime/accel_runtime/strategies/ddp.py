@@ -22,8 +22,8 @@ from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
 from accel_runtime.strategies.ddp_freezing import exchange_anew, trained
-from accel_runtime.strategies.ddp_sparse import exchange_rows, has_sparse_gradients
-from accel_runtime.strategies.ddp_unused import LOOKS, look_for_unused, refuse_unused, with_gradients_of_before
+from accel_runtime.strategies.ddp_sparse import exchange_rows, sparse_weights
+from accel_runtime.strategies.ddp_unused import complete
 from accel_runtime.strategies.forward_override import forward_override
 from accel_runtime.strategies.layout import layout_of, rehearse
 
@@ -38,10 +38,7 @@ class DataParallel(DistributedDataParallel):
     """
 
     ran = False
-    awaits: bool | None = None  # the first loss of its last forward pass, or another; or gradients stay on this process
-    looks = LOOKS  # how often it is still asked which of its weights have a part in the loss
-    deferred = False  # whether gradients of passes before stayed on this process
-    searches = False  # whether weights without a gradient are looked for in the graph of each loss
+    passes: int | None = None  # backward passes since the last forward; or its gradients stay on this process
 
     def __init__(self, module: Module, **settings: Any) -> None:
         super().__init__(module, **settings)
@@ -54,19 +51,8 @@ class DataParallel(DistributedDataParallel):
             self.ran = True
         if torch.is_grad_enabled():
             self._follow_freezing()
-            self._note_pass()
-        try:
-            return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            refuse_unused(self.module, self.trained, error)
-            raise
-
-    def _note_pass(self) -> None:
-        noted = vars(self)  # past torch's own way to set attributes, which is slow
-        if self.require_backward_grad_sync:
-            noted["awaits"] = True
-        else:
-            noted["awaits"], noted["deferred"] = None, True
+            vars(self)["passes"] = 0 if self.require_backward_grad_sync else None  # past torch's own way, which is slow
+        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def _follow_freezing(self) -> None:
         """Weights that the script froze or thawed since: gradients of those that it trains now are averaged.
@@ -77,7 +63,6 @@ class DataParallel(DistributedDataParallel):
         if asked != self.__asked and any(asked):
             self.__asked = asked
             self.trained = trained(self.module)
-            self.looks = LOOKS
             exchange_anew(self)
 
     def register(self, name: str) -> None:
@@ -141,11 +126,13 @@ class Ddp(Strategy):
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
-            loss = self._awaited(loss)
+            models = self._await(loss)
             if scaled is None:
                 loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             else:
                 scaled(loss, **kwargs)
+            for model in models:
+                complete(model)
             if self.unseen:
                 self._check_unseen()
 
@@ -171,7 +158,7 @@ class Ddp(Strategy):
         if isinstance(wrapped, DistributedDataParallel):
             wrapped.require_backward_grad_sync = True
             if isinstance(wrapped, DataParallel):
-                vars(wrapped)["awaits"] = False  # DDP awaits gradients from forward on, which has already run
+                vars(wrapped)["passes"] = 1  # DDP awaits gradients from forward on, which has already run
             else:
                 wrapped.reducer.prepare_for_backward([])
 
@@ -182,8 +169,6 @@ class Ddp(Strategy):
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         joined: list[Any] = [one for one in map(bare, models) if isinstance(one, DistributedDataParallel)]
-        for model in joined:  # by this, processes without data know what the others send
-            model.find_unused_parameters = getattr(model, "searches", model.find_unused_parameters)
         return Join(joined) if joined else nullcontext()
 
     def own_state(self) -> list[list[str]] | None:
@@ -204,22 +189,15 @@ class Ddp(Strategy):
         here = [model for reference in self.wrapped if (model := reference()) is not None]
         return [model for model in here if all(weight.device.type == "cpu" for weight in model.parameters())]
 
-    def _awaited(self, loss: Tensor) -> Tensor:
-        """DDP awaits the gradients of one loss from forward on; here those of each, by what it is computed from."""
-        models = [m for reference in self.wrapped if (m := reference()) is not None and m.awaits is not None]
-        if any(model.looks for model in models):
-            look_for_unused(loss, [model for model in models if model.looks])
+    def _await(self, loss: Tensor) -> list[DataParallel]:
+        """DDP awaits the gradients of one loss from forward on; here those of each. Returns the models that do."""
+        models = [m for reference in self.wrapped if (m := reference()) is not None and m.passes is not None]
         for model in models:
-            if model.searches:
-                if model.deferred:
-                    loss = with_gradients_of_before(loss, model)
-                model.reducer.prepare_for_backward([loss])
-            elif not model.awaits:
+            if model.passes:
                 model.reducer._rebuild_buckets()  # as before each forward pass: it takes the order of one loss
-                model.reducer.prepare_for_backward([])
-            noted = vars(model)
-            noted["awaits"] = noted["deferred"] = False
-        return loss
+                model.reducer.prepare_for_backward([loss])
+            vars(model)["passes"] += 1
+        return models
 
     def _check_unseen(self) -> None:
         """A model that has gradients but never ran was called by another name than the one `prepare` returned."""
@@ -243,11 +221,8 @@ class Ddp(Strategy):
         has_layers = all(hasattr(type(model), name) for name in ("__getitem__", "__len__", "__iter__"))
         wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
         register_hook(wrapped, self.settings)
-        if self.settings.comm_hook == "no" and has_sparse_gradients(model) and dist.get_backend() != "gloo":
+        if self.settings.comm_hook == "no" and sparse_weights(model) and dist.get_backend() != "gloo":
             exchange_rows(wrapped)
-        wrapped.searches = wrapped.find_unused_parameters and not wrapped.static_graph
-        if wrapped.find_unused_parameters or wrapped.static_graph:
-            wrapped.looks = 0
         self.unseen.append(wrapped)
         self.wrapped = [reference for reference in self.wrapped if reference() is not None] + [weakref.ref(wrapped)]
         return wrapped

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 
 
-def trained(model: Module) -> list[str]:
-    """The names of the weights that get gradients, in the order in which torch counts them."""
-    return [name for name, weight in model.named_parameters() if weight.requires_grad]
+def trained(model: Module) -> list[Parameter]:
+    """The weights that get gradients, in the order in which torch counts them."""
+    return [weight for weight in model.parameters() if weight.requires_grad]
 
 
 def exchange_anew(model: DistributedDataParallel) -> None:
@@ -22,10 +22,7 @@ def exchange_anew(model: DistributedDataParallel) -> None:
     wrapped: Any = model  # what DDP does when it is made, or unpickled
     weights, sparse = wrapped._build_params_for_reducer()
     names = wrapped._build_debug_param_to_name_mapping(weights)
-    asked = wrapped.find_unused_parameters
-    wrapped.find_unused_parameters = asked or wrapped.searches
     wrapped._ddp_init_helper(weights, sparse, names, wrapped.static_graph)
-    wrapped.find_unused_parameters = asked  # by this, forward would look for them in its outputs; here the loss decides
     if wrapped.static_graph:
         wrapped._set_static_graph()
     hooks = list(wrapped._comm_hooks)

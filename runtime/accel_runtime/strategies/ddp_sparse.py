@@ -13,8 +13,9 @@ from torch.nn import Embedding, EmbeddingBag, Module
 from torch.nn.parallel import DistributedDataParallel
 
 
-def has_sparse_gradients(model: Module) -> bool:
-    return any(isinstance(layer, Embedding | EmbeddingBag) and layer.sparse for layer in model.modules())
+def sparse_weights(model: Module) -> set[Tensor]:
+    """The weights whose gradients are sparse."""
+    return {layer.weight for layer in model.modules() if isinstance(layer, Embedding | EmbeddingBag) and layer.sparse}
 
 
 def exchange_rows(model: DistributedDataParallel) -> None:
