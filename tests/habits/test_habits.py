@@ -87,8 +87,6 @@ def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
         assert scaled or result.losses == gpu.losses
     launch = ("-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2")
     two = _run(tmp_path / "after", after, *launch, *watched)
-    if two.code and "had no part in the loss" in two.text and "AM808" in report:
-        return
     assert not two.code, two.text
     weights = [(tmp_path / "after" / f"weights.{rank}").read_text() for rank in range(2)]
     assert weights[0] == weights[1], "the weights of two processes part"

@@ -25,12 +25,15 @@ def _found(evidence: Evidence) -> Found:
     if not calls:
         return
     registered = {unparse(call.args[1]).strip("'\"") for _, call in side.asked("register_forward_method") if call.args}
+    # The runtime's own averages each loss.
+    of_accelerate = any((at.qualified(made.func) or "").startswith("accelerate.") for at, made in side.created)
     for file, call in side.asked("backward"):
         yield from _past_the_wrapper(side, file, call, registered)
         yield from _through_nothing(side, file, call, registered)
         yield from _made_anew(side, file, call)
-        yield from _through_again(side, file, call)
-        yield from _without_a_forward(side, file, call)
+        if of_accelerate:
+            yield from _through_again(side, file, call)
+            yield from _without_a_forward(side, file, call)
     for file in {file: None for file, _ in calls}:
         yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
     yield from _trained_buffers(side)
@@ -322,8 +325,8 @@ CONDITION = Condition(
     summary="gradients would not be averaged over the processes",
     why="Processes stay alike because a prepared model averages the gradients of its parameters. It does so when the loss comes "
     "through its `forward`, or through a method that is registered. Weights of a model that is not prepared, of a bare model "
-    "whose methods make the loss, or in buffers would drift apart from process to process, in silence. So would those of a model "
-    "whose one forward two backward passes go through: DistributedDataParallel averages in the first of them alone. And what a "
+    "whose methods make the loss, or in buffers would drift apart from process to process, in silence. Under Accelerate, so "
+    "would those of a model whose one forward two backward passes go through: it averages in the first of them alone. And what a "
     "process draws for itself must not get into weights or gradients once they are alike on all.",
     example_before="loss = accelerator.unwrap_model(model).energy(x)\naccelerator.backward(loss)",
     example_after="accelerator.register_forward_method(model, 'energy')\nloss = model.energy(x)\naccelerator.backward(loss)",

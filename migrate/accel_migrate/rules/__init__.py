@@ -52,7 +52,6 @@ from accel_migrate.rules.summed_loss import RULE as SUMMED_LOSS
 from accel_migrate.rules.training_average import RULE as TRAINING_AVERAGE
 from accel_migrate.rules.unseen_helper import RULE as UNSEEN_HELPER
 from accel_migrate.rules.unused_import import RULE as UNUSED_IMPORT
-from accel_migrate.rules.unused_parameters import RULE as UNUSED_PARAMETERS
 from accel_migrate.rules.unusual_loader import RULE as UNUSUAL_LOADER
 from accel_migrate.rules.weights_drawn import RULE as WEIGHTS_DRAWN
 from accel_migrate.rules.weights_loaded import RULE as WEIGHTS_LOADED
@@ -105,7 +104,6 @@ RULES: tuple[Rule, ...] = (
     DATA_NOT_SHARED,
     LOCAL_DECISION,
     UNUSUAL_LOADER,
-    UNUSED_PARAMETERS,
     ORDER_DRAWN,
     WEIGHTS_DRAWN,
     KEPT_BETWEEN_STEPS,

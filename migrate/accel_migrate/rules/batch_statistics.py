@@ -56,8 +56,7 @@ def _not_visible(context: Context) -> Iterator[Change]:
             where = f"line {call.lineno}" if owner is context.module else f"{owner.source.path.name}:{call.lineno}"
             message = (
                 f"which layers `{unparse(call.func)}()` builds is not visible to the analysis ({where}): with batch "
-                "normalisation each process normalises by its own batch, and with a layer that gets no gradient N processes "
-                "stop at the second step (see AM808)"
+                "normalisation each process normalises by its own batch"
             )
             yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
             return

@@ -333,79 +333,6 @@ def test_says_what_a_loss_is_only_where_it_is_known():
     assert "weighted by class" in noted(weighted, "AM802")
 
 
-NET = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.spare = nn.Linear(3, 2), nn.Linear(3, 2)
-        {more}
-    def forward(self, x):
-        return self.body(x){read}
-"""
-
-
-def unread(more: str = "", read: str = "") -> str:
-    return training(functions=NET.format(more=more, read=read)).replace("model = nn.Linear(3, 2)", "model = Net()")
-
-
-def test_tells_layers_that_get_no_gradient():
-    assert "`spare` of Net" in noted(unread(), "AM808")
-
-
-FACTORY = """
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
-    def forward(self, x):
-        return self.inner(x)
-
-def small_net(depth=1):
-    blocks = [Block() for _ in range(depth)]
-    return nn.Sequential(*blocks)
-
-"""
-
-
-@pytest.mark.parametrize("built", ["small_net()", "nn.ModuleList([small_net(2)])", "torchvision.models.resnet18()"])
-def test_tells_a_network_of_a_function_or_a_library_that_forward_never_runs(built: str):
-    source = unread().replace("nn.Linear(3, 2), nn.Linear(3, 2)", f"nn.Linear(3, 2), {built}")
-    assert "`spare` of Net" in noted(source.replace("class Net", f"import torchvision\n{FACTORY}class Net"), "AM808")
-
-
-def test_tells_a_network_that_star_imports_bring():
-    files = {
-        "parts/small.py": f"from torch import nn\n{FACTORY}",
-        "nets.py": "from parts.small import *\n" + NET.format(more="", read="").replace(
-            "nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), small_net()"
-        ),
-        "train.py": training(functions="from nets import *").replace("model = nn.Linear(3, 2)", "model = Net()"),
-    }  # fmt: skip
-    results = migrate([Source.from_bytes(Path(name), dedent(text).encode()) for name, text in files.items()], DEFAULTS)
-    told = [note.message for result in results for note in result.notes if note.code == "AM808"]
-    assert len(told) == 1 and "`spare` of Net" in told[0]
-
-
-def test_tells_a_layer_whose_name_another_class_reads():
-    reading = "(nn.Module):\n    def forward(self, x):\n        return self.spare(x)\n\n\n"
-    assert "`spare` of Net" in noted(unread().replace("class Net(", f"class Other{reading}class Net("), "AM808")
-    heir = training(functions=NET.format(more="", read="") + "\nclass Heir" + reading.replace("nn.Module", "Net"))
-    assert "AM808" not in codes(heir.replace("model = nn.Linear(3, 2)", "model = Heir()"))
-
-
-def test_says_nothing_of_layers_that_may_be_read():
-    assert "`spare` of Net" in noted(unread(read=" + torch.ones(2, device=self.spare.device)"), "AM808")
-    assert "AM808" not in codes(unread(read=" + self.spare(x)"))
-    assert "AM808" not in codes(unread(read=" + getattr(self, 'spare')(x)"))
-    assert "AM808" not in codes(unread(more="self.all = nn.ModuleList([self.spare])", read=" + self.all[0](x)"))
-    assert "AM808" not in codes(unread(more="self.spare.weight.requires_grad = False"))
-    fixed = unread().replace(
-        "nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.Parameter(x, requires_grad=False)"
-    )
-    assert "AM808" not in codes(fixed)
-    assert "AM808" not in codes(unread().replace("nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.ReLU()"))
-
-
 def test_tells_statistics_of_a_library_model():
     source = training(functions="from torchvision.models import resnet18\n").replace("nn.Linear(3, 2)", "resnet18()")
     assert "SyncBatchNorm" in noted(source, "AM804")
@@ -652,16 +579,6 @@ def test_tells_the_order_that_another_file_draws():
     assert "files.py:5" in found[0]
 
 
-def test_a_layer_that_torch_copies_gets_no_gradient_itself() -> None:
-    copied = unread(more="self.stack = nn.TransformerEncoder(self.spare, 2)", read=" + self.stack(x)")
-    layer = copied.replace("nn.Linear(3, 2), nn.Linear(3, 2)", "nn.Linear(3, 2), nn.TransformerEncoderLayer(3, 1)")
-    assert "`spare` of Net" in noted(layer, "AM808")
-    assert "`spare` of Net" in noted(
-        layer.replace("(self.spare, 2)", "(encoder_layer=self.spare, num_layers=2)"), "AM808"
-    )
-    assert "AM808" not in codes(layer.replace(" + self.stack(x)", " + self.stack(self.spare(x))"))
-
-
 JOINED = """
 import torch
 import torch.distributed as dist
@@ -887,7 +804,6 @@ def test_tells_statistics_of_a_model_that_is_found_among_the_names_of_a_file(loo
 def test_tells_of_layers_that_nobody_can_look_at(functions: str, model: str):
     message = noted(built(functions, model), "AM804")
     assert "is not visible to the analysis" in message
-    assert "AM808" in message
 
 
 @pytest.mark.parametrize(
@@ -919,141 +835,6 @@ class Net(nn.Module):
 def parts(init: str, forward: str, model: str = "Net()", call: str = "criterion(model(x), y)") -> str:
     source = training(functions=PARTS.format(init=init, forward=forward), loss=call)
     return source.replace("model = nn.Linear(3, 2)", f"model = {model}")
-
-
-UNDER = "with torch.no_grad():\n            x = self.body(x)\n        return self.head(x)"
-FEATURES = "net = resnet18()\n        self.features = nn.Sequential(*list(net.children())[:-1])"
-
-
-def test_tells_parts_that_run_without_gradients():
-    assert "`body` of Net" in noted(parts("pass", UNDER), "AM808")
-    assert "`body` of Net" in noted(parts("pass", "return self.head(self.body(x).detach())"), "AM808")
-    deep = UNDER.replace("self.body", "self.features").replace("self.head", "self.head(self.body") + ")"
-    assert "`features` of Net" in noted(parts(FEATURES, deep), "AM808")
-    frozen = parts("self.body.requires_grad_(False)", UNDER)
-    assert "AM808" not in codes(frozen)
-    assert "AM808" not in codes(parts("pass", UNDER.replace("self.head(x)", "self.head(self.body(x))")))
-
-
-@pytest.mark.parametrize(
-    "forward",
-    [
-        "y = self.body(x)\n        return self.head(x + y.data)",
-        "y = self.body(x)\n        z = torch.relu(y)\n        return self.head(x + z.detach())",
-        "y = [self.body(x)]\n        y.append(x)\n        return self.head(y[0].detach() + x)",
-        "y = self.aside(x)\n        return self.head(x + y)\n    def aside(self, x):\n        return self.body(x).data",
-        "chosen = torch.argmax(self.body(x), 1)\n        return self.head(x)[chosen]",
-        "for part in (x, self.body(x)):\n            shape = part.shape\n        return self.head(x.view(shape))",
-    ],
-)
-def test_tells_parts_that_no_gradient_comes_back_to(forward: str):
-    assert "`body` of Net" in noted(parts("pass", forward), "AM808")
-
-
-@pytest.mark.parametrize(
-    "forward",
-    [
-        "y = self.body(x)\n        return self.head(x + y.data) + y.mean()",
-        "y = []\n        y.append(self.body(x))\n        return self.head(y[0])",
-        "y = torch.zeros(3, 3)\n        y[0] = self.body(x)\n        return self.head(y)",
-        "y = x\n        y += self.body(x)\n        return self.head(y)",
-        "self.seen = self.body(x)\n        return self.head(x)",
-        "def inner(z):\n            return self.body(z)\n        return self.head(inner(x))",
-        "return self.head(torch.utils.checkpoint.checkpoint(self.body, x))",
-        "y = torch.zeros(3, 3)\n        y.add_(self.body(x))\n        return self.head(y)",
-        "y = self.aside(x)\n        return self.head(y)\n    def aside(self, x):\n        y = self.body(x)\n        return y",
-        "fill(x, self.body(x))\n        return self.head(x)",
-        "for layer in (self.body, self.head):\n            x = layer(x)\n        return x",
-    ],
-)
-def test_says_nothing_of_parts_that_a_gradient_may_come_back_to(forward: str):
-    assert "AM808" not in codes(parts("pass", forward))
-
-
-def test_says_nothing_of_parts_that_another_class_may_run():
-    forward = "y = self.body(x)\n        return self.head(x + y.data)"
-    other = "\nclass Other(Net):\n    def forward(self, x):\n        return self.body(x)"
-    assert "AM808" not in codes(parts("pass", forward + other, "Other()"))
-
-
-def test_tells_parts_whose_result_nothing_reads():
-    assert "computes what nothing reads" in noted(
-        parts("pass", "y = self.body(x)\n        return self.head(x)"), "AM808"
-    )
-    assert "AM808" not in codes(parts("pass", "y = self.body(x)\n        return self.head(y)"))
-
-
-@pytest.mark.parametrize("test", ["x.mean() > 0", "random.random() < 0.5", "torch.rand(1) < 0.5"])
-def test_tells_parts_that_run_in_some_steps(test: str):
-    forward = f"if {test}:\n            x = self.body(x)\n        return self.head(x)"
-    source = "import random\n" + parts("pass", forward).lstrip()
-    assert f"is used as `{test}` decides" in noted(source, "AM808")
-
-
-def test_tells_parts_in_a_loop_that_may_have_no_round():
-    forward = "for _ in range(random.randint({}, 3)):\n            x = self.body(x)\n        return self.head(x)"
-    assert "randint(0, 3)" in noted("import random\n" + parts("pass", forward.format(0)).lstrip(), "AM808")
-    assert "AM808" not in codes("import random\n" + parts("pass", forward.format(1)).lstrip())
-    shaped = "if x.size(0) > 1:\n            x = self.body(x)\n        return self.head(x)"
-    assert "AM808" not in codes(parts("pass", shaped))
-
-
-def test_tells_parts_that_an_option_decides_on():
-    forward = "if self.extra:\n            x = self.body(x)\n        return self.head(x)"
-    chosen = noted(parts("pass", forward, "Net(sys.argv[1] == 'x')"), "AM808")
-    assert "is used only where `self.extra` holds" in chosen
-    assert "AM808" not in codes(parts("pass", forward, "Net(True)"))
-    assert "AM808" not in codes(parts("pass", forward.replace("self.extra", "self.training"), "Net(len(sys.argv) > 1)"))
-    made = "self.more = nn.Linear(3, 3) if extra else None"
-    absent = (
-        "x = self.body(x)\n        if self.more is not None:\n            x = self.more(x)\n        return self.head(x)"
-    )
-    assert "AM808" not in codes(parts(made, absent, "Net(len(sys.argv) > 1)"))
-
-
-WHOLE = "self.features = resnet18()\n        self.first = self.features.conv1"
-
-
-def test_tells_the_head_of_a_library_model_that_is_run_layer_by_layer():
-    forward = "return self.head(self.body(self.first(x)))"
-    assert "without its `fc`" in noted(parts(WHOLE, forward), "AM808")
-    assert "AM808" not in codes(parts(WHOLE + "\n        self.features.fc = nn.Identity()", forward))
-    assert "AM808" not in codes(parts("self.features = resnet18()", "return self.head(self.body(self.features(x)))"))
-
-
-def test_tells_what_makes_results_that_the_training_leaves_out():
-    both, first = "return self.head(x), self.body(x)", "criterion(model(x)[0], y)"
-    source = parts("pass", both, call="0").replace("loss = 0", "out, aux = model(x)\n        loss = criterion(out, y)")
-    assert "`body` of Net" in noted(source, "AM808")
-    assert "AM808" not in codes(source.replace("criterion(out, y)", "criterion(out, y) + aux.mean()"))
-    asked = "criterion(out, y)\n        if sys.argv[1:]:\n            loss = loss + aux.mean()"
-    assert "only where `sys.argv[1:]` holds" in noted(source.replace("criterion(out, y)", asked), "AM808")
-    assert "`body` of Net" in noted(parts("pass", both, call=first), "AM808")
-    assert "AM808" not in codes(parts("pass", "x = self.body(x)\n        return self.head(x), x", call=first))
-
-
-def test_tells_results_that_are_picked_from_a_variable():
-    both = "return self.head(x), self.body(x)"
-    source = parts("pass", both, call="0").replace("loss = 0", "out = model(x)\n        loss = criterion(out[0], y)")
-    assert "`body` of Net" in noted(source, "AM808")
-    assert "`head` of Net" in noted(source.replace("out[0]", "out[-1]"), "AM808")
-    assert "AM808" not in codes(source.replace("out[0], y)", "out[0], y) + out[1].mean()"))
-    assert "AM808" not in codes(source.replace("out[0], y)", "out[0], y) + sum(out).mean()"))
-    by_key = source.replace(both, "return {'a': self.head(x), 'b': self.body(x)}").replace("out[0]", "out['a']")
-    assert "`body` of Net" in noted(by_key, "AM808")
-    assert "AM808" not in codes(by_key.replace("out['a'], y)", "out['a'], y) + out['b'].mean()"))
-
-
-def test_tells_parts_that_the_value_of_an_option_leaves_out():
-    forward = "if self.extra == 'A':\n            return self.head(x)\n        return self.head(self.body(x))"
-    forward = forward.replace("        return self.head(self", "        else:\n            return self.head(self")
-    assert "is used only where `not self.extra == 'A'` holds" in noted(parts("pass", forward, "Net('A')"), "AM808")
-    assert "is used only where" in noted(parts("pass", forward, "Net(sys.argv[1])"), "AM808")
-    assert "AM808" not in codes(parts("pass", forward, "Net('B')"))
-    rounds = "for _ in range(self.extra):\n            x = self.body(x)\n        return self.head(x)"
-    assert "range(self.extra)" in noted(parts("pass", rounds, "Net(0)"), "AM808")
-    assert "AM808" not in codes(parts("pass", rounds, "Net(3)"))
-    assert "AM808" not in codes(parts("pass", rounds, "Net(len(sys.argv))"))
 
 
 def test_advises_a_number_that_can_be_read_where_it_is_typed():
