@@ -154,7 +154,7 @@ def test_what_each_process_draws_is_not_put_into_weights_of_a_trainer() -> None:
 
 def test_what_torch_is_called_with_is_on_no_other_path() -> None:
     gan = (
-        "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
         "gen, disc = accelerator.prepare(gen, disc)\nfor z in data:\n    fake = gen(z)\n    d = disc(fake{})\n"
         "    accelerator.backward(loss(d, torch.ones_like(d)))\n    g = disc(fake)\n"
         "    accelerator.backward(loss(g, torch.zeros_like(g)))\n"
