@@ -421,3 +421,41 @@ def test_a_parameter_that_only_told_where_batches_go_gives_way() -> None:
     read = migrated(IN_MAIN.format(after="print(place)"))
     assert "def right(model, batches, place, accelerator):" in read
     assert "right(model, held_out, args.where, accelerator)" in read
+
+
+SCHEDULE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Schedule:
+    def __init__(self, device="cpu"):
+        self.device = device
+
+    def to(self, device):
+        self.device = device
+        return self
+
+    def sample(self, model):
+        device = self.device
+        return model(torch.randn(4, device=device))
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(data, batch_size=4)
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = Schedule({told})
+for x in loader:
+    loss = model(x.to(device)).sum()
+    loss.backward()
+    optimizer.step()
+    schedule.sample(model)
+"""
+
+
+def test_an_object_that_could_be_moved_is_where_it_was_put() -> None:
+    assert "schedule = Schedule(device)\n" in migrated(SCHEDULE.format(told="device"))
+    assert "may name another device" in unchanged(SCHEDULE.format(told="unseen()"))
+    assert unchanged(SCHEDULE.format(told="device).to(unseen()"))

@@ -271,6 +271,8 @@ def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int
         if passed is None:
             return Where.UNKNOWN
         found |= where(roles, module if passed is default else caller, passed, depth + 1)
+    if not calls and function.name == "to" and module.functions[function].owner_class is not None:
+        return Where.FOLLOWS  # every `x.to(device)` is looked at where it is called, whatever `x` is
     if not calls:
         found = where(roles, module, default, depth + 1) if default is not None else Where.UNKNOWN
     return found
