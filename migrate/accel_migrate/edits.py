@@ -83,8 +83,18 @@ _SPEAKS_OF_MOVING = re.compile(
 
 
 def speaks_of_moving(comment: str) -> bool:
-    """Whether a comment says that something is moved to a device, and so is no longer true."""
-    return bool(comment) and bool(_SPEAKS_OF_MOVING.search(comment))
+    """Whether a comment says no more than that something is moved to a device, and so is no longer true."""
+    lines = re.split(r" (?=#)", comment)
+    return bool(_SPEAKS_OF_MOVING.search(comment)) and len(lines) < 3 and not any(map(_is_code, lines))
+
+
+def _is_code(comment: str) -> bool:
+    """Whether a comment is a statement that the author has put out of use."""
+    try:
+        body = ast.parse(comment.lstrip("#").strip()).body
+    except (SyntaxError, ValueError):
+        return False
+    return any(not isinstance(each, ast.Expr) or isinstance(each.value, ast.Call) for each in body)
 
 
 def quoted(source: Source, text: str) -> str:

@@ -84,6 +84,11 @@ def test_a_statement_that_only_moves_goes(lines: str) -> None:
             "for k, v in batch.items():\n        other[k] = v",
         ),
         ("# shuffle the rows\n    batch = batch.to(device)", "# shuffle the rows"),
+        ("# batch = pinned(batch).to(device)\n    batch = batch.to(device)", "# batch = pinned(batch).to(device)"),
+        (
+            "# rows are padded\n    # with zeros;\n    # put them on the GPU\n    batch = batch.to(device)",
+            "# rows are padded\n    # with zeros;\n    # put them on the GPU",
+        ),
     ],
 )
 def test_what_else_a_statement_says_stays(before: str, after: str) -> None:
@@ -179,3 +184,12 @@ def test_a_model_that_is_moved_under_another_name_is_placed_by_prepare() -> None
     )
     text = migrated(source)
     assert "model = net\n" in text and "device = " not in text
+
+
+def test_moves_of_a_model_that_is_built_in_many_branches_stay() -> None:
+    built = "model = nn.Linear(4, 2).to(device)"
+    branches = f"if deep == 1:\n    {built}\nelif deep == 2:\n    {built}\nelse:\n    {built}"
+    text = migrated(BEFORE.format(lines="pass").replace(built, branches))
+    assert branches in text and "device = accelerator.device\n" in text
+    two = f"if deep == 1:\n    {built}\nelse:\n    {built}"
+    assert "Linear(4, 2).to" not in migrated(BEFORE.format(lines="pass").replace(built, two))

@@ -24,6 +24,7 @@ from accel_migrate.analysis.values.provenance import Place, chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 
+_MANY = 3
 _TAKES_ARRAYS = ("numpy.array", "numpy.asarray")
 
 
@@ -59,9 +60,23 @@ def sort_moves(
     for module in modules:
         for move in moves_in(roles, module):
             (dropped if sorter.is_needless(move) else kept).append(move)
+    branches = _in_branches(roles, dropped)
+    dropped, kept = [move for move in dropped if move not in branches], [*kept, *branches]
     reads = [read for module in modules for call in module.calls if (read := _read_on_cpu(module, call)) is not None]
     fetched = [r for r in reads if timing.after_prepare(r.module, r.call) and sorter.is_batch(r.module, r.value)]
     return _unplaced_loaders(roles, graph, participants, sorter, Sorted(frozenset(), dropped, kept, fetched))
+
+
+def _in_branches(roles: Roles, moves: list[Move]) -> list[Move]:
+    """Moves of a model that is built in many branches: they do no harm, and each would be a line to read."""
+    by_model: dict[Variable, list[Move]] = {}
+    for move in moves:
+        named = isinstance(move.device, ast.Name) and isinstance(move.call.func, ast.Attribute)
+        if named and move.call.func.attr == "to":  # type: ignore[attr-defined]
+            for variable in _stored_in(move.module, move.call, move.receiver):
+                if roles.of(variable) & Role.MODEL:
+                    by_model.setdefault(variable, []).append(move)
+    return [move for found in by_model.values() if len(found) >= _MANY for move in found]
 
 
 def _unplaced_loaders(
