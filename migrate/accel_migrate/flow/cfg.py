@@ -134,13 +134,14 @@ class Graph:
 
     @cached_property
     def _backward(self) -> Order:
-        """The graph from its exit; a loop that never ends is taken to end at its last point."""
+        """The graph from its exit; a loop that never ends is taken to end at its head."""
         before: list[list[int]] = [[] for _ in self._graph.points]
         for origin, after in enumerate(self._graph.successors):
             for point in after:
                 before[point].append(origin)
         reached = _flooded(before, [1], set())
-        for point in range(len(before) - 1, 1, -1):
+        heads = [number for number, point in enumerate(self._graph.points) if point.part == "test"]
+        for point in (*heads, *range(len(before) - 1, 1, -1)):
             if point not in reached:
                 before[1].append(point)
                 _flooded(before, [point], reached)
@@ -152,6 +153,8 @@ class Graph:
         found: dict[int, list[tuple[int, bool]]] = {}
         parents = self._backward.parents
         for (origin, after), branch in self._graph.branches.items():
+            if len(self._graph.successors[origin]) == 1:
+                continue  # `while True`
             stop = parents[origin]
             point = after
             while point not in (stop, -1):

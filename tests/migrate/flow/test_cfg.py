@@ -154,3 +154,9 @@ def test_a_loop_binds_its_target_in_each_round() -> None:
     assert not flow.graph.reachable_past(moved, flow["first(x)"], [loop])
     assert flow.graph.reachable_past(moved, flow["last(x)"], [loop])
     assert flow.graph.reachable_past(moved, flow["first(x)"], [])
+
+
+def test_what_runs_in_each_round_of_a_loop_without_an_end_depends_on_no_test_in_it() -> None:
+    flow = Flow("while True:\n    body()\n    if due:\n        keep()")
+    assert flow.decided_by("keep()") == [("due", True)]
+    assert flow.decided_by("body()") == []

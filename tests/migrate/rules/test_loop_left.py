@@ -58,7 +58,7 @@ ENGINE = SCRIPT.format(line="").split("    for x, y")[0] + "    {call}\n"
 @pytest.mark.parametrize("call", ["engine.fit(model, optimizer, loader)", "run(net=model, by=optimizer)"])
 def test_a_training_function_whose_file_is_not_given_is_named(call):
     source = ENGINE.format(call=call).replace("    import apex\n", "    import engine\n    from engine import run\n")
-    assert "its file is not among those given" in unchanged(source)
+    assert "its file is not among those" in unchanged(source)
 
 
 @pytest.mark.parametrize("call", ["print(model, optimizer)", "model.fit(optimizer)", "engine.look(model)"])

@@ -120,7 +120,7 @@ def _unknown(roles: Roles, module: Module, dotted: str) -> str:
             f"its import does not lead to {there[0]} from here, as where sys.path is changed; import by a path that the "
             "folders show"
         )
-    return "its file is not among those given; if it trains, name that file too"
+    return "its file is not among those that were given and could be read; if it trains, name that file too"
 
 
 def _check_gpus(module: Module) -> None:
