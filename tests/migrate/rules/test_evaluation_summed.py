@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 MOVED = "x, y = x.to(device), y.to(device)"
 READY = "hits, losses, seen = 0, [], 0"
@@ -240,3 +240,18 @@ def test_evaluates_the_loader_that_is_trained_on() -> None:
     assert "return hits / len(batches.base_dataloader)" in result
     assert "return 1 / len(batches)\n" in result
     assert "AM955" in unchanged(TRAINED_AND_EVALUATED.format(asked=", range(len(loader))"))
+
+
+@pytest.mark.parametrize(
+    ("rebound", "whole"), [("Head(model.body)", False), ("copy.copy(model)", True), ("model.train()", True)]
+)
+def test_a_model_whose_name_held_one_that_draws(rebound: str, whole: bool) -> None:
+    functions = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.body = nn.Linear(3, 2)\n"
+        "    def forward(self, x):\n        return self.body(x + torch.randn_like(x))\n"
+        "class Head(nn.Module):\n    def __init__(self, body):\n        super().__init__()\n        self.body = body\n"
+        "    def forward(self, x):\n        return self.body(x)\n"
+    )
+    source = evaluation("hits += model(x).sum().item()", functions=functions)
+    source = source.replace("model = nn.Linear(3, 2).to(device)", f"model = Net()\nmodel = {rebound}.to(device)")
+    assert ("draws random numbers" in str(notes(source))) == whole

@@ -6,6 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
@@ -94,12 +95,14 @@ class Quiet:
     def _model(self, module: Module, model: ast.expr) -> None:
         self.ran = True
         variable = module.variable(model)
+        earlier = _earlier(module, model)
         for link in chain(self.roles, self.graph, variable) if variable is not None else ():
             for owner, built in constructions(self.roles, link, Role.MODEL):
+                replaced = owner is module and module.statement(built) in earlier
                 for call in (node for node in walk(built) if isinstance(node, ast.Call)):  # `Net().to(device)`
                     made = self.roles.target(owner, call)
                     if made is not None and isinstance(made.node, ast.ClassDef):
-                        for part in self._parts(made):
+                        for part in self._parts(made)[replaced:]:  # `model = Head(model.body)` runs parts of it
                             _check_forward(part.module, part.node)  # type: ignore[arg-type]
 
     def _parts(self, model: Definition) -> list[Definition]:
@@ -131,6 +134,21 @@ class Quiet:
             if name in _CHANGES and root_of(call.func) in bound - given:
                 continue
             self._call(module, call, bound | given)
+
+
+def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
+    """The bindings of a model's name that another has replaced where it runs, and that did not take the old one whole."""
+    variable = module.variable(model)
+    if variable is None or not isinstance(model, ast.Name):
+        return set()
+    bindings = [b for b in module.bindings(variable) if b.value is not None]
+    for name in (n for b in bindings for n in walk(b.value) if isinstance(n, ast.Name)):  # type: ignore[arg-type]
+        part = module.parents[name]
+        asked = isinstance(module.parents[part], ast.Call) and module.parents[part].func is part  # type: ignore[attr-defined]
+        if module.variable(name) == variable and (asked or not isinstance(part, ast.Attribute)):
+            return set()  # `model.train()` is the model
+    held = {binding.statement for binding in reaching(module, model, variable)}
+    return {binding.statement for binding in bindings} - held if held else set()
 
 
 def _draws(module: Module, call: ast.Call) -> bool:
