@@ -237,6 +237,7 @@ class _Finder:
             raise NotMigrated(
                 f"what `{text}` is, which the loss is computed through, is not visible to the analysis",
                 expression.lineno,
+                next(module for module in self.roles.project.modules if expression in module.parents),
             )
         texts = ", ".join(dict.fromkeys(f"`{model.name}`" for model in models))
         line = first.call.lineno

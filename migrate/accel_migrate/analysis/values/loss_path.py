@@ -80,6 +80,11 @@ class LossPath:
         if own is not None and is_object and not self.roles.of(own) and module.qualified(call.func) is None:
             if own in self.roles.observed and self.roles.observed[own].kind == "function":
                 return
+            values = [binding.value for binding in own.scope.module.bindings(own)]
+            if values and all(isinstance(value, ast.Lambda) for value in values):
+                for value in values:
+                    self._visit(own.scope.module, value.body, depth + 1)  # type: ignore[union-attr]
+                return
             self.unknown.setdefault(own, call.func)
             self._methods_of(module, own, depth)
 
