@@ -352,3 +352,39 @@ print(epoch(model, test_loader))
     found = results(train=script)["train"]
     assert (found.status is Status.MIGRATED) == told, found.reason
     assert ("a condition that its calls do not show" in found.reason) != told
+
+
+def test_of_two_functions_of_one_name_neither_lacks_a_caller() -> None:
+    step = "def step(model, x):\n    loss = model(x).sum()\n    loss.backward()\n    model.w -= model.w.grad\nstep(model, x)\n"
+    assert "no optimizer is seen to step" in results(train=TOP + "model = build()\n" + step + step)["train"].reason
+
+
+def test_what_is_set_beside_the_loop_in_one_branch_is_not_said_to_come_after_it() -> None:
+    script = f"""{TOP}import sys
+loader = DataLoader(rows(), batch_size=4)
+model = nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if len(sys.argv) > 1:
+    if sys.argv[1] == "again":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for x, y in loader:
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+else:
+    for x, y in loader:
+        print(model(x.cuda()))
+for x, y in loader:
+    print(model(x.cuda()))
+"""
+    reason = results(train=script)["train"].reason
+    assert reason.startswith("`optimizer` is set again inside of what begins in line"), reason
+
+
+def test_a_lambda_on_the_way_of_a_loss_is_visible() -> None:
+    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass").replace(
+        ".mean()", ".mean() * scale('2')"
+    )
+    script = script.replace("    for x", "    scale = lambda text: float(text)\n    for x")
+    assert results(train=script)["train"].status is Status.MIGRATED

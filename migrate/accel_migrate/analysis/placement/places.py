@@ -145,6 +145,19 @@ def _check_built_again(
     if trained_anew or not all(thing.variable in done for thing in objects if thing.variable in bound):
         index, again = min(late, key=lambda found: found[0])
         how = "set again" if again.variable in done else "built"
+        if index == first:
+            line = next(
+                b.statement.lineno
+                for t, b in bindings
+                if t == again and _top(module, b.statement, block) is block[first]
+            )
+            if line < min(use.lineno for use in uses if _top(module, use, block) is block[first]):
+                raise NotMigrated(
+                    f"`{again.text}` is {how} inside of what begins in line {block[first].lineno}, with the loop that needs "
+                    "it, and not all that is to be prepared is built or used in there alone",
+                    line,
+                    module,
+                )
         raise NotMigrated(f"`{again.text}` is {how} after {begun} has begun", block[index].lineno, module)
 
 

@@ -38,6 +38,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     if (
         function is not None
         and not graph.sites.get(function)
+        and not _is_named_in_a_call(module, function)
         and owner is None
         and not _is_complete(roles, module, function)
     ):
@@ -45,6 +46,11 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     if not is_stepped(backward):
         return "no optimizer is seen to step after this backward pass"
     return f"{_updated(roles, module, backward)} not known as a model"
+
+
+def _is_named_in_a_call(module: Module, function: Function) -> bool:
+    """Whether its own file calls something of its name: of two functions of one name either may be meant."""
+    return any(isinstance(call.func, ast.Name) and call.func.id == function.name for call in module.calls)
 
 
 def _updated(roles: Roles, module: Module, backward: Backward) -> str:
