@@ -383,8 +383,22 @@ for x, y in loader:
 
 
 def test_a_lambda_on_the_way_of_a_loss_is_visible() -> None:
-    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass").replace(
-        ".mean()", ".mean() * scale('2')"
-    )
-    script = script.replace("    for x", "    scale = lambda text: float(text)\n    for x")
-    assert results(train=script)["train"].status is Status.MIGRATED
+    script = f"""{TOP}class Trainer:
+    def __init__(self, net, ids):
+        self.net = net.cuda()
+        self.ids = ids
+        self.optimizer = self.build("sgd", dict(lr=0.1))
+    def build(self, kind, told):
+        return dict(sgd=torch.optim.SGD)[kind](self.net.parameters(), **told)
+    def run(self, loader):
+        for x, y in loader:
+            loss = nn.parallel.data_parallel(self.net, x.cuda(), device_ids=self.ids).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+def main():
+    numbers = lambda text: tuple(map(int, text.split(",")))
+    Trainer(nn.Linear(2, 1), numbers("0,1")).run(DataLoader(rows(), batch_size=4))
+main()
+"""
+    assert "no place has all that `prepare` must take" in results(train=script)["train"].reason
