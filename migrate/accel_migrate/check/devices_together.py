@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import File, Function, Scope, default_of
 
 Found = Iterator[tuple[File, ast.AST, str]]
 _DEPTH = 12
@@ -345,16 +345,6 @@ def _options(call: ast.Call) -> Iterator[str]:
         for argument in call.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield argument.value.lstrip("-").replace("-", "_")
-
-
-def default_of(function: Function, name: str) -> ast.expr | None:
-    """What a parameter is where a call does not give it."""
-    known = function.args
-    positional = [*known.posonlyargs, *known.args]
-    for parameter, default in zip(positional[len(positional) - len(known.defaults) :], known.defaults):
-        if parameter.arg == name:
-            return default
-    return next((d for p, d in zip(known.kwonlyargs, known.kw_defaults) if p.arg == name and d is not None), None)
 
 
 CONDITION = Condition(

@@ -49,8 +49,6 @@ def find(project: Project) -> Iterator[Violation]:
     if not evidence.after.created or any(_keeps_to_cpu(call) for _, call in evidence.after.created):
         return
     before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
-    if not before.moves_anything:
-        return
     for file, left, message in _left_before_prepare(evidence):
         yield Violation(CODE, file.path, left.lineno, message)
     for pair in project.files:
@@ -170,7 +168,7 @@ def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
         alone = [part for part in alone if part is node.value]  # an index may be on the CPU
     if not alone or not any(where == {DEVICE} for _, where in places):
         return ""
-    had = [before.of(old, part) for part in _operands(old, other)]
+    had = [_was(before, old, part) for part in _operands(old, other)]
     if len(had) != len(places) or not any(
         was in ({CPU}, {DEVICE}) and was != now for was, (_, now) in zip(had, places)
     ):
@@ -180,13 +178,19 @@ def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
     return f"`{unparse(alone[0])[:40]}` would be on the CPU in `{unparse(node)[:60]}`, and what it meets on the device"
 
 
+def _was(before: Whereabouts, old: File, part: ast.expr) -> Where:
+    """Where a value of the original is: all of a program that moves nothing is on the CPU."""
+    found = before.of(old, part)
+    return found if before.moves_anything or not found else frozenset({CPU})
+
+
 def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
     """What was on the CPU and would be on the device, where it is handed to somebody who may need it on the CPU."""
     if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _may_need_cpu(new, node):
         return ""
     for part, was in zip(_operands(new, node), _operands(old, other)):
         where: Where = after.of(new, part)
-        if where == {DEVICE} and before.of(old, was) == {CPU}:
+        if where == {DEVICE} and _was(before, old, was) == {CPU}:
             return f"`{unparse(part)[:40]}` was on the CPU in `{unparse(node)[:60]}`, and would be on the device"
     return ""
 

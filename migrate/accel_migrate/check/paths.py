@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Iterable
 
-from accel_migrate.check.devices_together import default_of
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
 from accel_migrate.check.stores import Store, Stores
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import File, Function, default_of
 
 _DEPTH = 6
 _MOST = 12  # spellings of one path

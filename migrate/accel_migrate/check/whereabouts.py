@@ -10,12 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.check.devices_together import default_of
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.nodes import children, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import File, Function, default_of
 from accel_migrate.flow.tensor_types import is_cpu_type
 
 CPU, DEVICE, UNKNOWN = "cpu", "device", "unknown"

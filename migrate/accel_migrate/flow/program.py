@@ -221,6 +221,15 @@ def parameters(function: Function) -> list[ast.arg]:
     return [*every, *[a for a in (arguments.vararg, arguments.kwarg) if a is not None]]
 
 
+def default_of(function: ast.AST, name: str) -> ast.expr | None:
+    """The default of a parameter, where it has one."""
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip([a.arg for a in reversed(positional)], reversed(arguments.defaults)))
+    defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None}
+    return defaults.get(name)
+
+
 class Program:
     """All files together; a name that is imported from one of them leads there."""
 

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.placement.respelling import default_of
 from accel_migrate.edits import change, replace_node, without
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import default_of
 from accel_migrate.items import without_item
 from accel_migrate.plan import Change, Edit, Safety, Unwrap
 from accel_migrate.rule import Context, Rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.placement.respelling import default_of
 from accel_migrate.edits import change, piece_changes, replace_node
+from accel_migrate.flow.program import default_of
 from accel_migrate.items import without_items
 from accel_migrate.plan import Change, Edit, Safety, Substitute
 from accel_migrate.rule import Context, Rule

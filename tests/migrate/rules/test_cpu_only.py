@@ -147,3 +147,69 @@ def test_moves_of_functions_that_nothing_runs_are_not_the_scripts():
 @pytest.mark.parametrize("after", ["Runner(net)(xs)", "globals()['temp' + 'late'](net, [])", "print({'a': Runner})"])
 def test_moves_of_functions_that_may_run_are(after: str):
     assert "on the CPU" in unchanged(IDLE.format(called="", after=after))
+
+
+MADE = """
+    import functools
+    import torch
+    from torch import nn
+    from sklearn.metrics import accuracy_score
+    import numpy as np
+
+    {top}
+
+    loader = torch.utils.data.DataLoader(data(), batch_size=4)
+    net = nn.Linear(2, 3)
+    {criterion}
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        scores = net(x)
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {inside}
+"""
+PLAIN = {"top": "", "criterion": "criterion = nn.CrossEntropyLoss()", "loss": "criterion(scores, y)", "inside": "pass"}
+DECORATED = (
+    "def softer(function):\n        def inner(scores, y):\n            return function(scores * torch.ones(3), y)\n"
+    "        return inner\n\n    @softer\n    def criterion(scores, y):\n        return nn.functional.cross_entropy(scores, y)"
+)
+CLASS = (
+    "class Weighted:\n        share = torch.ones(3)\n        def __call__(self, scores, y):\n"
+    "            return nn.functional.cross_entropy(scores, y, self.share)"
+)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"criterion": "criterion = nn.CrossEntropyLoss(weight=torch.ones(3))"},
+        {"top": "counts = torch.ones(3)", "criterion": "criterion = nn.CrossEntropyLoss(counts / counts.sum())"},
+        {"criterion": "criterion = functools.partial(nn.functional.cross_entropy, weight=torch.ones(3))"},
+        {"top": "centres = torch.randn(3, 3)", "loss": "(scores - centres[y]).pow(2).mean()"},
+        {
+            "top": "def criterion(scores, y, share=torch.ones(3)):\n        return (scores * share).mean()",
+            "criterion": "",
+        },
+        {"top": DECORATED, "criterion": ""},
+        {"top": CLASS, "criterion": "criterion = Weighted()"},
+        {"inside": "accuracy_score(y, scores.argmax(1))"},
+        {"inside": "seen = [np.asarray(row) for row in scores.detach()]"},
+    ],
+)
+def test_what_is_made_on_the_cpu_and_meets_the_batches_keeps_the_model_there(parts: dict[str, str]):
+    assert "Accelerator(cpu=True)" in migrated(MADE.format(**PLAIN | parts))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"top": "sample = torch.ones(3)\n    print(sample.mean())"},
+        {"inside": "print(np.mean([loss.item()]), accuracy_score(y.cpu(), scores.argmax(1).cpu()))"},
+        {"criterion": "criterion = nn.CrossEntropyLoss(ignore_index=2)"},
+    ],
+)
+def test_what_meets_nothing_does_not(parts: dict[str, str]):
+    assert "accelerator = Accelerator()\n" in migrated(MADE.format(**PLAIN | parts))

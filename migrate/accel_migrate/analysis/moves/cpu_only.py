@@ -14,7 +14,8 @@ from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.imported import brought_by
-from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.loss_calls import MadeOf
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -29,11 +30,23 @@ _MAKERS = {
 }  # fmt: skip
 _GPU = re.compile(r"cuda|\bmps\b|\bxpu\b|\bxla\b|set_default_device|distributed")
 
+# Libraries that take a tensor wherever it is, or look at it as a text or a number.
+_AT_HOME = (
+    "torch", "einops.", "kornia.", "dgl.", "copy.", "math.", "logging.", "tqdm", "time.", "os.", "json.", "pickle.", "warnings.",
+    "functools.", "itertools.", "collections.", "contextlib.", "accelerate", "transformers.", "timm", "wandb", "apex", "loguru",
+)  # fmt: skip
+_TO_CPU = {"item", "tolist", "shape", "size", "dim", "ndim", "cpu", "numpy", "numel", "dtype", "device"}
 _KEEPERS = {"torch.autograd.Variable", "torch.tensor", "torch.as_tensor"}  # a tensor stays where it is
 
 
 def cpu_only(
-    roles: Roles, modules: tuple[Module, ...], timing: Timing, prepared: tuple[Built, ...], whole: list[int]
+    roles: Roles,
+    graph: CallGraph,
+    backwards: Sequence[Backward],
+    modules: tuple[Module, ...],
+    timing: Timing,
+    prepared: tuple[Built, ...],
+    whole: list[int],
 ) -> str | None:
     """What ties a script without moves to the CPU, for people; None if nothing does, or another device is named.
 
@@ -52,6 +65,9 @@ def cpu_only(
             lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
     if lines:
         return f"needs the CPU in line {min(lines)}"
+    for module, call in MadeOf(roles, graph, backwards).made:
+        if _makes(roles, module, call):
+            return f"computes with what is made on the CPU in {module.source.path.name}:{call.lineno}"
     imported = brought_by(roles.project, modules)
     for module in roles.project.modules:
         if module not in modules:
@@ -115,6 +131,7 @@ def _ties(roles: Roles, module: Module, call: ast.Call) -> bool:
         or _moves_batch(roles, module, call)
         or _stays_on_cpu(roles, module, call)
         or casts_to_cpu(module, call)
+        or _is_for_others(roles, module, call)
         or _runs_on_other(roles, module, call)
     )
 
@@ -170,11 +187,11 @@ def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
 
 
 def _is_moved(roles: Roles, module: Module, argument: ast.expr) -> bool:
-    """Whether an argument is made of a batch, or of what a model made of one."""
-    return any(
-        isinstance(node, ast.Name | ast.Attribute | ast.Call) and roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
-        for node in module.walk(argument)
-    )
+    """Whether an argument is made of a batch, or of what a model made of one, or is one row after another of that."""
+    nodes = [node for node in module.walk(argument) if isinstance(node, ast.Name | ast.Attribute | ast.Call)]
+    rows = [v for node in nodes if (v := module.variable(node)) is not None]
+    drawn = [b.value for v in rows for b in module.bindings(v) if b.kind in ("for", "comprehension") and b.value]
+    return any(roles.role(module, node) & (Role.BATCH | Role.OUTPUT) for node in (*nodes, *drawn))
 
 
 def _methods(owner: ast.ClassDef) -> set[str]:
@@ -185,9 +202,27 @@ def _reads_array(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args
 
 
+def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """`accuracy_score(y, scores)`, `np.asarray(scores)`: a library that knows of no device gets a tensor."""
+    dotted = module.qualified(call.func) or ""
+    if not dotted or dotted.startswith(_AT_HOME) or roles.target(module, call) is not None:
+        return False
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    return any(_is_moved(roles, module, each) and not _is_number(module, each) for each in given)
+
+
+def _is_number(module: Module, value: ast.expr) -> bool:
+    """Whether an argument is made of numbers of a tensor, or of what is brought to the CPU by name."""
+    asked = {node.attr for node in module.walk(value, ast.Attribute) if isinstance(node, ast.Attribute)}
+    calls = {node.func.id for node in module.walk(value, ast.Call) if isinstance(getattr(node, "func", None), ast.Name)}  # type: ignore[attr-defined]
+    return bool(asked & _TO_CPU or calls & {"len", "int", "float", "str"})
+
+
 def _runs_late(module: Module, node: ast.AST, timing: Timing) -> bool:
     if timing.after_prepare(module, node) or any(isinstance(above, ast.Lambda) for above in module.ancestors(node)):
         return True
     function = module.scope(node).function
+    if function is not None and module.functions[function].parent.is_function:  # type: ignore[union-attr]
+        return True  # whoever gets it may call it then
     # What a model does when it runs is not called by its name.
     return function is not None and function.name != "__init__" and module.scope(node).owner_class is not None

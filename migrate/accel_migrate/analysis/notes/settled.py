@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.placement.respelling import default_of
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.program import default_of
 
 
 def settled(graph: CallGraph, module: Module, test: ast.expr) -> bool | None:

@@ -10,6 +10,7 @@ from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import arguments_of
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import default_of
 
 _DEPTH = 8  # of names that stand for others
 
@@ -120,12 +121,3 @@ class Respelling:
                 return None
             found[unparse(carried)] = carried
         return next(iter(found.values())) if len(found) == 1 else None
-
-
-def default_of(function: ast.AST, name: str) -> ast.expr | None:
-    """The default of a parameter, where it has one."""
-    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults = dict(zip([a.arg for a in reversed(positional)], reversed(arguments.defaults)))
-    defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None}
-    return defaults.get(name)

@@ -500,7 +500,7 @@ class _Reader:
             precision = with_argument(found.precision, carrier, own, start.cpu)
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
             whole = [e.loop.statement.lineno for e in participants.evaluations if isinstance(e, Whole)]
-            tied = cpu_only(self.roles, modules, found.timing, setup.prepared, whole)
+            tied = cpu_only(self.roles, self.graph, self.group.backwards, modules, found.timing, setup.prepared, whole)
             if tied:
                 check_built_here(self.roles, self.graph, setup.prepared)
             unnamed = tied is None and not names_gpu(self.roles, loaded_with(self.roles.project, setup.place.module))
