@@ -67,7 +67,8 @@ def weights_of_a_schedule(schedule, hook="no"):
     torch.manual_seed(4)
     accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)])
     model = Deep()
-    model.body.requires_grad_(schedule[0] != "body")
+    model.body.requires_grad_(schedule[0] not in ("body", "all"))
+    model.head.requires_grad_(schedule[0] != "all")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     data = torch.arange(12.0 * len(schedule)).reshape(len(schedule), 4, 3).sin()
     model, optimizer = accelerator.prepare(model, optimizer)
@@ -88,6 +89,7 @@ SCHEDULES = [
     ["", "", "body", "body", "", ""],
     ["body", "body", "", "", "head", ""],
     ["", "all", "", "all", "head", "all"],
+    ["all", "all", "", "body", "", "all", ""],
 ]
 
 
@@ -98,6 +100,20 @@ def test_weights_that_are_frozen_and_thawed_while_training(schedule):
     assert first == second
     for weight, other in zip(reference, first, strict=True):
         assert torch.allclose(torch.tensor(weight), torch.tensor(other), atol=1e-6)
+
+
+def thawed_without_an_optimizer():
+    accelerator = Accelerator()
+    teacher = accelerator.prepare(Deep().requires_grad_(False))
+    data = torch.ones(4, 3, requires_grad=True)
+    accelerator.backward(teacher(data).mean())
+    teacher.requires_grad_(True)
+    accelerator.backward(teacher(data).mean())
+
+
+def test_a_model_that_was_frozen_and_had_no_optimizer_must_not_train():
+    with pytest.raises(Exception, match="Deep was frozen when it was prepared and trains now"):
+        in_world(2, thawed_without_an_optimizer)
 
 
 def test_hooks_of_the_exchange_stay_when_weights_are_frozen():

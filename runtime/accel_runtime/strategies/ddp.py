@@ -21,7 +21,7 @@ from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
-from accel_runtime.strategies.ddp_freezing import exchange_anew, trained
+from accel_runtime.strategies.ddp_freezing import exchange_anew, thawed, trained
 from accel_runtime.strategies.ddp_sparse import exchange_rows, sparse_weights
 from accel_runtime.strategies.ddp_unused import complete
 from accel_runtime.strategies.forward_override import forward_override
@@ -115,13 +115,17 @@ class Ddp(Strategy):
         self.settings = settings
         self.unseen: list[DataParallel] = []  # models whose forward has not run yet
         self.wrapped: list[weakref.ref[DataParallel]] = []
+        self.frozen: list[weakref.ref[Module]] = []  # models with nothing to train, which are left as they are
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
         return cls(pick(settings, DistributedDataParallelKwargs, DistributedDataParallelKwargs()))
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
-        models = tuple(self._wrap(model, evaluation) for model in bundle.models)
+        stepped = {
+            id(w) for optimizer in bundle.optimizers for group in optimizer.param_groups for w in group["params"]
+        }
+        models = tuple(self._wrap(model, evaluation, stepped) for model in bundle.models)
         return Bundle(models, bundle.optimizers, bundle.loaders)
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
@@ -135,6 +139,8 @@ class Ddp(Strategy):
                 complete(model)
             if self.unseen:
                 self._check_unseen()
+            if self.frozen:
+                self._check_frozen()
 
         return backward
 
@@ -210,8 +216,20 @@ class Ddp(Strategy):
                     "where another method of it than forward makes the loss"
                 )
 
-    def _wrap(self, model: Module, evaluation: bool) -> Module:
-        if evaluation or not trains(model) or isinstance(model, DistributedDataParallel):
+    def _check_frozen(self) -> None:
+        """A model that had nothing to train when it was prepared, and no optimizer, and has gradients now."""
+        for model in [each for reference in self.frozen if (each := reference()) is not None]:
+            if any(weight.requires_grad and weight.grad is not None for weight in model.parameters()):
+                raise UsageError(
+                    f"{type(model).__name__} was frozen when it was prepared and trains now, so its gradients were not "
+                    "exchanged; prepare it together with its optimizer, or freeze it after prepare()"
+                )
+
+    def _wrap(self, model: Module, evaluation: bool, stepped: set[int]) -> Module:
+        if evaluation or isinstance(model, DistributedDataParallel):
+            return model
+        if not trains(model) and stepped.isdisjoint(map(id, model.parameters())):
+            self.frozen.append(weakref.ref(model))
             return model
         if self.settings.sync_batchnorm:
             model = with_synced_batch_norms(model)
@@ -219,7 +237,8 @@ class Ddp(Strategy):
         settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
         # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
         has_layers = all(hasattr(type(model), name) for name in ("__getitem__", "__len__", "__iter__"))
-        wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
+        with thawed(model):
+            wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
         register_hook(wrapped, self.settings)
         if self.settings.comm_hook == "no" and sparse_weights(model) and dist.get_backend() != "gloo":
             exchange_rows(wrapped)

@@ -6,6 +6,8 @@ from process to process in silence. So DDP's list is made anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch.nn import Module, Parameter
@@ -15,6 +17,18 @@ from torch.nn.parallel import DistributedDataParallel
 def trained(model: Module) -> list[Parameter]:
     """The weights that get gradients, in the order in which torch counts them."""
     return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+@contextmanager
+def thawed(model: Module) -> Iterator[None]:
+    """DDP takes no model without a weight to train: one that the script thaws later has its smallest for as long."""
+    floating = [weight for weight in model.parameters() if weight.is_floating_point()]
+    lent = [] if trained(model) else sorted(floating, key=lambda weight: weight.numel())[:1]
+    for weight in lent:
+        weight.requires_grad_(True)
+    yield
+    for weight in lent:
+        weight.requires_grad_(False)
 
 
 def exchange_anew(model: DistributedDataParallel) -> None:
