@@ -29,6 +29,7 @@ from accel_migrate.check.prepare_order import CONDITION as PREPARE_ORDER
 from accel_migrate.check.read_after_written import CONDITION as READ_AFTER_WRITTEN
 from accel_migrate.check.same_objects import CONDITION as SAME_OBJECTS
 from accel_migrate.check.shards_together import CONDITION as SHARDS_TOGETHER
+from accel_migrate.check.statistics_together import CONDITION as STATISTICS_TOGETHER
 from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
 from accel_migrate.check.wrapper_asked import CONDITION as WRAPPER_ASKED
@@ -62,6 +63,7 @@ CONDITIONS: tuple[Condition, ...] = (
     MET_ALIKE,
     WRAPPER_ASKED,
     CALLS_FIT,
+    STATISTICS_TOGETHER,
 )
 
 

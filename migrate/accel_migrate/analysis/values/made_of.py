@@ -175,8 +175,21 @@ def _is_plain_module(roles: Roles, owner: Definition) -> bool:
     """A module of torch, read by its own code alone, which names its parts."""
     if roles.project.base_names(owner) != {"torch.nn.Module"}:
         return False
-    methods = [s for s in owner.node.body if isinstance(s, ast.FunctionDef) and s.name != "__init__"]
-    return not any(may_reach_any_part(method) for method in methods)
+    methods = {s.name: s for s in owner.node.body if isinstance(s, ast.FunctionDef) and s.name != "__init__"}
+    computing = [method for name, method in methods.items() if name == "forward" or _gives_something(method)]
+    for method in computing:  # what draws or loads weights, for its own sake, runs no layer
+        called = [methods.get(node.attr) for node in walk(method) if isinstance(node, ast.Attribute)]
+        computing += [each for each in called if each is not None and each not in computing]
+    return not any(may_reach_any_part(method) for method in computing)
+
+
+def _gives_something(method: ast.FunctionDef) -> bool:
+    """Whether a method returns a value, or keeps one in the object."""
+    return any(
+        (isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None)
+        or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+        for node in walk(method)
+    )
 
 
 def may_reach_any_part(method: ast.AST) -> bool:
