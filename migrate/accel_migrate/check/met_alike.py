@@ -188,6 +188,8 @@ def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
     """What was on the CPU and would be on the device, where it is handed to somebody who may need it on the CPU."""
     if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _may_need_cpu(new, node):
         return ""
+    if not before.moves_anything and not (_is_of_library(new, node) or _name(node) == "numpy"):
+        return ""  # all goes to the device together, with its draws
     for part, was in zip(_operands(new, node), _operands(old, other)):
         where: Where = after.of(new, part)
         if where == {DEVICE} and _was(before, old, was) == {CPU}:
@@ -223,6 +225,10 @@ def _may_need_cpu(file: File, call: ast.Call) -> bool:
     if name in _NEED_CPU:
         return True
     return not (name in _ANYWHERE or _is_of_tensors(file, call) or _is_method(file, call))
+
+
+def _is_of_library(file: File, call: ast.Call) -> bool:
+    return file.qualified(call.func) is not None and not _is_of_tensors(file, call)
 
 
 def _is_of_tensors(file: File, call: ast.Call) -> bool:
