@@ -77,10 +77,11 @@ def weights_of_a_schedule(schedule, hook="no"):
         bare = accelerator.unwrap_model(model)
         bare.body.requires_grad_(frozen not in ("body", "all"))
         bare.head.requires_grad_(frozen not in ("head", "all"))
-        loss = model(data[step][rank::size]).pow(2).mean()
+        inputs = data[step][rank::size].clone().requires_grad_(frozen == "all")  # of the other half of a GAN
+        loss = model(inputs).pow(2).mean()
         optimizer.zero_grad()
+        accelerator.backward(loss)
         if frozen != "all":
-            accelerator.backward(loss)
             optimizer.step()
     return [weight.tolist() for weight in accelerator.unwrap_model(model).parameters()]
 
