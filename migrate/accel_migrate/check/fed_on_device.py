@@ -62,7 +62,7 @@ def _found(evidence: Evidence) -> Found:
     if _fed_itself(evidence):
         yield from _unmoved(side)
     if not _moves_prepared(evidence):
-        yield from _made_on_the_cpu(side)
+        yield from _made_on_the_cpu(side, batches=_fed_itself(evidence))
     if not by_machine:
         yield from _moved_for_cuda_only(side)
         yield from _typed_by_cuda(side)
@@ -199,9 +199,12 @@ def _unmoved(side: Side) -> Found:
                 )
 
 
-def _made_on_the_cpu(side: Side) -> Found:
-    """`model(x)` and `criterion(model(x), y)` of what the program makes on the CPU, and nothing moves."""
-    where = side.once(Certain)
+def _made_on_the_cpu(side: Side, batches: bool) -> Found:
+    """`model(x)` and `criterion(model(x), y)` of what the program makes on the CPU, and nothing moves.
+
+    With `batches` those of plain loaders are there too.
+    """
+    where = side.once(Whereabouts if batches else Certain)
     for file, call in side.calls:
         if not (side.flows.made(file, call.func, "prepared") or _is_loss(side, file, call)):
             continue

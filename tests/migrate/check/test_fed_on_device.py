@@ -23,6 +23,13 @@ def test_batches_of_a_plain_loader_that_nothing_moves() -> None:
     assert not said("AM959", "x = 1\n", TOP.format("cpu=True") + loop.format("pass", "x"))
 
 
+def test_batches_of_a_loader_without_a_name() -> None:
+    both = "for x in rows:\n    net(x)\nfor x in DataLoader(more):\n    net(x)\n"
+    top = TOP.format("").replace("net = accelerator.prepare(net)", "net, rows = accelerator.prepare(net, test)")
+    assert said("AM959", "x = 1\n", top + both)
+    assert not said("AM959", "x = 1\n", top + both.replace("DataLoader(more)", "rows"))
+
+
 def test_batches_that_the_original_did_not_move_either() -> None:
     loop = "for x in test:\n    net(x)\n"
     assert not said("AM959", "net = net.to(device)\n", TOP.format("") + loop)

@@ -193,9 +193,14 @@ CLASS = (
             "criterion": "",
         },
         {"top": DECORATED, "criterion": ""},
+        {
+            "top": "def small(a):\n        return (a * torch.ones(3)).sum()\n    more = [small]",
+            "loss": "sum(f(scores) for f in more)",
+        },
         {"top": CLASS, "criterion": "criterion = Weighted()"},
         {"inside": "accuracy_score(y, scores.argmax(1))"},
         {"inside": "seen = [np.asarray(row) for row in scores.detach()]"},
+        {"inside": "for x, y in torch.utils.data.DataLoader(data()):\n            net(x)"},
     ],
 )
 def test_what_is_made_on_the_cpu_and_meets_the_batches_keeps_the_model_there(parts: dict[str, str]):

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_calls import MadeOf
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
 
 _MAKERS = {
     "torch." + name
@@ -120,8 +120,20 @@ def check_built_here(roles: Roles, graph: CallGraph, prepared: tuple[Built, ...]
 
 
 def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
-    """Lines that make tensors, hand them to numpy, move batches to the CPU, or run the model on what is not a batch."""
-    return [call.lineno for call in module.calls if _ties(roles, module, call) and _runs_late(module, call, timing)]
+    """Lines that make tensors or loaders, hand tensors to numpy, move batches to the CPU, or run the model on other things."""
+    tying = [*_built_to_be_read(roles, module), *[call for call in module.calls if _ties(roles, module, call)]]
+    return [call.lineno for call in tying if _runs_late(module, call, timing)]
+
+
+def _built_to_be_read(roles: Roles, module: Module) -> list[ast.Call]:
+    """`for x in DataLoader(data):`: a loader without a name, which nothing prepares."""
+    loops = module.walk(module.tree, ast.For, ast.AsyncFor, ast.comprehension)
+    built = [call for loop in loops for call in module.walk(loop.iter, ast.Call)]  # type: ignore[attr-defined]
+    return [
+        call
+        for call in built
+        if isinstance(call, ast.Call) and roles.role(module, call) & Role.LOADER and not is_transparent(module, call)
+    ]
 
 
 def _ties(roles: Roles, module: Module, call: ast.Call) -> bool:
@@ -202,6 +214,16 @@ def _reads_array(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args
 
 
+def _is_handed_on(module: Module, function: Function) -> bool:
+    """`losses = [penalty]`: a function by its name, for whoever calls it; what a loader calls makes batches."""
+    for node in module.walk(module.tree, ast.Name):
+        above = module.parents[node]
+        if isinstance(node, ast.Name) and node.id == function.name and isinstance(node.ctx, ast.Load):
+            if not (isinstance(above, ast.Call) and above.func is node) and getattr(above, "arg", "") != "collate_fn":
+                return True
+    return False
+
+
 def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
     """`accuracy_score(y, scores)`, `np.asarray(scores)`: a library that knows of no device gets a tensor."""
     dotted = module.qualified(call.func) or ""
@@ -224,5 +246,7 @@ def _runs_late(module: Module, node: ast.AST, timing: Timing) -> bool:
     function = module.scope(node).function
     if function is not None and module.functions[function].parent.is_function:  # type: ignore[union-attr]
         return True  # whoever gets it may call it then
+    if function is not None and _is_handed_on(module, function):
+        return True
     # What a model does when it runs is not called by its name.
     return function is not None and function.name != "__init__" and module.scope(node).owner_class is not None
