@@ -151,3 +151,11 @@ def test_tells_layers_that_a_model_keeps_in_a_plain_list(more: str, told: bool) 
     text = script(LAYERS.format(more=more))
     assert any("`self.layers` has weights" in message for message in notes(text)) is told
     assert not any("has weights" in m for m in notes(script(LAYERS.format(more=more), "torch.manual_seed(0)")))
+
+
+def test_tells_a_fixed_network_that_changes_a_value_in_place() -> None:
+    loss = "nn.functional.mse_loss(model(x), y) + nn.functional.mse_loss(model(x), teacher(x).detach())"
+    source = script().replace(f"    loss = {loss}\n", "    x.mul_(teacher(x))\n    loss = model(x).pow(2).mean()\n")
+    assert "`teacher` has weights that each process draws itself" in noted(
+        source.replace("nn.Linear(4, 2)", "nn.Linear(4, 4)"), "AM810"
+    )

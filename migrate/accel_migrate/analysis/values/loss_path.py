@@ -107,9 +107,12 @@ class LossPath:
         role = self.roles.of(variable)
         if role & Role.MODEL and not self._is_only_kept(module, node):
             self.models.setdefault(variable, node)
-        if role & _NO_PART or role == Role.BATCH:
+        if role & _NO_PART:
             return
         owner = variable.scope.module
+        if role == Role.BATCH:
+            self._added(owner, variable, depth)
+            return
         bindings = reaching(module, node, variable) if isinstance(node, ast.Name) else owner.bindings(variable)
         for binding in bindings:
             self._binding(owner, variable, binding, depth)
@@ -144,10 +147,11 @@ class LossPath:
             self._visit(module, binding.value, depth + 1)
 
     def _added(self, module: Module, variable: Variable, depth: int) -> None:
-        """`losses.append(loss)`, `losses["image"] = loss`: what was put into a container comes out of it."""
+        """`losses.append(loss)`, `losses["image"] = loss`, `noise.mul_(code)`: what was put into a value comes out of it."""
         for call in module.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend", "update", "insert"):
-                if module.variable(call.func.value) == variable:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if name in ("append", "extend", "update", "insert") or (name.endswith("_") and not name.startswith("_")):
+                if module.variable(call.func.value) == variable:  # type: ignore[attr-defined]
                     for argument in call.args:
                         self._visit(module, argument, depth + 1)
         for node in module.walk(variable.scope.node, ast.Assign):
