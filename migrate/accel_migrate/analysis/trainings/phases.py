@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
@@ -82,8 +82,32 @@ def _told(module: Module, test: ast.expr) -> ast.expr:
     """The condition itself, where a name stands for it: `trains = optimizer is not None`."""
     variable = module.variable(test) if isinstance(test, ast.Name) else None
     bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) == 2:
+        return _branched(module, bindings) or test
     value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
     return value if value is not None and not bindings[0].path else test
+
+
+def _branched(module: Module, bindings: list[Binding]) -> ast.expr | None:
+    """The question that one flag answers: `if optimizer is None: trains = False`, `else: trains = True`."""
+    asked, other = (module.parents[binding.statement] for binding in bindings)
+    flags = [binding.value.value for binding in bindings if isinstance(binding.value, ast.Constant)]
+    if not isinstance(asked, ast.If) or asked is not other or set(flags) != {True, False} or len(flags) != 2:
+        return None
+    sides = [binding.statement in asked.body for binding in bindings]
+    if sides[0] == sides[1]:
+        return None
+    return asked.test if flags[sides.index(True)] else _negated(asked.test)
+
+
+def _negated(test: ast.expr) -> ast.expr:
+    """The opposite question, of what this module can answer: `x is None` of `x is not None`, `not x` of `x`."""
+    turned = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in turned:
+        return ast.Compare(test.left, [turned[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
 
 
 def _trains(roles: Roles, caller: Module, call: ast.Call, own: Definition, tests: list[ast.expr]) -> bool | None:

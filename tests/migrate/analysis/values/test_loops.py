@@ -110,6 +110,27 @@ def test_a_flag_tells_whether_a_call_trains(said: str) -> None:
     assert prepared(text) == ["model", "optimizer", "loader"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "first", "second", "known"),
+    [
+        ("optimizer is None", False, True, True),
+        ("optimizer is not None", True, False, True),
+        ("optimizer is None", False, False, False),
+        ("model.training", True, False, False),
+    ],
+)
+def test_a_flag_that_is_set_in_two_branches(asked: str, first: bool, second: bool, known: bool) -> None:
+    flag = f"    if {asked}:\n        trains = {first}\n    else:\n        trains = {second}\n    total = 0\n"
+    body = EPOCH.replace("    total = 0\n", flag).replace(
+        "if optimizer is not None:\n            loss", "if trains:\n            loss"
+    )
+    text = BUILT + "valid_loader = DataLoader(v)\n" + body + "run(loader, optimizer)\nrun(valid_loader)\n"
+    if known:
+        assert prepared(text) == ["model", "optimizer", "loader"]
+    else:
+        assert "by a condition" in refusal(text)
+
+
 def test_a_call_that_trains_for_all_one_can_tell_is_left() -> None:
     body = EPOCH.replace("optimizer=None", "flag").replace("optimizer is not None", "flag")
     text = BUILT + "valid_loader = DataLoader(v)\n" + body + "run(loader, one())\nrun(valid_loader, two())\n"
