@@ -402,3 +402,11 @@ def main():
 main()
 """
     assert "no place has all that `prepare` must take" in results(train=script)["train"].reason
+
+
+def test_a_file_of_a_package_that_is_missing_is_not_said_to_be_called_through_its_class() -> None:
+    script = f"{TOP}from kit.trainer import fit\nmodel = nn.Linear(2, 1)\n"
+    script += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfit(model, optimizer)\n"
+    files = {"train.py": script, "kit/__init__.py": "import torch\n", "kit/nets.py": "import torch\n"}
+    found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert "its file is not among those that were given and could be read" in found[0].reason

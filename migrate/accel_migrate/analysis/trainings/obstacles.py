@@ -106,9 +106,10 @@ def handed_away(roles: Roles, module: Module) -> Iterator[tuple[ast.Call, str]]:
 
 def _unknown(roles: Roles, module: Module, dotted: str) -> str:
     """Why it is not known what a function of this name does."""
-    owner = dotted
-    while owner := owner.rpartition(".")[0]:
-        if roles.project.imported_module(module, owner) is not None:
+    owner = dotted.rpartition(".")[0]
+    outer, _, name = owner.rpartition(".")
+    for holder in (owner, outer if name[:1].isupper() else ""):  # the file, or the file of the class
+        if holder and roles.project.imported_module(module, holder) is not None:
             return (
                 "it is called through its class, or set in several ways, so it is not followed; call it by its own name"
             )
