@@ -200,6 +200,7 @@ CLASS = (
         {"top": CLASS, "criterion": "criterion = Weighted()"},
         {"inside": "accuracy_score(y, scores.argmax(1))"},
         {"inside": "seen = [np.asarray(row) for row in scores.detach()]"},
+        {"criterion": "criterion = nn.CrossEntropyLoss()\n    sample, _ = next(iter(loader))", "inside": "net(sample)"},
         {"inside": "for x, y in torch.utils.data.DataLoader(data()):\n            net(x)"},
     ],
 )
@@ -212,6 +213,7 @@ def test_what_is_made_on_the_cpu_and_meets_the_batches_keeps_the_model_there(par
     [
         {},
         {"top": "sample = torch.ones(3)\n    print(sample.mean())"},
+        {"criterion": "criterion = nn.CrossEntropyLoss()\n    sample, _ = next(iter(loader))\n    print(sample.shape)"},
         {"inside": "print(np.mean([loss.item()]), accuracy_score(y.cpu(), scores.argmax(1).cpu()))"},
         {"criterion": "criterion = nn.CrossEntropyLoss(ignore_index=2)"},
     ],

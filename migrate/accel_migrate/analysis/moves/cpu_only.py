@@ -57,6 +57,7 @@ def cpu_only(
     if not any(built.role is Role.LOADER for built in prepared):
         return "makes its batches by itself, on the CPU"
     lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
+    lines += [line for module in modules for line in _drawn_early(roles, module, timing)]
     for built in prepared:
         if built.role is Role.MODEL:
             module = built.variable.scope.module
@@ -123,6 +124,18 @@ def _tied(roles: Roles, module: Module, timing: Timing) -> list[int]:
     """Lines that make tensors or loaders, hand tensors to numpy, move batches to the CPU, or run the model on other things."""
     tying = [*_built_to_be_read(roles, module), *[call for call in module.calls if _ties(roles, module, call)]]
     return [call.lineno for call in tying if _runs_late(module, call, timing)]
+
+
+def _drawn_early(roles: Roles, module: Module, timing: Timing) -> Iterator[int]:
+    """`model(sample)` of a batch that `next()` drew before the loaders were prepared."""
+    for call in module.calls:
+        if not roles.role(module, call.func) & Role.MODEL or not _runs_late(module, call, timing):
+            continue
+        given = [module.variable(node) for argument in call.args for node in module.walk(argument, ast.Name)]
+        for binding in (b for variable in given if variable is not None for b in module.bindings(variable)):
+            drawn = isinstance(binding.value, ast.Call) and getattr(binding.value.func, "id", "") == "next"
+            if drawn and not timing.after_prepare(module, binding.statement):
+                yield call.lineno
 
 
 def _built_to_be_read(roles: Roles, module: Module) -> list[ast.Call]:
