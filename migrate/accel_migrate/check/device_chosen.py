@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.deciding import Deciding
 from accel_migrate.check.devices_together import Devices
+from accel_migrate.check.fed_on_device import is_move
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Scope
 
@@ -36,6 +38,7 @@ def find(project: Project) -> Iterator[Violation]:
     after = project.evidence.after
     yield from _gpus_unset(project)
     yield from _chosen_outside(project)
+    yield from _options_unheard(project)
     if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
         return
     told = {name for _, call in after.created for keyword in call.keywords for name in _read(keyword.value)}
@@ -98,6 +101,36 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
             message = f"`{unparse(call)[:60]}` goes to {unknown[0]}, and the Accelerator would not know of it"
             yield Violation(CODE, file.path, 1, message)
             return
+
+
+def _options_unheard(project: Project) -> Iterator[Violation]:
+    """Moves that are gone, to a GPU or not by an option, whatever lies between the two: the Accelerator must be told of it."""
+    before, after = project.evidence.before, project.evidence.after
+    if not after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
+        return
+    given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
+    told = {name for file, value in given for name in after.once(Deciding).options(file, value)}
+    left = Counter((file.path, unparse(call)) for file, call in after.calls)
+    changed = {pair.path for pair in project.changed}
+    for file, call, named, found in before.once(Devices).moves():
+        left[file.path, unparse(call)] -= 1
+        if file.path not in changed or left[file.path, unparse(call)] >= 0:
+            continue
+        choices = [named] if named is not None and "cpu" in found and len(found) > 1 else []
+        for choice in (*choices, *_guards(file, call)):
+            for option in sorted(before.once(Deciding).options(file, choice) - told):
+                message = (
+                    f"the option --{option} decides on `{unparse(call)[:60]}`, and the Accelerator would not know of it"
+                )
+                yield Violation(CODE, file.path, 1, message)
+                return
+
+
+def _guards(file: File, call: ast.Call) -> Iterator[ast.expr]:
+    """The tests of `if`s around a move that do nothing but move."""
+    for above in file.ancestors(call):
+        if isinstance(above, ast.If) and all(is_move(each) for each in above.body):
+            yield above.test
 
 
 def _chooses_gpu(file: File, call: ast.Call) -> bool:

@@ -111,10 +111,10 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
                 continue
             # What is moved beside others, as far as it is there at all, goes where those go.
             outer = [above for above in file.ancestors(node) if isinstance(above, ast.If)]
-            around = [above.test for above in outer if any(_is_move(each) for each in above.body)]
+            around = [above.test for above in outer if any(is_move(each) for each in above.body)]
             if (
                 isinstance(node, ast.If)
-                and all(_is_move(each) for each in node.body)
+                and all(is_move(each) for each in node.body)
                 and not any(_asks_for_cuda(side, file, test) for test in (node.test, *around))
                 and not set(told).intersection(_named(node.test))
             ):
@@ -131,7 +131,7 @@ def _is_of_the_value(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "device"))
 
 
-def _is_move(statement: ast.stmt) -> bool:
+def is_move(statement: ast.stmt) -> bool:
     """`model.cuda()`, `x = x.cuda()`, `x, y = x.to(device), y.to(device)`."""
     if isinstance(statement, ast.Expr):
         return _moves(statement.value)
@@ -357,7 +357,7 @@ def _left_to_cuda(side: Side) -> Found:
 def _guard(file: File, call: ast.Call) -> ast.expr | None:
     """The test of an `if` whose body does nothing but move."""
     above = next((node for node in file.ancestors(call) if isinstance(node, ast.If)), None)
-    return above.test if above is not None and all(_is_move(each) for each in above.body) else None
+    return above.test if above is not None and all(is_move(each) for each in above.body) else None
 
 
 def _condition(side: Side, file: File, call: ast.Call, about: set[Place]) -> ast.expr | None:

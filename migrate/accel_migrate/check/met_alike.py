@@ -84,9 +84,13 @@ def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[File, ast.stmt, s
                 continue
             made = [n for n in walk(scope.node) if isinstance(n, ast.Assign) and unparse(n.targets[0]) == text]
             for node in walk(scope.node):
-                if isinstance(node, ast.Return) and any(
-                    graph.holds(first) and first is not prepared and graph.reachable_past(first, node, [prepared])
-                    for first in made
+                if (
+                    isinstance(node, ast.Return)
+                    and graph.holds(node)
+                    and any(
+                        graph.holds(first) and first is not prepared and graph.reachable_past(first, node, [prepared])
+                        for first in made
+                    )
                 ):
                     yield file, node, f"`{text}` would stay on the CPU where `{unparse(node)}` leaves before prepare()"
                     break

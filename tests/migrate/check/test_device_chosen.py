@@ -99,3 +99,40 @@ def test_a_device_of_a_configuration_that_the_accelerator_is_not_told(place: str
     after = MADE + "import torch\ndef fit(chosen, x):\n    accelerator = Accelerator({})\n    net(x)\n"
     assert said("AM964", before, after.format(""))
     assert not said("AM964", before, after.format(f"device={place}"))
+
+
+ASKED = """
+import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "self.spot = torch.device('cuda' if torch.cuda.is_available() and not args.no_cuda else 'cpu')",
+        "self.use = torch.cuda.is_available() and not args.no_cuda\n        self.spot = 'cuda' if self.use else 'cpu'",
+        "self.spot = 'cuda'\n        if args.no_cuda:\n            self.spot = 'cpu'",
+        "self.spot = picked(args.no_cuda)",
+    ],
+)
+def test_an_option_that_decides_on_moves_from_afar(chosen: str) -> None:
+    picked = "def picked(plain):\n    if plain:\n        return torch.device('cpu')\n    return torch.device('cuda')\n"
+    before = f"{ASKED}{picked}class Work:\n    def __init__(self):\n        {chosen}\n    def run(self, x):\n        net(x{{}})\n"
+    left = "\naccelerator = Accelerator({})\n"
+    (message,) = said("AM964", before.format(".to(self.spot)"), MADE + before.format("") + left.format(""))
+    assert message.startswith("the option --no_cuda decides on `x.to(self.spot)`")
+    told = MADE + before.format("") + left.format("cpu=args.no_cuda")
+    assert not said("AM964", before.format(".to(self.spot)"), told)
+
+
+def test_an_option_that_decides_whether_to_move() -> None:
+    used = "use = not args.no_cuda and torch.cuda.is_available()\n"
+    before = f"{ASKED}{used}if use:\n    net.cuda()\n"
+    after = f"{MADE}{ASKED}{used}accelerator = Accelerator({{}})\n"
+    assert said("AM964", before, after.format(""))
+    assert not said("AM964", before, after.format("cpu=not use"))
+    assert not said("AM964", before.replace("not args.no_cuda and ", ""), after.format(""))

@@ -223,6 +223,13 @@ def test_a_constructor_that_may_return_before_it_prepares() -> None:
     )
 
 
+def test_a_constructor_with_a_function_in_it_that_returns() -> None:
+    inner = "def scaled(x):\n            return x\n        self.net = Net(scaled)"
+    before = EARLY.format(f"{inner}.to(device)", "pass").replace("            return\n", "            print()\n")
+    after = EARLY.format(inner, READY).replace("            return\n", "            print()\n")
+    assert not said("AM969", before, after)
+
+
 def test_a_model_keeps_its_move_where_a_constructor_may_return_before_it_prepares() -> None:
     text = migrated(
         """
