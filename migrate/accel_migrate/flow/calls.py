@@ -37,6 +37,7 @@ PASSED_ON = frozenset(
         "deepcopy",
         "next",
         "partial",
+        "staticmethod",
     ]
 )
 _COMPUTED = frozenset(
@@ -340,6 +341,8 @@ class Flows:
         match target:
             case ast.Name():
                 self._copy(place, self.variable(file.scope(target), target.id))
+                if file.scope(target).is_class:
+                    self._copy(place, ("field", target.id))
             case ast.Attribute():
                 self._copy(place, ("field", target.attr))
             case ast.Subscript():
@@ -413,6 +416,8 @@ class Flows:
             case "instance":
                 function = self._method(made.node, "__call__") or self._method(made.node, "forward")
         if not isinstance(function, Function):
+            if isinstance(made.node, ast.ClassDef) and made.kind == "class":
+                self._bind_fields(site, made.node)
             return
         given = site.call.args[1:] if partial else site.call.args
         if partial:
@@ -426,6 +431,20 @@ class Flows:
                 self._copy(("result", function), result)
                 self._copy_items(function, site.call)
         self._bind_arguments(site, function, given, made)
+
+    def _bind_fields(self, site: Site, owner: ast.ClassDef) -> None:
+        """`Settings(1, save)`: what a class without a constructor of its own, as a dataclass, keeps in its fields."""
+        for name, argument in zip(self._fields(owner), site.call.args):
+            self._copy(self.place(site.file, argument), ("field", name))
+        for keyword in site.call.keywords:
+            if keyword.arg is not None:
+                self._copy(self.place(site.file, keyword.value), ("field", keyword.arg))
+
+    def _fields(self, owner: ast.ClassDef, depth: int = 0) -> list[str]:
+        """The annotated names of a class, those that it inherits first."""
+        inherited = [name for base in self._bases(owner) if depth < 8 for name in self._fields(base, depth + 1)]
+        annotated = [each.target for each in owner.body if isinstance(each, ast.AnnAssign)]
+        return [*inherited, *[target.id for target in annotated if isinstance(target, ast.Name)]]
 
     def _copy_items(self, function: Function, call: ast.Call) -> None:
         indexed = 0
@@ -461,6 +480,9 @@ class Flows:
         owner = scope.parent
         decorators = [] if isinstance(function, ast.Lambda) else [unparse(d) for d in function.decorator_list]
         bound = "classmethod" in decorators or not self._through_class(site)
+        wrapped = file.parents.get(function)
+        if isinstance(wrapped, ast.Call):
+            bound = False  # `staticmethod(lambda net: ...)`
         if owner is not None and owner.is_class and not _is_static(function) and bound:
             positional = positional[1:]
         positional = positional[made.index if made.kind == "function" else 0 :]

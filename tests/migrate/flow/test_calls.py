@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
 from accel_migrate.flow.calls import Flows
 from accel_migrate.flow.program import Program
 
@@ -67,3 +68,29 @@ def test_a_base_class_of_another_file_and_one_that_a_package_hands_on() -> None:
 
 def test_classes_that_are_derived_from_each_other_come_to_an_end() -> None:
     assert callees(train="class A(B): pass\nclass B(A): pass\nA().run()\n") == {}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "class Own:\n    kept = staticmethod(save)\nOwn.kept(net)\n",
+        "class Own:\n    kept = staticmethod(save)\nown = Own()\nown.kept(net)\n",
+        "@dataclass\nclass Own:\n    size: int\n    kept: object\nown = Own(1, save)\nown.kept(net)\n",
+        "@dataclass\nclass First:\n    kept: object\nclass Own(First):\n    size: int\nown = Own(save, 1)\nown.kept(net)\n",
+        "class Own(NamedTuple):\n    kept: object\nown = Own(kept=save)\nown.kept(net)\n",
+    ],
+)
+def test_a_function_that_a_class_or_a_record_keeps(owner: str) -> None:
+    found = callees(train=f"def save(model):\n    return model.state_dict()\n{owner}")
+    assert found[owner.splitlines()[-1]] == {".save"}
+
+
+def test_a_lambda_of_a_class_gets_its_object_unless_it_is_static() -> None:
+    text = "class Own:\n    kept = {}\nOwn().kept(make())\n"
+    for lambda_, first in (("staticmethod(lambda net: net)", True), ("lambda own, net: own", False)):
+        program = Program([(Path("train.py"), ast.parse(text.format(lambda_)))])
+        (file,) = program.files
+        made = next(node for node in file.of_kinds(ast.Call) if ast.unparse(node) == "make()")
+        flows = Flows(program, [(file, made, "net")])  # type: ignore[list-item]
+        (function,) = file.of_kinds(ast.Lambda)
+        assert bool(flows.made(file, function.body, "net")) == first  # type: ignore[attr-defined]

@@ -1095,6 +1095,24 @@ def test_tells_figures_that_an_object_shows_of_its_meters(shows: str, given: str
     assert (FIGURES in noted(source, "AM801")) == told
 
 
+@pytest.mark.parametrize(
+    ("functions", "shown"),
+    [
+        ("tell = lambda n, value: print(n, value)", "tell(i, {})"),
+        (
+            "class Told:\n    def __init__(self):\n        self.tell = lambda n: print(n)\ntold = Told()",
+            "told.tell({})",
+        ),
+        ("def tells():\n    def tell(n):\n        print(n)\n    return tell\ntell = tells()", "tell({})"),
+        ("ways = {}\nways['tell'] = print", "ways['tell']({})"),
+    ],
+)
+def test_tells_figures_that_a_function_kept_in_a_variable_may_show(functions: str, shown: str) -> None:
+    source = training(functions=f"{functions}\n", inside=shown.format("loss.item()"))
+    assert FIGURES in noted(source, "AM801")
+    assert FIGURES not in noted(training(functions=f"{functions}\n", inside=shown.format(1)), "AM801")
+
+
 @pytest.mark.parametrize(("figure", "told"), [("error.item()", True), ("i", False)])
 def test_tells_figures_of_batches_that_next_gives(figure: str, told: bool) -> None:
     loop = f"""errors = []

@@ -91,9 +91,21 @@ def _leaves(script: Script, module: Module, call: ast.Call) -> bool:
     if dotted is not None:
         shows = not _computes(dotted) if is_library(dotted) else bool(_SHOWING.match(dotted.rpartition(".")[2]))
         return isinstance(module.parents[call], ast.Expr) and shows
-    if isinstance(call.func, ast.Name):
-        return call.func.id in ("print", "display") and module.resolve(call.func.id, module.scope(call)) is None
+    if isinstance(call.func, ast.Name) and module.resolve(call.func.id, module.scope(call)) is None:
+        return call.func.id in ("print", "display")
+    if _is_kept(script, module, call.func):
+        return isinstance(module.parents[call], ast.Expr)  # what it does is not known, and nobody wants its result
     return isinstance(call.func, ast.Attribute) and _shows(script, module, call.func)
+
+
+def _is_kept(script: Script, module: Module, called: ast.expr) -> bool:
+    """Whether what is called is a value that the script keeps: in a variable, in a field or in a mapping."""
+    if script.roles.role(module, called) & _OBJECTS:
+        return False
+    if not isinstance(called, ast.Attribute):
+        return isinstance(called, ast.Name | ast.Subscript)
+    fields = (variable.name for each in script.project.modules for variable in each.attribute_bindings)
+    return f"self.{called.attr}" in fields
 
 
 def _shows(script: Script, module: Module, method: ast.Attribute) -> bool:
