@@ -126,10 +126,48 @@ class _Models:
         if any(not store.at and not store.anywhere for store in stores):
             return False  # set anew before it is read
         given = [(site.file, argument_of(function, site.call, name.id)) for site in self._side.above(function)]
+        if not given and self._is_handed_on(function):
+            return self._meets_the_unknown
+        if any(isinstance(each, ast.Starred) for site in self._side.above(function) for each in site.call.args):
+            return bool(self._side.flows.made(file, name, "prepared") & self.made)
         return any(
             argument is not None and self._side.after_prepare(at, argument) and self.may_be(at, argument, seen)
             for at, argument in given
         )
+
+    def _is_handed_on(self, function: Function) -> bool:
+        """Whether a function is a value that goes its own ways: a lambda, one that is decorated, or named without a call."""
+        if isinstance(function, ast.Lambda) or function.decorator_list:
+            return True
+        return function.name in self._values
+
+    @cached_property
+    def _values(self) -> set[str]:
+        """The functions that are named and not called, also as the text of a getattr()."""
+        found: set[str] = set()
+        for file in self._side.files:
+            for node in file.of_kinds(ast.Name, ast.Attribute):
+                above = file.parents.get(node)
+                if not (isinstance(above, ast.Call) and above.func is node):
+                    found.add(node.id if isinstance(node, ast.Name) else getattr(node, "attr", ""))
+        asked = [call.args[1] for _, call in self._side.calls if unparse(call.func) == "getattr" and len(call.args) > 1]
+        return found | {str(name.value) for name in asked if isinstance(name, ast.Constant)}
+
+    @cached_property
+    def _meets_the_unknown(self) -> bool:
+        """Whether a prepared model is given to a call that no function of the program, and no library, is seen to answer."""
+        flows = self._side.flows
+        for file, call in self._side.calls:
+            known = flows.callees.get(call) or file.qualified(call.func) or flows.made(file, call.func, "prepared")
+            if known or (isinstance(call.func, ast.Name) and file.binder(call.func.id, file.scope(call)) is None):
+                continue
+            if isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value):
+                continue
+            given = [*call.args, *[keyword.value for keyword in call.keywords]]
+            values = [each.value if isinstance(each, ast.Starred) else each for each in given]
+            if any(flows.made(file, each, "prepared") & self.made for each in values):
+                return True
+        return False
 
     def _is_prepare(self, value: ast.expr, of: tuple[object, ...]) -> bool:
         index = of[0][1] if of and isinstance(of[0], tuple) else 0

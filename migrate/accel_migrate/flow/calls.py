@@ -267,6 +267,8 @@ class Flows:
         elif name in _GROWN and isinstance(node.func, ast.Attribute):
             for argument in arguments:
                 self._copy(self.place(file, argument), self.place(file, node.func.value))
+                if isinstance(node.func.value, ast.Attribute):
+                    self._copy(self.place(file, argument), ("field", node.func.value.attr))
         elif name in _SAME_OBJECT and isinstance(node.func, ast.Attribute):
             self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
@@ -386,7 +388,9 @@ class Flows:
                 self._pending += [(each, made) for each in self._copies.get(place, ())]
             for name, target in tuple(self._reads.get(place, ())):
                 method = self._method(made.node, name) if made.kind in ("instance", "class") else None
-                if method is not None and Made("function", method) not in self.objects.get(target, ()):
+                if method is not None and made.kind == "instance" and _is_property(method):
+                    self._copy(("result", method), target)
+                elif method is not None and Made("function", method) not in self.objects.get(target, ()):
                     self._put(target, Made("function", method))
                 if method is not None and made.kind == "instance":
                     self._hand_self(method, made)
@@ -541,6 +545,10 @@ class Flows:
             found = (starred, name) if starred is not None else self.program.imported(there, name)
         scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) and not dotted else None
         return self._classes.get((scope, node.id)) if scope is not None and isinstance(node, ast.Name) else None
+
+
+def _is_property(function: Function) -> bool:
+    return not isinstance(function, ast.Lambda) and any("property" in unparse(d) for d in function.decorator_list)
 
 
 def _is_static(function: Function) -> bool:

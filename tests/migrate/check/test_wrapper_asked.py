@@ -84,3 +84,25 @@ def test_a_name_that_is_another_model_by_then() -> None:
     made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
     assert not said("AM970", text.format(""), text.format(made))
     assert said("AM970", text.format(""), text.format(made).replace("net = Net()\nnet.load", "net.load"))
+
+
+SAVE = "def save(model, path):\n    torch.save(model.state_dict(), path)\n"
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        ("class Way:\n    save = staticmethod(save)\nWay.save({}, 'a')\n"),
+        ("from types import SimpleNamespace\nway = SimpleNamespace(keep=save)\nway.keep({}, 'a')\n"),
+        ("known = {{}}\nknown[save.__name__] = save\nknown['save']({}, 'a')\n"),
+        ("class Ways:\n    def __init__(self):\n        self.all = []\n    def run(self, *given):\n"
+         "        return [way(*given) for way in self.all]\nways = Ways()\nways.all.append(save)\nways.run({}, 'a')\n"),
+        ("class Way:\n    @property\n    def keep(self):\n        return save\nWay().keep({}, 'a')\n"),
+        ("class Way:\n    def keep(self, model, path):\n        save(model, path)\nway = choose(Way())\n"
+         "getattr(way, 'keep')({}, 'a')\n"),
+    ],
+)  # fmt: skip
+def test_a_function_that_is_reached_by_ways_of_its_own(user: str) -> None:
+    run = f"{SAVE}it = Pair()\nit.step(1)\n{user}"
+    assert refused(run.format("it.net"))
+    assert not refused(run.format("Net()"))

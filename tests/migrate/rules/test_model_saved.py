@@ -56,6 +56,14 @@ def test_hands_the_accelerator_to_a_function_that_saves():
     becomes(helper + main, "def keep(net, path, accelerator):\naccelerator.save(accelerator.get_state_dict(net), path)")
 
 
+def test_hands_nothing_to_a_property_that_gives_a_function():
+    """The function that it gives takes what it took."""
+    given = "        return lambda net, path: torch.save(net.state_dict(), path)\n"
+    helper = f"import torch\nclass Tools:\n    @property\n    def keep(self):\n{given}"
+    main = f"def main():\n    tools = Tools()\n{indent(training(after='tools.keep(model, path)'), '    ')}\nmain()\n"
+    unchanged(helper + main)
+
+
 def test_keeps_a_save_that_comes_before_prepare():
     stays(
         training(ready='torch.save(model.state_dict(), "init.pt")\nmodel.requires_grad_(True)'),

@@ -577,6 +577,12 @@ class Roles:
         return _without(value, Role.BATCH)
 
     def _find_target(self, module: Module, call: ast.Call) -> Definition | None:
+        found = self._named_target(module, call)
+        decorators = getattr(found.node, "decorator_list", []) if found is not None else []
+        is_property = any(unparse(decorator).endswith("property") for decorator in decorators)
+        return None if is_property else found  # `tools.save(net)`: what is called is what the property gives
+
+    def _named_target(self, module: Module, call: ast.Call) -> Definition | None:
         found = self.project.definition(module, call.func)
         if found is not None:
             return found
