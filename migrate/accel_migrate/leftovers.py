@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from accel_migrate.effects import only_reads
+from accel_migrate.effects import only_loads, only_reads
 from accel_migrate.flow.definitions import Names, Scope, exported
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute, Unimport
@@ -17,7 +17,7 @@ CODE = "AM104"
 _BOUND = re.compile(r"\s*(\w+)\s*=")
 
 
-def leftovers(before: Version, after: Version) -> Iterator[Change]:
+def leftovers(before: Version, after: Version, others: Sequence[Source]) -> Iterator[Change]:
     """Changes of the original that take away what only the code that went had read."""
     old, new = before.names, after.names
     if new.binds_unknown:
@@ -36,7 +36,8 @@ def leftovers(before: Version, after: Version) -> Iterator[Change]:
         nodes = scope.bound.get(name, [])
         if not nodes or len(nodes) != len(kept.bound.get(name, ())):
             continue  # gone already, or partly: then it is not a plain leftover
-        edits = [_without(before, node, binders.get(node)) for node in nodes]
+        gone = {other for where, other in lost if where == path}
+        edits = [_without(before, node, binders.get(node), gone, others) for node in nodes]
         if all(edit is not None for edit in edits):
             first = nodes[0]
             line, column = getattr(first, "lineno", 1), getattr(first, "col_offset", 0) + 1
@@ -91,7 +92,9 @@ def _binders(program: Version) -> Iterator[tuple[ast.AST, ast.stmt]]:
                 yield statement.targets[0], statement
 
 
-def _without(program: Version, node: ast.AST, statement: ast.stmt | None) -> Edit | None:
+def _without(
+    program: Version, node: ast.AST, statement: ast.stmt | None, gone: set[str], others: Sequence[Source]
+) -> Edit | None:
     """The edit that takes a binding away; None when it cannot go, because it does more than bind this one name."""
     if statement is None or isinstance(program.holder_of[statement], ast.Try | ast.ExceptHandler | ast.ClassDef):
         return None
@@ -99,7 +102,8 @@ def _without(program: Version, node: ast.AST, statement: ast.stmt | None) -> Edi
     if isinstance(node, ast.alias) and isinstance(statement, ast.Import | ast.ImportFrom):
         # `import torch.distributed` also makes the module known to whoever names it in full.
         named_in_full = len(statement.names) == 1 and not node.asname and "." in node.name
-        return None if named_in_full else Unimport(statement, node)
+        whole = all((alias.asname or alias.name) in gone for alias in statement.names)
+        return None if named_in_full or (whole and not only_loads(statement, others)) else Unimport(statement, node)
     if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
         return (
             Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))

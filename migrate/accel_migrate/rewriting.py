@@ -166,7 +166,7 @@ def _rewritten(
             changes = pruned
             result = made()
             continue
-        follows = [*leftovers(before, result), *emptied(before, result, others)]
+        follows = [*leftovers(before, result, others), *emptied(before, result, others)]
         new = [each for each in follows if each not in declined and each not in changes]
         accepted = [each for each in new if accept(source, each, None)]
         declined |= set(new) - set(accepted)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.pair import Pair
-from accel_migrate.effects import only_reads
+from accel_migrate.effects import only_loads, only_reads
 from accel_migrate.flow.definitions import Read, Scope, Variable, exported
 from accel_migrate.flow.version import Version
 
@@ -39,6 +39,7 @@ def _unread(project: Project, file: Pair) -> Iterator[Violation]:
             if (
                 _must_stay(file.after, scope, node)
                 or _is_tried(file.after, node)
+                or _runs_on_import(project, file, node)
                 or (scope.parent is None and (name in handed_on or _is_imported(project, file, name)))
             ):
                 continue
@@ -81,6 +82,17 @@ def _is_tried(program: Version, node: ast.AST) -> bool:
     return any(
         isinstance(holder, ast.Try) and holder.lineno <= line <= (holder.end_lineno or 0)
         for holder, _ in program.blocks
+    )
+
+
+def _runs_on_import(project: Project, file: Pair, node: ast.AST) -> bool:
+    """Whether an import may do more than to bind: a file that seeds, or that is not among those given."""
+    files = [other.after.source for other in project.files]
+    return isinstance(node, ast.alias) and any(
+        node in statement.names and not only_loads(statement, files)
+        for _, block in file.after.blocks
+        for statement in block
+        if isinstance(statement, ast.Import | ast.ImportFrom)
     )
 
 

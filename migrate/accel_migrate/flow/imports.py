@@ -15,7 +15,7 @@ def used_by(users: Sequence[Source], files: Sequence[Source]) -> list[Source]:
     """The files that these import, or that those import in turn; by the last part of a name, so rather one too many."""
     named: dict[str, list[Source]] = {}
     for file in files:
-        named.setdefault(_name(file), []).append(file)
+        named.setdefault(module_name(file), []).append(file)
     return _closure(users, lambda user: [file for name in set(_names(user)) for file in named.get(name, ())])
 
 
@@ -25,7 +25,7 @@ def users_of(used: Sequence[Source], files: Sequence[Source]) -> list[Source]:
     for file in files:
         for name in set(_names(file)):
             importers.setdefault(name, []).append(file)
-    return _closure(used, lambda each: importers.get(_name(each), []))
+    return _closure(used, lambda each: importers.get(module_name(each), []))
 
 
 def _closure(first: Sequence[Source], next_to: Callable[[Source], list[Source]]) -> list[Source]:
@@ -39,7 +39,8 @@ def _closure(first: Sequence[Source], next_to: Callable[[Source], list[Source]])
     return list(found.values())
 
 
-def _name(file: Source) -> str:
+def module_name(file: Source) -> str:
+    """The name by which a file is imported: that of its folder for an `__init__.py`."""
     return file.path.parent.name if file.path.name == "__init__.py" else file.path.stem
 
 

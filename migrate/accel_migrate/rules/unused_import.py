@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.placement.starts import names_in
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.effects import only_loads
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Unimport
@@ -24,11 +25,14 @@ def find(context: Context) -> Iterator[Change]:
     lost -= names_in(accelerator_statement(context))
     if not lost:
         return
+    files = [other.source for other in context.script.project.modules]
     for statement in module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             bound = {alias: alias.asname or alias.name.split(".")[0] for alias in statement.names}
             unused = [alias for alias, name in bound.items() if name in lost]
-            if unused and not _binds_others(module, statement, bound, unused):
+            if not unused or (len(unused) == len(bound) and not only_loads(statement, files)):
+                continue
+            if not _binds_others(module, statement, bound, unused):
                 names = ", ".join(bound[alias] for alias in unused)
                 edits = [Unimport(statement, alias) for alias in unused]
                 yield change(
@@ -60,7 +64,8 @@ RULE = Rule(
     name="unused_import",
     summary="imports and variables that nothing uses any more go",
     why="A script that no longer names DistributedSampler or GradScaler should not import them, nor keep the name of a backend "
-    "that nobody reads. Only what the migration itself made unused goes, and only where binding it does nothing else.",
+    "that nobody reads. Only what the migration itself made unused goes, and only where binding it does nothing else: a "
+    "file of the author's own may seed or set things as it is imported.",
     example_before="from torch.cuda.amp import GradScaler",
     example_after="",
     find=find,

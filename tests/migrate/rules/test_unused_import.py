@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from accel_migrate.plan import Status
+
 from tests.migrate.rules.handwritten import script
 from tests.migrate.rules.verbs import migrated
+from tests.migrate.test_reasons import results
 
 
 def test_what_only_the_distribution_used_goes():
@@ -46,3 +50,41 @@ def test_what_the_accelerator_is_told_with_stays():
     text = migrated(source)
     assert "import settings\n" in text
     assert "find_unused_parameters=settings.UNUSED" in text
+
+
+TRAIN = """import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from rows import rows
+{imported}
+
+model = nn.Linear(2, 1).to({device})
+loader = DataLoader(rows(), batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = (model(x.to({device})) - y.to({device})).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+DEVICE = 'DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+@pytest.mark.parametrize(
+    ("imported", "device"), [("import setup as s", "s.DEVICE"), ("from setup import DEVICE", "DEVICE")]
+)
+@pytest.mark.parametrize(
+    ("setup", "stays"),
+    [
+        ("import torch\n" + DEVICE, False),
+        ("import torch\ntorch.manual_seed(3)\n" + DEVICE, True),
+        ("import torch\nimport seeded\n" + DEVICE, True),
+        ("import torch\nimport plain\n" + DEVICE, False),
+    ],
+    ids=["only defines", "seeds", "imports what seeds", "imports what defines"],
+)
+def test_a_file_that_does_something_when_it_is_imported_stays(imported, device, setup, stays):
+    files = {"setup": setup, "seeded": "import random\nrandom.seed(1)\n", "plain": "RATE = 0.1\n"}
+    found = results(train=TRAIN.format(imported=imported, device=device), **files)
+    assert found["train"].status is Status.MIGRATED, found["train"].reason
+    assert (imported in found["train"].after.decode()) is stays
