@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.moved_later import run_before_their_move
 from accel_migrate.check.scattered import path_of
 from accel_migrate.check.stores import self_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
@@ -51,6 +52,8 @@ def find(project: Project) -> Iterator[Violation]:
     before, after = evidence.before.once(Whereabouts), evidence.after.once(Whereabouts)
     for file, left, message in _left_before_prepare(evidence):
         yield Violation(CODE, file.path, left.lineno, message)
+    for file, call, message in run_before_their_move(evidence):
+        yield Violation(CODE, file.path, call.lineno, message)
     for pair in project.files:
         old, new = evidence.before.file(pair.path), evidence.after.file(pair.path)
         if old is None or new is None or new not in evidence.after.involved:

@@ -1,0 +1,71 @@
+"""Models that a function runs, or lets somebody run, before it moves them: there they are on the CPU, and meet what is there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.check.evidence import Evidence, step_of
+from accel_migrate.check.scattered import path_of
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File, Function, Scope
+
+# Of libraries, that run a model on what they are given or make.
+_RUN = frozenset({"add_graph", "export", "get_model_complexity_info", "make_dot", "profile", "summary", "trace"})
+
+
+def run_before_their_move(evidence: Evidence) -> Iterator[tuple[File, ast.Call, str]]:
+    """`writer.add_graph(net, sample)` above `net.to(device)`, where prepare() stands before the whole function."""
+    for old in evidence.before.files:
+        new = evidence.after.file(old.path)
+        if new is None or new not in evidence.after.involved:
+            continue
+        scopes = {path_of(scope): scope for scope in new.scopes.values()}
+        for move in old.of_kinds(ast.Call):
+            model = _moved(move)
+            scope = old.scope(move).function
+            now = scopes.get(path_of(scope))
+            if model and now is not None and isinstance(scope.node, Function) and not _is_placed(now, model):
+                for call in _runs_above(evidence, old, scope, move, model):
+                    yield (
+                        new,
+                        call,
+                        f"`{unparse(call)[:60]}` ran before {model} was moved, and would run after prepare()",
+                    )
+
+
+def _moved(call: ast.AST) -> str:
+    """The name of what a call moves."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+        return call.func.value.id if isinstance(call.func.value, ast.Name) else ""
+    return ""
+
+
+def _is_placed(scope: Scope, model: str) -> bool:
+    """Whether a function still moves a model, or prepares it itself: prepare() is then below what ran before."""
+    calls = [node for node in walk(scope.node) if isinstance(node, ast.Call)]
+    return any(
+        _moved(call) == model
+        or (getattr(call.func, "attr", "") == "prepare" and any(unparse(part) == model for part in call.args))
+        for call in calls
+    )
+
+
+def _runs_above(evidence: Evidence, file: File, scope: Scope, move: ast.AST, model: str) -> Iterator[ast.Call]:
+    graph = evidence.before.graph(scope)
+    last = step_of(file, move, graph)
+    for call in walk(scope.node):
+        if not isinstance(call, ast.Call) or not _runs(call, model):
+            continue
+        first = step_of(file, call, graph)
+        if first is None or last is None or first is last:
+            continue
+        if graph.reachable(first, last) and not graph.reachable(last, first):
+            yield call
+
+
+def _runs(call: ast.Call, model: str) -> bool:
+    if isinstance(call.func, ast.Name) and call.func.id == model:
+        return True
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in _RUN and any(isinstance(part, ast.Name) and part.id == model for part in call.args)
