@@ -254,11 +254,10 @@ def _updated_elsewhere(file: File, calls: list[ast.Call]) -> Found:
     assigned = [node for function in functions for node in walk(function) if isinstance(node, ast.Assign)]
     for node in assigned:
         made, text = node.value, unparse(node.targets[0])
-        if text not in prepared or not isinstance(made, ast.Call) or not made.args:
+        if text not in prepared or not isinstance(made, ast.Call):
             continue
-        if not (file.qualified(made.func) or "").startswith("torch.optim."):
-            continue
-        for owner in _owners(made.args[0]):
+        # By whatever makes an optimizer: a function of the script's own may choose the kind.
+        for owner in [owner for part in (*made.args, *[k.value for k in made.keywords]) for owner in _owners(part)]:
             if not _is_linked(unparse(owner), prepared, assigned):
                 reason = "which is not prepared, so nobody averages its gradients"
                 yield file, made, f"`{text}` would update {unparse(owner)}, {reason}"

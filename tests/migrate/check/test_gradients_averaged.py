@@ -76,6 +76,14 @@ def test_a_loss_that_goes_through_nothing_that_is_prepared() -> None:
     assert said("AM967", "x = 1\n", OWN + step + loop.format("step(other, x)"))
 
 
+def test_an_optimizer_that_a_function_of_the_script_makes() -> None:
+    loop = "for x in data:\n    accelerator.backward(net(other.sample(x)))\n"
+    made = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nopt = make({}, rate)\n"
+    prepared = "net, opt, data = accelerator.prepare(net, opt, data)\n"
+    assert said("AM967", "x = 1\n", made.format("other.parameters()") + prepared + loop)
+    assert not said("AM967", "x = 1\n", made.format("net.parameters()") + prepared + loop)
+
+
 def test_two_backward_passes_through_one_forward() -> None:
     loop = (
         "for x in data:\n    fake = net(x)\n    a = fake.mean()\n    accelerator.backward(a, retain_graph=True)\n"
