@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.seeds import Seeds
+from accel_migrate.check.statistics_together import NORMALISED
 from accel_migrate.check.stores import Path, Store, Stores, item_of, returned, self_of, yielded
 from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.cfg import Decision
@@ -248,6 +250,15 @@ class Divergence:
             )
         return self._mixed[owner]
 
+    @cached_property
+    def _normalises(self) -> bool:
+        """Whether a model may have running statistics, by what the files name."""
+        return any(
+            NORMALISED.match(file.qualified(node) or "")
+            for file in self._side.involved
+            for node in file.of_kinds(ast.Name, ast.Attribute)
+        )
+
     # ---- calls
 
     def _call(self, asked: Question, call: ast.Call) -> Iterator[Question | str]:
@@ -264,6 +275,8 @@ class Divergence:
         if isinstance(function, ast.Attribute) and is_accelerator(function.value):
             yield from self._of_accelerator(asked, call, function.attr)
             return
+        if part[-1:] != ORIGIN and _is_bare(function) and self._normalises:
+            yield "a process's own running statistics"
         if (
             part[:1] == ("element",)
             and part[-1:] != ORIGIN
@@ -352,6 +365,18 @@ class Divergence:
         if asked.part[:1] == ("element",):
             for value in yielded(callee):
                 yield Question(file, value, asked.part[1:], calls)
+
+
+def _is_bare(function: ast.expr) -> bool:
+    """`accelerator.unwrap_model(model).encoder`"""
+    while isinstance(function, ast.Attribute | ast.Subscript):
+        function = function.value
+    return (
+        isinstance(function, ast.Call)
+        and isinstance(function.func, ast.Attribute)
+        and function.func.attr == "unwrap_model"
+        and is_accelerator(function.func.value)
+    )
 
 
 def _by_element(node: ast.expr, part: Path) -> bool:

@@ -14,7 +14,7 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File
 
 CODE = "AM972"
-_NORMALISED = re.compile(
+NORMALISED = re.compile(
     r"torchvision\.models\.(\w+\.)*((wide_)?(resnet|resnext|densenet|mobilenet|googlenet|inception|mnasnet|shufflenet|efficient"
     r"net|regnet)|vgg\w+_bn)|timm\.create_model|torch\.nn\.(\w+\.)*BatchNorm"
 )
@@ -73,12 +73,12 @@ def _normalises(side: Side, file: File, value: ast.expr, depth: int) -> bool:
     for node in walk(value):
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
-        if _NORMALISED.match(file.qualified(node) or ""):
+        if NORMALISED.match(file.qualified(node) or ""):
             return True
         for made in side.flows.made(file, node):
             if made.kind in ("class", "instance") and isinstance(made.node, ast.ClassDef) and depth < _DEPTH:
                 owner = next(f for f in side.files if made.node in f.parents)
-                if any(_NORMALISED.match(owner.qualified(n) or "") for n in walk(made.node)):
+                if any(NORMALISED.match(owner.qualified(n) or "") for n in walk(made.node)):
                     return True
         stores = side.once(Stores).of(_place(side, file, node))
         if any(

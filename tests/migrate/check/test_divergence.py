@@ -205,3 +205,20 @@ def test_the_number_of_samples_does_not_depend_on_what_they_are() -> None:
     )
     assert not asked(made.format("64"))
     assert asked(made.format("random.randint(8, 64)"))
+
+
+@pytest.mark.parametrize(
+    ("layer", "asked", "refused"),
+    [
+        ("torch.nn.BatchNorm1d(3)", "accelerator.unwrap_model(net).encoder(x)", True),
+        ("torch.nn.LayerNorm(3)", "accelerator.unwrap_model(net).encoder(x)", False),
+        ("torch.nn.BatchNorm1d(3)", "net(x)", False),
+        ("torch.nn.BatchNorm1d(3)", "len(accelerator.unwrap_model(net).encoder)", False),
+    ],
+)
+def test_running_statistics_of_an_evaluation_past_the_wrapper(layer: str, asked: str, refused: bool) -> None:
+    loop = (
+        "for epoch in range(9):\n    for batch in data:\n        accelerator.backward(net(batch))\n"
+        f"    if {asked} > 1:\n        break\n"
+    )
+    assert bool(said("AM961", "x = 1\n", TOP + f"layer = {layer}\n" + loop)) is refused
