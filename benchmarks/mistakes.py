@@ -103,6 +103,7 @@ class Mistake:
     plain: bool = False
     script: str = "train.py"
     without: str = ""
+    harmless: bool = False  # a run that ends well has trained as one process does
 
 
 MISTAKES = [
@@ -150,6 +151,7 @@ MISTAKES = [
         "a layer without a gradient",
         r"find_unused_parameters.*unused\.weight|unused\.weight.*find_unused_parameters",
         "model.unused = torch.nn.Linear(4, 1)\nmodel, optimizer = prepare(model, optimizer)" + STEPS,
+        harmless=True,
     ),
     Mistake(
         "a collective under a condition on the rank",
@@ -251,6 +253,8 @@ def cell(mistake: Mistake, tool: str, result: dict[str, object] | None) -> str:
     printed = str(result["printed"])
     lines = len([line for line in printed.splitlines() if line.strip()])
     named = re.search(mistake.remedy, printed, re.DOTALL if "unused" in mistake.remedy else 0) is not None
+    if mistake.harmless and result["code"] == 0:
+        return f"{lines} {'line' if lines == 1 else 'lines'}, **trains as one process**"
     end = {None: ", hangs", 0: ", goes on"}.get(result["code"], "")  # type: ignore[call-overload]
     return f"{lines} {'line' if lines == 1 else 'lines'}{end}{', **names it**' if named else ''}"
 

@@ -145,7 +145,9 @@ def test_proofs_in_the_gallery_are_of_the_cases_as_they_are() -> None:
 def test_table_of_mistakes_is_of_the_benchmark() -> None:
     names = re.findall(r"^    Mistake\(\s*\"(.+?)\"", (ROOT / "benchmarks" / "mistakes.py").read_text(), re.M)
     page = (ROOT / "docs" / "mistakes.md").read_text()
-    rows = re.findall(r"^\| ([a-zA-Z][^|]+?) \| \d+ lines?[^|]*, \*\*names it\*\* \|", page, re.M)
+    rows = re.findall(
+        r"^\| ([a-zA-Z][^|]+?) \| \d+ lines?[^|]*, \*\*(?:names it|trains as one process)\*\* \|", page, re.M
+    )
     assert len(names) == 15 and rows == names
 
 
@@ -154,5 +156,5 @@ def test_no_other_tool_names_a_remedy_in_fewer_lines() -> None:
     rows = [re.split(r" \| ", line)[1:] for line in page.splitlines() if re.match(r"\| [^|]+ \| \d+ line", line)]
     assert len(rows) == 15
     for ours, *others in rows:
-        lines = [int(cell.split()[0]) for cell in (ours, *others) if "**names it**" in cell]
-        assert "**names it**" in ours and lines[0] == min(lines), ours
+        lines = [int(cell.split()[0]) for cell in (ours, *others) if "**" in cell]
+        assert "**" in ours and lines[0] == min(lines), ours
