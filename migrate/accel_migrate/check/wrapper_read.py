@@ -24,6 +24,9 @@ def find(project: Project) -> Iterator[Violation]:
     for file, argument in _prepared_in_parallel(project.evidence.after):
         message = f"prepare() would get `{unparse(argument)[:60]}`, which may be a DataParallel"
         yield Violation("AM965", file.path, argument.lineno, message)
+    for file, call in _run_in_parallel(project.evidence.after):
+        message = f"`{unparse(call)[:60]}` would spread a prepared model over all GPUs, on each process"
+        yield Violation("AM965", file.path, call.lineno, message)
     for file, attribute in _set_on_wrapper(project.evidence):
         text = unparse(attribute)
         message = f"`{text}` was set on the DataParallel, past the model in it, and would be the model's from now on"
@@ -43,6 +46,14 @@ def _prepared_in_parallel(side: Side) -> Iterator[tuple[File, ast.expr]]:
             made = side.flows.made(file, argument, "parallel")
             if any(side.may_follow(file, call, each.node) for each in made):
                 yield file, argument
+
+
+def _run_in_parallel(side: Side) -> Iterator[tuple[File, ast.Call]]:
+    """`nn.parallel.data_parallel(model, x)`: torch's function, which does for one call what DataParallel does."""
+    for file, call in side.calls:
+        if (file.qualified(call.func) or "").endswith(".data_parallel"):
+            if any(side.flows.made(file, argument, "prepared") for argument in call.args[:1]):
+                yield file, call
 
 
 def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:

@@ -73,3 +73,9 @@ def test_what_is_prepared_may_be_a_data_parallel_of_another_file() -> None:
     assert said("AM965", files, {**files, "train.py": used})
     later = made + "net = accelerator.prepare(Net())\nfrom torch import nn\nother = nn.DataParallel(Net())\n"
     assert not said("AM965", files, {**files, "train.py": later})
+
+
+@pytest.mark.parametrize(("model", "refused"), [("net", True), ("other", False)])
+def test_a_prepared_model_that_a_function_spreads_over_the_gpus(model: str, refused: bool) -> None:
+    run = f"import torch\ny = torch.nn.parallel.data_parallel({model}, x)\n"
+    assert bool(said("AM965", "x = 1\n", TOP + run)) is refused
