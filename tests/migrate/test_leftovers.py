@@ -15,7 +15,7 @@ from accel_migrate.source import Source
 def tidied(before: str, after: str) -> str:
     """The original without what the rewrite left behind."""
     old, new = (Version(Source.from_bytes(Path("train.py"), text.encode())) for text in (before, after))
-    changes = [*leftovers(old, new), *emptied(old, new, [])]
+    changes = [*leftovers(old, new, []), *emptied(old, new, [])]
     return apply(old.source, [edit for change in changes for edit in change.edits])
 
 
@@ -26,7 +26,11 @@ def tidied(before: str, after: str) -> str:
         ("import os, sys\nprint(os, sys)\n", "import os, sys\nprint(os)\n", ", sys"),
         ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint(c)\n", "b, "),
         ("from a import b, c, d\nprint(b, c, d)\n", "from a import b, c, d\nprint(d)\n", "b, c, "),
-        ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint()\n", "from a import b, c\n"),
+        (
+            "from os import path, sep\nprint(path, sep)\n",
+            "from os import path, sep\nprint()\n",
+            "from os import path, sep\n",
+        ),
         (
             "n = torch.cuda.device_count()\nprint(n)\n",
             "n = torch.cuda.device_count()\nprint()\n",
@@ -47,6 +51,7 @@ def test_imports_and_variables(before: str, after: str, gone: str) -> None:
     ("before", "after"),
     [
         ("n = draw()\nprint(n)\n", "n = draw()\nprint()\n"),  # a call may do more than it returns
+        ("from a import b, c\nprint(b, c)\n", "from a import b, c\nprint()\n"),  # and so may an import of one's own
         ("a = b = 1\nprint(a, b)\n", "a = b = 1\nprint(a)\n"),
         ("import torch.cuda\nprint(torch)\n", "import torch.cuda\nprint()\n"),
         (
