@@ -60,6 +60,12 @@ def test_cuda_by_name_asks_for_a_gpu():
     assert made_of("with torch.cuda.amp.autocast():") == '"fp16" if torch.cuda.is_available() else "no"'
 
 
+def test_what_the_script_does_not_scale_is_not_scaled():
+    off = "kwargs_handlers=[GradScalerKwargs(enabled=False)]"
+    assert off in migrated(SCRIPT.format(region="with torch.cuda.amp.autocast():"))
+    assert off not in migrated(SCRIPT.format(region="with torch.cuda.amp.autocast(dtype=torch.bfloat16):"))
+
+
 def test_default_dtype_follows_the_device():
     assert made_of("with torch.autocast(device.type):") == '"fp16" if torch.cuda.is_available() else "bf16"'
 

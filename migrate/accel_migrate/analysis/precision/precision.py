@@ -90,6 +90,8 @@ def with_argument(
                 "the GradScaler's settings are not available where the Accelerator is created", value.lineno
             )
         settings.append((name, unparse(carried)))
+    if "fp16" in argument and not precision.scaling.definitions:
+        settings.append(("enabled", "False"))  # the script scales nothing, and skips no step
     return replace(precision, argument=argument, settings=tuple(settings))
 
 
