@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
@@ -36,7 +37,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _wrapped(side, file, call, names, called)
         yield from _rebound(side, file, call, names & called)
         yield from _built_again(side, file, call, names & called)
-        yield from _another_loader(side, file, call, names)
+        yield from _another_loader(side, file, call)
 
 
 def _wrapped(side: Side, file: File, call: ast.Call, names: set[str], called: set[str]) -> Found:
@@ -109,96 +110,155 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
     """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
     if all(any(k.arg == "cpu" and unparse(k.value) == "True" for k in made.keywords) for _, made in side.created):
         return  # it is made where the Accelerator keeps all: on the CPU
-    for at, node in _assignments(side, file, names):
-        target = unparse(node.targets[0])
-        if not isinstance(node.value, ast.Call) or target not in names:
-            continue
-        if not _is_same_variable(side, at, node, file, call, target):
-            continue
-        if any(isinstance(part, ast.expr) and unparse(part) == target for part in walk(node.value)):
-            continue
-        if (
-            _runs_after(side, at, node, file, call, frozenset())
-            and not _is_placed(side, at, node, target)
-            and not _prepared_again(side, at, node, target)
-        ):
-            yield (
-                at,
-                node,
-                f"`{unparse(node)[:60]}` would make another {target}, which nothing moves to the device",
-            )
-
-
-def _another_loader(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
-    """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
-    for at, node in _assignments(side, file, names):
-        for target, value in _set(node):
+    for argument in call.args:
+        for at, node, target, value in _given_another(side, file, call, argument) if unparse(argument) in names else ():
             text = unparse(target)
-            if text not in names or not _is_same_variable(side, at, node, file, call, text):
-                continue
-            if any(isinstance(part, ast.expr) and (part is call or unparse(part) == text) for part in walk(value)):
-                continue  # `loader = tqdm(loader)` hands on what it was
+            if isinstance(value, ast.Call) and not _is_placed(side, at, node, text):
+                message = f"`{unparse(node)[:60]}` would make another {text}, which nothing moves to the device"
+                yield at, node, message
+
+
+def _another_loader(side: Side, file: File, call: ast.Call) -> Found:
+    """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
+    for argument in call.args:
+        for at, node, target, value in _given_another(side, file, call, argument):
             loaders = {made.node for made in side.flows.made(at, value, "loader")}
-            if not loaders or _prepared_again(side, at, node, text):
-                continue
-            if _runs_after(side, at, node, file, call, frozenset()) and any(
-                _trains_on(side, other, loop, text, node, loaders) for other in side.files for loop in _loops(other)
+            held = side.flows.reached([_stored_in(side, at, target)], computed=False)
+            if any(
+                _goes_over(side, other, loop, target, node, loaders, held)
+                for other, loop in side.once(_TrainingLoops).found
             ):
+                text = unparse(target)
                 yield at, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
 
 
-def _assignments(side: Side, file: File, names: set[str]) -> Iterator[tuple[File, ast.Assign]]:
-    """Those of the file that prepares, and those of others that set attributes of an object: a base class may."""
-    attributes = any(name.startswith("self.") for name in names)
-    for other in side.files if attributes else [file]:
-        for node in other.of_kinds(ast.Assign):
-            assert isinstance(node, ast.Assign)
-            yield other, node
+def _given_another(
+    side: Side, file: File, call: ast.Call, argument: ast.expr
+) -> Iterator[tuple[File, ast.stmt, ast.expr, ast.expr]]:
+    """Assignments of any file that may run after prepare and give what it prepared another value; with target and value."""
+    for at, node, target, value in side.once(_Assigned).of(argument):
+        if not _is_same_place(side, at, target, file, argument) or isinstance(value, ast.Constant):
+            continue
+        if any(
+            isinstance(part, ast.expr) and (part is call or unparse(part) == unparse(target)) for part in walk(value)
+        ):
+            continue  # `loader = tqdm(loader)` hands on what it was
+        if _runs_after(side, at, node, file, call, frozenset()) and not _prepared_again(
+            side, at, node, unparse(target)
+        ):
+            yield at, node, target, value
 
 
-def _set(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target with its value, also of `a, b = b, a`."""
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts)
-        else:
-            yield target, node.value
+class _Assigned:
+    """Every assignment of a program, by the last name of what it sets."""
+
+    def __init__(self, side: Side) -> None:
+        self._of: dict[object, list[tuple[File, ast.stmt, ast.expr, ast.expr]]] = {}
+        for file in side.files:
+            for node in file.of_kinds(ast.Assign, ast.AnnAssign):
+                assert isinstance(node, ast.Assign | ast.AnnAssign)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    for part, value in _parts(target, node.value) if node.value is not None else ():
+                        self._of.setdefault(_last(part), []).append((file, node, part, value))
+
+    def of(self, place: ast.expr) -> list[tuple[File, ast.stmt, ast.expr, ast.expr]]:
+        return self._of.get(_last(place), [])
 
 
-def _loops(file: File) -> list[ast.For | ast.AsyncFor]:
-    return [node for node in file.of_kinds(ast.For, ast.AsyncFor) if isinstance(node, ast.For | ast.AsyncFor)]
+def _parts(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value, also of `a, b = b, a`; of a call that is unpacked, with the call."""
+    if isinstance(target, ast.Tuple | ast.List):
+        written = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for index, part in enumerate(target.elts):
+            yield from _parts(part, value.elts[index] if written else value)  # type: ignore[attr-defined]
+    else:
+        yield target, value
 
 
-def _trains_on(
-    side: Side, file: File, loop: ast.For | ast.AsyncFor, target: str, made: ast.Assign, loaders: set[ast.AST]
+def _last(place: ast.expr) -> object:
+    match place:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(slice=ast.Constant(value=key)):
+            return key
+    return None
+
+
+def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
+    """Where a target keeps what it is given."""
+    match target:
+        case ast.Attribute(attr=name):
+            return ("field", name)
+        case ast.Subscript(slice=ast.Constant(value=key)):
+            return ("key", key)
+    return side.flows.place(file, target)
+
+
+def _is_same_place(side: Side, at: File, target: ast.expr, file: File, argument: ast.expr) -> bool:
+    """Whether a target may be what was prepared: the same variable, or the same field of what may be the same object."""
+    match target, argument:
+        case ast.Attribute(attr=one), ast.Attribute(attr=other):
+            ours = {made.node for made in side.flows.made(at, target.value, "instance")}
+            theirs = {made.node for made in side.flows.made(file, argument.value, "instance")}
+            alike = not ours or not theirs or any(side.flows.are_related(a, b) for a in ours for b in theirs)
+            return one == other and alike and not is_accelerator(target.value)
+        case ast.Subscript(value=one), ast.Subscript(value=other):
+            return unparse(target.slice) == unparse(argument.slice) and _is_same_place(side, at, one, file, other)
+        case ((ast.Name() | ast.Attribute()), (ast.Name() | ast.Attribute())):
+            return side.flows.place(at, target) == side.flows.place(file, argument)
+    return False
+
+
+class _TrainingLoops:
+    """The loops in which a backward pass runs, in their body or in what that calls."""
+
+    def __init__(self, side: Side) -> None:
+        running = {call for _, call in side.asked("backward")}
+        waiting = list(side.asked("backward"))
+        while waiting:
+            file, call = waiting.pop()
+            function = file.scope(call).function.node
+            for site in side.above(function) if isinstance(function, Function) else ():
+                if site.call not in running:
+                    running.add(site.call)
+                    waiting.append((site.file, site.call))
+        self.found = [
+            (file, loop)
+            for file in side.files
+            for loop in file.of_kinds(ast.For, ast.AsyncFor)
+            if isinstance(loop, ast.For | ast.AsyncFor) and not running.isdisjoint(walk(loop))
+        ]
+
+
+def _goes_over(
+    side: Side,
+    file: File,
+    loop: ast.For | ast.AsyncFor,
+    target: ast.expr,
+    made: ast.stmt,
+    loaders: set[ast.AST],
+    held: set[Place],
 ) -> bool:
-    """Whether a loop with a backward pass goes over what was made, by its name or as a parameter."""
-    if not any(isinstance(part, ast.Attribute) and part.attr == "backward" for part in walk(loop)):
-        return False
-    return any(
-        isinstance(part, ast.Name | ast.Attribute)
-        and any(each.node in loaders for each in side.flows.made(file, part, "loader"))
-        and (unparse(part) != target or made not in file.parents or _may_hold(side, file, made, loop))
-        for part in walk(loop.iter)
-    )
+    """Whether a loop goes over what was made, by its name or by another that it gets to."""
+    for part in walk(loop.iter):
+        if not isinstance(part, ast.Name | ast.Attribute | ast.Subscript):
+            continue
+        known = any(each.node in loaders for each in side.flows.made(file, part, "loader"))
+        if not known and (loaders or side.flows.place(file, part) not in held):
+            continue
+        if unparse(part) != unparse(target) or made not in file.parents or _may_hold(side, file, made, target, loop):
+            return True
+    return False
 
 
-def _may_hold(side: Side, file: File, made: ast.Assign, loop: ast.For | ast.AsyncFor) -> bool:
+def _may_hold(side: Side, file: File, made: ast.stmt, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a name that was set may still hold that where a loop of the same function begins."""
     graph = side.graph(file.scope(made))
     if not (graph.holds(made) and graph.holds(loop)):
         return True
-    target = unparse(made.targets[0])
-    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == target]  # type: ignore[attr-defined]
+    text = unparse(target)
+    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == text]  # type: ignore[attr-defined]
     return graph.reachable_past(made, loop, [n for n in others if graph.holds(n)])
-
-
-def _is_same_variable(side: Side, at: File, node: ast.Assign, file: File, call: ast.Call, target: str) -> bool:
-    """Whether a target is the name that was prepared, not one of another function or class."""
-    if "." in target:
-        one, other = at.scope(node).function.parent, file.scope(call).function.parent
-        return one is other or (one is not None and other is not None and side.flows.are_related(one.node, other.node))
-    return at is file and file.binder(target, file.scope(node)) is file.binder(target, file.scope(call))
 
 
 def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Call, seen: frozenset[Function]) -> bool:
@@ -207,7 +267,7 @@ def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Cal
     if scope is around:
         graph = side.graph(scope)
         first, second = step_of(home, call, graph), step_of(file, node, graph)
-        return first is not None and second is not None and first is not second and graph.dominates(first, second)
+        return first is not None and second is not None and first is not second and graph.reachable(first, second)
     function = scope.node
     if not isinstance(function, Function) or function in seen:
         return getattr(around.node, "name", "") == "__init__"  # outside of the object: it is made by then
@@ -215,9 +275,9 @@ def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Cal
     return any(_runs_after(side, site.file, site.call, home, call, seen | {function}) for site in sites)
 
 
-def _is_placed(side: Side, file: File, node: ast.Assign, target: str) -> bool:
+def _is_placed(side: Side, file: File, node: ast.stmt, target: str) -> bool:
     """Whether a new value is moved where it is made, or later in the same function."""
-    for part in walk(node.value):
+    for part in walk(node):
         moved = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _MOVES
         if moved or (isinstance(part, ast.keyword) and part.arg in ("device", "map_location")):
             return True

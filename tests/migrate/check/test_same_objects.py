@@ -107,3 +107,31 @@ def test_a_base_class_of_another_file_sets_the_loader_again() -> None:
     for text, found in (("self.loader = DataLoader(more)", True), ("self.other = DataLoader(more)", False)):
         files = {"own.py": own, "base.py": base.format(text)}
         assert bool(said("AM960", {**files, "own.py": "from base import Base\n"}, files)) is found
+
+
+def test_a_loader_of_an_object_that_another_file_exchanges() -> None:
+    own = (
+        "from accel_runtime import Accelerator\nclass Own:\n    def __init__(self, net, loader):\n        self.net = net\n"
+        "        self.loader = loader\n        self.accelerator = Accelerator()\n"
+        "        self.net, self.loader = self.accelerator.prepare(self.net, self.loader)\n"
+        "    def step(self, x):\n        self.accelerator.backward(self.net(x))\n"
+        "    def fit(self):\n        for x in self.loader:\n            self.step(x)\n"
+    )
+    start = "from own import Own\nit = Own(net, first)\nit.fit()\n"
+    for text, found in (
+        ("it.loader = second\n", True),
+        ("it.loader, second = second, it.loader\n", True),
+        ("def turn(one, other):\n    one.loader = other\nturn(it, second)\n", True),
+        ("it.loader = None\n", False),
+        ("it.best = second\n", False),
+        ("class Other:\n    def __init__(self):\n        self.loader = []\nOther().loader = second\n", False),
+    ):
+        files = {"own.py": own, "main.py": start + text + "it.fit()\n"}
+        assert bool(said("AM960", {**files, "own.py": "x = 1\n"}, files)) is found, text
+
+
+def test_a_loader_by_key_that_is_exchanged() -> None:
+    top = TOP + "net, loaders['train'] = accelerator.prepare(net, loaders['train'])\n"
+    loop = "for epoch in range(3):\n    for x in loaders['train']:\n        accelerator.backward(net(x))\n    {}\n"
+    assert said("AM960", "x = 1\n", top + loop.format("loaders['train'] = build(epoch)"))
+    assert not said("AM960", "x = 1\n", top + loop.format("loaders['test'] = build(epoch)"))
