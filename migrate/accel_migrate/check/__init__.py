@@ -21,6 +21,7 @@ from accel_migrate.check.gathered_loader import CONDITION as GATHERED_LOADER
 from accel_migrate.check.gradients_averaged import CONDITION as GRADIENTS_AVERAGED
 from accel_migrate.check.group_needed import CONDITION as GROUP_NEEDED
 from accel_migrate.check.kept_on_cpu import CONDITION as KEPT_ON_CPU
+from accel_migrate.check.loaders_prepared import CONDITION as LOADERS_PREPARED
 from accel_migrate.check.met_alike import CONDITION as MET_ALIKE
 from accel_migrate.check.names_bound import CONDITION as NAMES_BOUND
 from accel_migrate.check.orphans import CONDITION as NOTHING_ORPHANED
@@ -64,6 +65,7 @@ CONDITIONS: tuple[Condition, ...] = (
     WRAPPER_ASKED,
     CALLS_FIT,
     STATISTICS_TOGETHER,
+    LOADERS_PREPARED,
 )
 
 

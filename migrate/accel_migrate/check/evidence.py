@@ -241,6 +241,10 @@ class Side:
                     waiting += [(site.file, site.call) for site in self.above(scope.node)]
         return found
 
+    def preparing(self, scope: Scope) -> list[ast.Call]:
+        """The calls in a function that prepare, or run a function that does."""
+        return self._preparing.get(scope, [])
+
     def above(self, function: Function) -> list[Site]:
         """Where a function is called."""
         return self.flows.callers.get(function, [])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.check.assignments import Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, parameter_names, step_of
+from accel_migrate.check.loaders_prepared import TrainingLoops
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
@@ -126,7 +128,7 @@ def _another_loader(side: Side, file: File, call: ast.Call) -> Found:
             held = side.flows.reached([_stored_in(side, at, target)], computed=False)
             if any(
                 _goes_over(side, other, loop, target, node, loaders, held)
-                for other, loop in side.once(_TrainingLoops).found
+                for other, loop in side.once(TrainingLoops).found
             ):
                 text = unparse(target)
                 yield at, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
@@ -136,8 +138,8 @@ def _given_another(
     side: Side, file: File, call: ast.Call, argument: ast.expr
 ) -> Iterator[tuple[File, ast.stmt, ast.expr, ast.expr]]:
     """Assignments of any file that may run after prepare and give what it prepared another value; with target and value."""
-    for at, node, target, value in side.once(_Assigned).of(argument):
-        if not _is_same_place(side, at, target, file, argument) or isinstance(value, ast.Constant):
+    for at, node, target, value, _ in side.once(Assignments).to(file, argument):
+        if isinstance(value, ast.Constant):
             continue
         if any(
             isinstance(part, ast.expr) and (part is call or unparse(part) == unparse(target)) for part in walk(value)
@@ -149,41 +151,6 @@ def _given_another(
             yield at, node, target, value
 
 
-class _Assigned:
-    """Every assignment of a program, by the last name of what it sets."""
-
-    def __init__(self, side: Side) -> None:
-        self._of: dict[object, list[tuple[File, ast.stmt, ast.expr, ast.expr]]] = {}
-        for file in side.files:
-            for node in file.of_kinds(ast.Assign, ast.AnnAssign):
-                assert isinstance(node, ast.Assign | ast.AnnAssign)
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    for part, value in _parts(target, node.value) if node.value is not None else ():
-                        self._of.setdefault(_last(part), []).append((file, node, part, value))
-
-    def of(self, place: ast.expr) -> list[tuple[File, ast.stmt, ast.expr, ast.expr]]:
-        return self._of.get(_last(place), [])
-
-
-def _parts(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target with its value, also of `a, b = b, a`; of a call that is unpacked, with the call."""
-    if isinstance(target, ast.Tuple | ast.List):
-        written = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for index, part in enumerate(target.elts):
-            yield from _parts(part, value.elts[index] if written else value)  # type: ignore[attr-defined]
-    else:
-        yield target, value
-
-
-def _last(place: ast.expr) -> object:
-    match place:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case ast.Subscript(slice=ast.Constant(value=key)):
-            return key
-    return None
-
-
 def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
     """Where a target keeps what it is given."""
     match target:
@@ -192,42 +159,6 @@ def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
         case ast.Subscript(slice=ast.Constant(value=key)):
             return ("key", key)
     return side.flows.place(file, target)
-
-
-def _is_same_place(side: Side, at: File, target: ast.expr, file: File, argument: ast.expr) -> bool:
-    """Whether a target may be what was prepared: the same variable, or the same field of what may be the same object."""
-    match target, argument:
-        case ast.Attribute(attr=one), ast.Attribute(attr=other):
-            ours = {made.node for made in side.flows.made(at, target.value, "instance")}
-            theirs = {made.node for made in side.flows.made(file, argument.value, "instance")}
-            alike = not ours or not theirs or any(side.flows.are_related(a, b) for a in ours for b in theirs)
-            return one == other and alike and not is_accelerator(target.value)
-        case ast.Subscript(value=one), ast.Subscript(value=other):
-            return unparse(target.slice) == unparse(argument.slice) and _is_same_place(side, at, one, file, other)
-        case ((ast.Name() | ast.Attribute()), (ast.Name() | ast.Attribute())):
-            return side.flows.place(at, target) == side.flows.place(file, argument)
-    return False
-
-
-class _TrainingLoops:
-    """The loops in which a backward pass runs, in their body or in what that calls."""
-
-    def __init__(self, side: Side) -> None:
-        running = {call for _, call in side.asked("backward")}
-        waiting = list(side.asked("backward"))
-        while waiting:
-            file, call = waiting.pop()
-            function = file.scope(call).function.node
-            for site in side.above(function) if isinstance(function, Function) else ():
-                if site.call not in running:
-                    running.add(site.call)
-                    waiting.append((site.file, site.call))
-        self.found = [
-            (file, loop)
-            for file in side.files
-            for loop in file.of_kinds(ast.For, ast.AsyncFor)
-            if isinstance(loop, ast.For | ast.AsyncFor) and not running.isdisjoint(walk(loop))
-        ]
 
 
 def _goes_over(
