@@ -53,8 +53,8 @@ LAYERS = {
         accumulation processes
         agreement data recording
         collectives config_file handlers tracking weights
-        arguments peer_config peer_environment
-        logging options progress seeding watchdog
+        arguments peer_config peer_environment seeding
+        logging options progress watchdog
         values world
         errors found_accelerator keywords unsupported
     """,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accel_runtime.unsupported import absent
+from accel_runtime.world import may_seed
 
 if TYPE_CHECKING:
     from accel_runtime.accelerator import Accelerator as Accelerator
@@ -92,7 +94,11 @@ def __getattr__(name: str) -> Any:
         return f"{_API}+accel.{_own_version()}"
     if name not in _PLACES:
         return absent(__name__)(name)
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    if may_seed(os.environ):
+        # Here, since a script imports its Accelerator before it draws a split, data or weights.
+        import_module(f"{__name__}.seeding").seed_alike(os.environ)
+    return found
 
 
 def __dir__() -> list[str]:

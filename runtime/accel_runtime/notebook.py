@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import uuid4
 
 from accel_runtime.config_file import config_files
 from accel_runtime.errors import UsageError
@@ -66,7 +67,8 @@ def notebook_launcher(
         backend=rdzv_backend,
         endpoint=rdzv_endpoint or _endpoint(num_nodes, master_addr, int(use_port), rdzv_backend),
         configuration=dict(rdzv_conf or {}),
-        run_id=rdzv_id,
+        # On one machine nobody else must know it, and each run has its own.
+        run_id=rdzv_id if num_nodes > 1 else f"{rdzv_id}-{uuid4().hex}",
         max_restarts=max_restarts,
         monitor_interval=monitor_interval,
         log_line_prefix_template=log_line_prefix_template,

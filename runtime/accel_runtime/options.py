@@ -18,7 +18,7 @@ from msgspec import Meta
 from accel_runtime.errors import ConfigError
 from accel_runtime.nearest import nearest
 from accel_runtime.values import as_text, converted
-from accel_runtime.world import TAKEN, world_from
+from accel_runtime.world import SEEDED, TAKEN, number_of_run, world_from
 
 Precision = Literal["no", "fp16", "bf16", "fp8", "fp8-emulated"]
 MatmulPrecision = Literal["highest", "high", "medium"]
@@ -30,9 +30,11 @@ PREFIX = "ACCEL_"
 FLAGS_VARIABLE = "ACCEL_LAUNCH_FLAGS"
 # Where the launcher wants to be told which file the metrics of a run are written to.
 METRICS_POINTER = "ACCEL_METRICS_POINTER"
+# By what the processes of a run are seeded before the script starts: a number, or none.
+SEED = "ACCEL_SEED"
 # What the launcher tells its processes, and the name of a config file.
 OWN_VARIABLES = frozenset(
-    {FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", METRICS_POINTER, TAKEN}
+    {FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", METRICS_POINTER, TAKEN, SEED, SEEDED}
 )
 
 # Keys that not every strategy has a use for.
@@ -149,6 +151,14 @@ def unread_variables(environ: Mapping[str, str]) -> list[str]:
     known = {PREFIX + key.upper() for key in Settings.__struct_fields__} | OWN_VARIABLES
     unread = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
     return [f"{name} in the environment is not read by anything{nearest(name, known)}" for name in unread]
+
+
+def seed_from(environ: Mapping[str, str]) -> int | None:
+    """The number that seeds all processes of this run; None where ACCEL_SEED=none asks for nothing of the kind."""
+    said = environ.get(SEED) or str(number_of_run(environ))
+    if said != "none" and not said.isdecimal():
+        raise ConfigError(f"{SEED} in the environment is {said!r}, expected a whole number, or none")
+    return None if said == "none" else int(said)
 
 
 def file_layer(path: str, values: Mapping[str, Any]) -> Layer:

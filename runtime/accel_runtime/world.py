@@ -82,6 +82,8 @@ DIALECTS = (
 
 # In the environment of a process that has joined the others, for its children: their place is taken.
 TAKEN = "ACCEL_PLACE_TAKEN"
+# In the environment of a process that was seeded as the others of its run, for its children: they draw for themselves.
+SEEDED = "ACCEL_SEEDED"
 
 
 def take_place(environ: MutableMapping[str, str], pid: int) -> None:
@@ -100,6 +102,30 @@ def place_is_taken(environ: Mapping[str, str], pid: int) -> bool:
     """
     owner, _, place = environ.get(TAKEN, "").partition(" ")
     return bool(owner) and owner != str(pid) and place == _place(environ)
+
+
+def may_seed(environ: MutableMapping[str, str]) -> bool:
+    """Whether this is one of several processes, asked for the first time; not for the children of one."""
+    place = _place(environ)
+    try:
+        alone = world_from(environ).size == 1
+    except WorldError:
+        return False  # an Accelerator will refuse to be made; whoever makes none is not disturbed
+    if alone or environ.get(SEEDED) == place:
+        return False
+    environ[SEEDED] = place
+    return True
+
+
+def number_of_run(environ: Mapping[str, str]) -> int:
+    """What all processes of a run can compute, and the next run differs in, as far as the launcher names its runs."""
+    world = world_from(environ)
+    # MASTER_ADDR is not asked: the first process may have its machine by another name than the others.
+    names = {"torchrun": ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), "slurm": ("SLURM_STEP_ID",)}.get(world.launcher, ())
+    # One agent counts its restarts; those of several machines may count differently.
+    restarts = world.restarts if world.local_size == world.size else 0
+    run = [world.meeting_point, *[environ.get(name, "") for name in names], str(restarts)]
+    return zlib.crc32(" ".join(run).encode())
 
 
 def _place(environ: Mapping[str, str]) -> str:

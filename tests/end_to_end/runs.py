@@ -174,6 +174,7 @@ def _world(rank: int, size: int, port: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "ACCEL_SEED": "none",  # the server's generators are those of the run that this one is compared with
     }
 
 

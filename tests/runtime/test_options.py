@@ -15,6 +15,7 @@ from accel_runtime.options import (
     flag_layer,
     options_from,
     script_layer,
+    seed_from,
     settle,
     unread_variables,
 )
@@ -115,3 +116,11 @@ def test_yaml_spellings_mean_what_they_say() -> None:
     settings = settle([file_layer("f.yaml", values)]).settings
     assert (settings.mixed_precision, settings.num_machines, settings.devices) == ("no", "2", "0,2")
     assert settings.wrap_layers == ("A", "B")
+
+
+def test_the_seed_of_a_launch_is_a_number_or_none() -> None:
+    assert seed_from({"ACCEL_SEED": "12"}) == 12
+    assert seed_from({"ACCEL_SEED": "none"}) is None
+    assert isinstance(seed_from({}), int)
+    with pytest.raises(ConfigError, match="ACCEL_SEED in the environment is '-1', expected a whole number, or none"):
+        seed_from({"ACCEL_SEED": "-1"})

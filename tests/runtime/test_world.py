@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from accel_runtime.errors import WorldError
-from accel_runtime.world import World, place_is_taken, take_place, world_from
+from accel_runtime.world import World, may_seed, number_of_run, place_is_taken, take_place, world_from
 
 
 def test_no_launcher_is_one_process() -> None:
@@ -89,3 +89,36 @@ def test_the_place_of_a_rank_is_not_that_of_the_processes_it_starts():
     assert not place_is_taken(environ, pid=7)
     assert place_is_taken(environ, pid=8)
     assert not place_is_taken({**environ, "RANK": "0", "MASTER_PORT": "29501"}, pid=8)
+
+
+RANK = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "4000"}
+
+
+def test_a_process_of_several_is_seeded_once_and_its_children_are_not() -> None:
+    environ = dict(RANK)
+    assert may_seed(environ)
+    assert not may_seed(environ)
+    assert may_seed(environ | {"MASTER_PORT": "4001"}), "a run of its own that it has started"
+
+
+@pytest.mark.parametrize("environ", [{}, RANK | {"RANK": "0", "WORLD_SIZE": "1"}, RANK | {"RANK": "2"}])
+def test_a_process_alone_or_with_a_place_that_cannot_be_is_not_seeded(environ: dict[str, str]) -> None:
+    before = dict(environ)
+    assert not may_seed(environ)
+    assert environ == before
+
+
+def test_all_processes_of_a_run_have_one_number_and_the_next_run_another() -> None:
+    others = {"RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost"}
+    assert number_of_run(RANK) == number_of_run(RANK | others)
+    runs = [{}, {"MASTER_PORT": "4001"}, {"TORCHELASTIC_RUN_ID": "b"}, {"TORCHELASTIC_RESTART_COUNT": "1"}]
+    assert len({number_of_run(RANK | run) for run in runs}) == len(runs)
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    jobs = [slurm, slurm | {"SLURM_STEP_ID": "1"}, slurm | {"SLURM_JOB_ID": "8"}]
+    assert len({number_of_run(job) for job in jobs}) == len(jobs)
+    assert number_of_run(slurm) == number_of_run(slurm | {"SLURM_PROCID": "1"})
+
+
+def test_machines_that_count_restarts_differently_have_one_number() -> None:
+    machine = RANK | {"WORLD_SIZE": "4"}
+    assert number_of_run(machine) == number_of_run(machine | {"RANK": "3", "TORCHELASTIC_RESTART_COUNT": "1"})

@@ -71,6 +71,7 @@ class Job:
             "MIGRATION_PROOF": json.dumps(dict(self.settings)),
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONHASHSEED": "0",
+            "ACCEL_SEED": "none",  # the recorder has seeded the process as it does one alone
             "PYTHONDONTWRITEBYTECODE": "1",
             # Sums of floats depend on how many threads share them; one process and many must have as many.
             "OMP_NUM_THREADS": "1",

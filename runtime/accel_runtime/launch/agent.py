@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+from uuid import uuid4
 
 from accel_runtime.errors import ConfigError
 from accel_runtime.launch.digest import digest, failures_of, last_words
@@ -52,7 +53,9 @@ def _run_agent(plan: Plan) -> int:
     with scratch_folder() as scratch:
         os.environ[STOPPED_FILE] = str(scratch / "stopped")
         logs = [] if plan.settings.log_dir else [f"--log-dir={scratch}"]
-        arguments = [*plan.agent, *logs, *plan.program()]
+        # By which the ranks seed themselves. Several machines know each other by a name that all can tell.
+        run = [] if plan.rendezvous else [f"--rdzv-id={uuid4().hex}"]
+        arguments = [*plan.agent, *run, *logs, *plan.program()]
         os.environ[METRICS_POINTER] = str(scratch / "metrics")
         with StatusLine(scratch / "metrics", sys.stderr):
             return _exit_code(plan, arguments, Path(plan.settings.log_dir) if plan.settings.log_dir else scratch)

@@ -21,6 +21,7 @@ from accel_runtime.launch.network import address_towards
 from accel_runtime.launch.whole_lines import WholeLines
 from accel_runtime.launch.worker import die_with_launcher, record_failure
 from accel_runtime.terminal import SHOW_RANKS, log_of, print_to
+from accel_runtime.world import may_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,8 @@ def call_function(function: Callable[..., Any], launcher: int, *args: Any) -> No
     """What each process runs: the user's function, with its failure left where the digest looks."""
     import torch
 
+    from accel_runtime.seeding import seed_alike
+
     die_with_launcher(launcher)
     # A forked process has inherited the agent's handler, which would turn an ordered end into an error.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -111,6 +114,8 @@ def call_function(function: Callable[..., Any], launcher: int, *args: Any) -> No
     if log := log_of(os.environ):
         print_to(log)
     sys.stdout = lines = WholeLines(sys.stdout)
+    if may_seed(os.environ):  # what was imported before the fork is not looked up again
+        seed_alike(os.environ)
     try:
         function(*args)
     except Exception as error:
