@@ -34,7 +34,16 @@ METRICS_POINTER = "ACCEL_METRICS_POINTER"
 SEED = "ACCEL_SEED"
 # What the launcher tells its processes, and the name of a config file.
 OWN_VARIABLES = frozenset(
-    {FLAGS_VARIABLE, "ACCEL_CONFIG", "ACCEL_LAUNCHER_PID", "ACCEL_FOLD_TRACEBACKS", METRICS_POINTER, TAKEN, SEED, SEEDED}
+    {
+        FLAGS_VARIABLE,
+        "ACCEL_CONFIG",
+        "ACCEL_LAUNCHER_PID",
+        "ACCEL_FOLD_TRACEBACKS",
+        METRICS_POINTER,
+        TAKEN,
+        SEED,
+        SEEDED,
+    }
 )
 
 # Keys that not every strategy has a use for.

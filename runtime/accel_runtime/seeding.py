@@ -42,7 +42,9 @@ def seed_alike(environ: Mapping[str, str]) -> None:
     if seed is None:
         return
     if torch.initial_seed() < _OF_SCRIPT:
-        seed = torch.initial_seed()  # Python's generator cannot tell whether it was seeded, and who seeds one seeds both
+        seed = (
+            torch.initial_seed()
+        )  # Python's generator cannot tell whether it was seeded, and who seeds one seeds both
     else:
         torch.manual_seed(seed)
         _seed_xla(seed)

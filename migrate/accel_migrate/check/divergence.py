@@ -2,7 +2,7 @@
 
 The question goes backwards, from a test to all that it is computed from, through calls, fields and containers, and through
 the tests under which those values came to be. It ends at what a process has for its own: the batches of a prepared loader,
-what it draws without a seed, the clock, its own games. What is gathered or reduced is the same on all.
+what it draws by a seed of its own, the clock, its own games. What is gathered or reduced is the same on all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _SHARED = frozenset(
 _ALIKE = frozenset(
     ["device", "dtype", "ndim", "training", "is_cuda", "requires_grad", "named_parameters", "parameters"]
 )
-_SIZED_BY_VALUE = frozenset(["nonzero", "where", "unique", "masked_select", "filter", "split"])
+_SIZED_BY_VALUE = frozenset([
+    "nonzero", "where", "unique", "masked_select", "filter", "split",
+    "rand", "randn", "randint", "randperm", "normal", "zeros", "ones", "full", "empty", "arange",
+])  # fmt: skip
 _DEPTH = 6  # of calls that are told apart, and of parts of parts
 
 

@@ -1,8 +1,13 @@
-"""What a process has for its own without any data: what it draws unseeded, the clock, its own games."""
+"""What a process has for its own without any data: what it draws by a seed of its own, the clock, its own games.
+
+Our runtime seeds all processes alike, so that they draw alike unless the script seeds them apart, or draws for each sample
+of its shard. Accelerate does not: there the script must seed.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 
 from accel_migrate.check.evidence import Side
@@ -19,6 +24,16 @@ _DRAWS = {
 }  # fmt: skip
 _SEEDING = {"random": "random.seed", "numpy.random": "numpy.random.seed", "torch": "torch.manual_seed"}
 _FOR_ALL = frozenset(["set_seed", "seed_everything"])  # of libraries
+# Generators that begin with a number of the machine where they are given none, and what is one.
+_OF_MACHINE = frozenset(
+    ["numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "random.SystemRandom"]
+)
+_NUMBERS_OF_MACHINE = frozenset(["os.urandom", "os.getpid", "uuid.uuid4", "secrets.randbelow", "secrets.choice"])
+_APART = re.compile(r"rank|process_index|time|now\(|getpid|urandom|uuid|secrets|SystemRandom", re.IGNORECASE)
+_EACH_SAMPLE = frozenset(["__getitem__", "__iter__", "__call__", "collate_fn"])
+_AUGMENTS = re.compile(
+    r"(torchvision\.transforms\.(v2\.)?(Rand|ColorJitter|TrivialAugment|Auto|AugMix)|albumentations\.|imgaug\.)\w*"
+)
 
 
 class Seeds:
@@ -26,6 +41,7 @@ class Seeds:
 
     def __init__(self, side: Side) -> None:
         self._side = side
+        self._alike: dict[str, bool] = {}
 
     def of(self, file: File, call: ast.Call) -> str:
         """What the result of a call comes from, if each process has its own; else nothing."""
@@ -33,12 +49,14 @@ class Seeds:
         if dotted in _CLOCKS:
             return "the clock"
         module, _, name = dotted.rpartition(".")
+        if dotted in _NUMBERS_OF_MACHINE or (dotted in _OF_MACHINE and not _is_given(call)):
+            return f"what each process draws by `{unparse(call)[:40]}`"
         if name in _DRAWS.get(module, ()) and not any(keyword.arg == "generator" for keyword in call.keywords):
-            return "" if self._is_seeded(module) else f"what each process draws by `{unparse(call)[:40]}`"
+            return "" if self._is_alike(module) else f"what each process draws by `{unparse(call)[:40]}`"
         if isinstance(call.func, ast.Attribute) and not dotted and not self._side.flows.callees.get(call):
             if call.func.attr.startswith("suggest_"):  # of a search for hyperparameters
                 return f"what each process draws by `{unparse(call)[:40]}`"
-            if call.func.attr == "sample" and not self._is_seeded("torch"):
+            if call.func.attr == "sample" and not self._is_alike("torch"):
                 return f"what each process draws by `{unparse(call)[:40]}`"
             if call.func.attr == "step" and _is_answer(file, call) and not self.games_alike:
                 return "each process's own games"
@@ -48,7 +66,7 @@ class Seeds:
         """How a loader that is not prepared differs on each process: shuffled without a seed, and cut at its end."""
         asked = {keyword.arg: keyword.value for keyword in call.keywords}
         drawn = [asked.get("shuffle"), asked.get("drop_last")]
-        if self._is_seeded("torch") or any(v is None or (isinstance(v, ast.Constant) and not v.value) for v in drawn):
+        if self._is_alike("torch") or any(v is None or (isinstance(v, ast.Constant) and not v.value) for v in drawn):
             return ""
         return f"the samples that each process draws by `{unparse(call)[:40]}`"
 
@@ -61,15 +79,30 @@ class Seeds:
         drawn = {text.rpartition("action_space")[2] for text in texts if "action_space" in text}
         if ".sample" in drawn and ".seed" not in drawn:
             return False  # actions are drawn by a generator of their own
-        return self._is_seeded("torch") and (given or "seed" in names)
+        return self._is_alike("torch") and (given or "seed" in names)
 
-    def _is_seeded(self, module: str) -> bool:
-        return any(
-            file.qualified(call.func) == _SEEDING[module]
-            or unparse(call.func).rpartition(".")[2] in _FOR_ALL
-            or unparse(call.func) == _SEEDING[module]
-            for file, call in self._certain
-        )
+    def _is_alike(self, module: str) -> bool:
+        """Whether all processes draw the same from a library's own generator."""
+        if module not in self._alike:
+            seeds = [call for file, call in self._side.calls if _seeds(file, call, module)]
+            apart = any(not _is_given(call) or _APART.search(unparse(call)) for call in seeds)
+            seeded = self._launched or any(_seeds(file, call, module) for file, call in self._certain)
+            self._alike[module] = seeded and not apart and not self._is_drawn_for_samples(module)
+        return self._alike[module]
+
+    @cached_property
+    def _launched(self) -> bool:
+        return not any((at.qualified(made.func) or "").startswith("accelerate.") for at, made in self._side.created)
+
+    def _is_drawn_for_samples(self, module: str) -> bool:
+        """Whether each sample of a process's shard may draw, one more often than another: then they soon part."""
+        for file, call in self._side.calls:
+            dotted = file.qualified(call.func) or ""
+            owner, _, name = dotted.rpartition(".")
+            each = getattr(file.scope(call).function.node, "name", "") in _EACH_SAMPLE
+            if _AUGMENTS.match(dotted) or (each and owner == module and name in _DRAWS[module]):
+                return True
+        return False
 
     @cached_property
     def _certain(self) -> list[tuple[File, ast.Call]]:
@@ -86,6 +119,17 @@ class Seeds:
             return False
         sites = self._side.above(function)
         return bool(sites) and all(self._is_optional(s.file, s.call, seen | {function}) for s in sites)
+
+
+def _seeds(file: File, call: ast.Call, module: str) -> bool:
+    name = unparse(call.func)
+    return _SEEDING[module] in (file.qualified(call.func), name) or name.rpartition(".")[2] in _FOR_ALL
+
+
+def _is_given(call: ast.Call) -> bool:
+    """Whether a call is given something other than None."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    return any(not isinstance(value, ast.Constant) or value.value is not None for value in given)
 
 
 def _is_answer(file: File, call: ast.Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.seeding import Seeded, Seeding
+from accel_migrate.analysis.notes.seeding import LAUNCHED, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.entries import is_entry
@@ -28,7 +28,7 @@ _PLAYS = {
     Seeded.UNKNOWN: f"plays by itself: the same games where all are seeded alike, which is not visible to the analysis; {_OWN}",
 }
 _MAKES = {
-    Seeded.ALIKE: f"makes the same batches, since all are seeded alike, so N processes learn no more than one; {_PART}",
+    Seeded.ALIKE: f"makes the same batches, since {{why}}, so N processes learn no more than one; {_PART}",
     Seeded.UNKNOWN: f"makes its batches by itself; whether they are the same is not visible to the analysis; {_PART}",
 }
 _ALL = f"makes its batches from all of the data, so N processes go through it N times; {_PART}"
@@ -50,18 +50,17 @@ def find(context: Context) -> Iterator[Change]:
 
 def _told(context: Context) -> str:
     """What each process trains on, as far as the seeds of what it draws from tell."""
-    seeding = Seeding(context.script, context.training)
+    seeding = Seeding(context.script, context.training, context.settings.target)
     drawn = seeding.drawn()
     if seeding.plays:
         acts = any(name.startswith("torch.distributions") for m in seeding.files for name in m.imports.values())
         return _PLAYS[_played(seeding, {*drawn, "torch"} if acts or not drawn else {*drawn})]
     found = {library: seeding.of(library) for library in drawn}
-    seeds = {library: Seeded.UNKNOWN if seed.sometimes else seed.seeded for library, seed in found.items()}
-    apart = [library for library, seeded in seeds.items() if seeded is Seeded.APART]
+    apart = [library for library, seed in found.items() if seed.known is Seeded.APART]
     if not drawn:
         return _ALL
     if apart:
-        seed = seeding.of(apart[0])
+        seed = found[apart[0]]
         if seed.call is not None and seed.module is not None:
             return f"makes batches of its own, by a seed that differs by process ({_place(context, seed.module, seed.call)})"
         module, call = drawn[apart[0]]
@@ -70,13 +69,14 @@ def _told(context: Context) -> str:
             f"makes its batches by itself, and draws numbers of its own, because {apart[0]} is not seeded alike on all "
             f"({where}); {_PART}"
         )
-    return _MAKES[Seeded.UNKNOWN if Seeded.UNKNOWN in seeds.values() else Seeded.ALIKE]
+    why = next((LAUNCHED for seed in found.values() if seed.call is None), "all are seeded alike")
+    return _MAKES[next((s.known for s in found.values() if s.known is Seeded.UNKNOWN), Seeded.ALIKE)].format(why=why)
 
 
 def _played(seeding: Seeding, libraries: set[str]) -> Seeded:
     """Whether all processes play the same: what acts, and the environment with its actions, must be seeded alike."""
     seeds = [seeding.of(library) for library in libraries]
-    known = [Seeded.UNKNOWN if seed.sometimes else seed.seeded for seed in seeds]
+    known = [seed.known for seed in seeds]
     called = [(m, call.func, call) for m in seeding.files for call in m.calls if isinstance(call.func, ast.Attribute)]
     told = {
         unparse(function.value) for m, function, _ in called if function.attr == "seed" and not m.qualified(function)

@@ -20,7 +20,7 @@ def find(context: Context) -> Iterator[Change]:
     training, script, module = context.training, context.script, context.module
     if training.distribution.joins:
         return  # the original ran on several processes already
-    if not trains_on_share(script, training) and Seeding(script, training).makes_the_same():
+    if not trains_on_share(script, training) and Seeding(script, training, context.settings.target).makes_the_same():
         return  # every process goes through the same, AM805 says
     for kept in find_kept(script.roles, script.graph, training.local, training.backwards):
         if kept.module is module:

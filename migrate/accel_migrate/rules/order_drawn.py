@@ -1,16 +1,17 @@
-"""AM809: an order or a split of the data that every process draws for itself."""
+"""AM809: an order or a split of the data that every process draws for itself: by a seed, or a generator, of its own."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import reached_elsewhere
-from accel_migrate.analysis.notes.seeding import Seed, Seeding, library_of
+from accel_migrate.analysis.notes.elsewhere import calls_on_import, reached_elsewhere
+from accel_migrate.analysis.notes.seeding import Seed, Seeding, is_of_machine, libraries_of, library_of
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -23,6 +24,8 @@ _SPLITS = {
     "sklearn.model_selection.ShuffleSplit": ("numpy", "random_state", None),
     "sklearn.model_selection.StratifiedShuffleSplit": ("numpy", "random_state", None),
 }
+_SEED = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}
+_OVERLAP = "the processes' shares of the data overlap and miss samples"
 _EACH_SAMPLE = ("__getitem__", "__iter__", "__call__", "forward")
 
 
@@ -31,7 +34,7 @@ def find(context: Context) -> Iterator[Change]:
     if training.distribution.joins:
         return
     sharded = any(built.role is Role.LOADER for built in training.prepared)
-    seeding = Seeding(context.script, training)
+    seeding = Seeding(context.script, training, context.settings.target)
     drawn = ((library, call) for call in module.calls if (library := _drawn(module, call)) and _is_run(context, call))
     for library, call in drawn:
         seed = seeding.of(library, (module, call))
@@ -50,6 +53,45 @@ def find(context: Context) -> Iterator[Change]:
                 message = f"each process, in {owner.source.path.name}:{drawing.lineno}, {told}"
                 yield change(CODE, outer, message, loop=training.index, safety=Safety.NOTE)
                 return
+    if sharded:
+        yield from _generator(context)
+        yield from _on_import(context)
+
+
+def _generator(context: Context) -> Iterator[Change]:
+    """`rng = np.random.default_rng()`, which no seed of the script or of the launch reaches."""
+    module = context.module
+    for call in module.calls:
+        if is_of_machine(module, call) and _is_run(context, call):
+            message = (
+                f"`{unparse(call)}` begins with a number of the machine, another one on each process: if what it draws decides "
+                f"which sample stands where, {_OVERLAP}; give it one number"
+            )
+            yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
+            return
+
+
+def _on_import(context: Context) -> Iterator[Change]:
+    """What another file draws while it is imported, which is before a script seeds anything."""
+    training = context.training
+    if training.place.module is not context.module:
+        return
+    for owner, call in calls_on_import(context.script, training):
+        library = _drawn(owner, call)
+        if library is not None and not _is_seeded_before(owner, call, library):
+            file = owner.source.path.name
+            before = "" if context.settings.target == "accelerate" else ", if that is before accel_runtime is"
+            message = (
+                f"each process draws an order or a choice of its own while {file} is imported (line {call.lineno}{before}): if "
+                f"it decides which sample stands where, {_OVERLAP}; call {_SEED[library]} with one number before, in {file}"
+            )
+            yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+            return
+
+
+def _is_seeded_before(module: Module, call: ast.Call, library: str) -> bool:
+    seeds = [other for other in module.calls if library in libraries_of(module, other)]
+    return any(seed.lineno < call.lineno for seed in seeds)
 
 
 def _splits(module: Module, call: ast.Call) -> bool:
@@ -63,7 +105,7 @@ def _is_split_of_datasets(module: Module, call: ast.Call) -> bool:
 
 
 def _told(library: str, seeded: Seed, module: Module, sharded: bool) -> str:
-    seed = {"torch": "torch.manual_seed", "numpy": "np.random.seed", "random": "random.seed"}[library]
+    seed = _SEED[library]
     if not sharded:
         return (
             f"draws a split of its own, because {library} is not seeded alike on all{seeded.unless(module)}: what one holds out, "
@@ -71,8 +113,7 @@ def _told(library: str, seeded: Seed, module: Module, sharded: bool) -> str:
         )
     return (
         f"draws an order or a choice of its own, because {library} is not seeded alike on all{seeded.unless(module)}: if it "
-        "decides which sample stands where, the processes' shares of the data overlap and miss samples; call "
-        f"{seed} with one number before"
+        f"decides which sample stands where, {_OVERLAP}; call {seed} with one number before"
     )
 
 
@@ -128,7 +169,9 @@ RULE = Rule(
     name="order_drawn",
     summary="an order of the data that every process draws for itself",
     why="A prepared loader gives each process its shard by position. Where every process has shuffled or split the data for "
-    "itself, one position is another sample on each: some are trained on twice, some never, and training and validation mix.",
+    "itself, one position is another sample on each: some are trained on twice, some never, and training and validation mix. "
+    "Our runtime seeds all processes alike: they draw the same order unless the script seeds each by a number of its own, or "
+    "draws from a generator that has no seed. Accelerate does not.",
     example_before="train, held_out = random_split(data, [900, 100])",
     example_after="train, held_out = random_split(data, [900, 100])",
     find=find,

@@ -20,13 +20,14 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     if not trains_on_share(context.script, training):
         return  # AM805 says that all train on the same, and what comes of seeds that differ
-    seeding = Seeding(context.script, training)
+    seeding = Seeding(context.script, training, context.settings.target)
     told: dict[str, str] = {}
     place: ast.AST | None = None
     seeds: dict[str, Seed] = {}
     for drawn in find_drawn(context.script, training, module, seeding):
         seed = seeding.of(drawn.library)
-        if seed.seeded is Seeded.ALIKE and seed.call is not None and drawn.what not in told:
+        alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
+        if alike and drawn.what not in told:
             here = drawn.module is module
             line = f"line {drawn.call.lineno}" if here else f"{drawn.module.source.path.name}:{drawn.call.lineno}"
             told[drawn.what] = f"{drawn.what} ({line})"
@@ -42,7 +43,8 @@ def find(context: Context) -> Iterator[Change]:
         again = [last for library in seeds if (last := seeding.last(library)) is not None]
         after = again[-1].place(module) if again else "prepare"
         # A loader that shuffles may draw more of torch's numbers on one process than on another.
-        draws = "may draw" if "torch" in seeds else "draws"
+        sure = "torch" not in seeds and all(seed.seeded is Seeded.ALIKE for seed in seeds.values())
+        draws = "draws" if sure else "may draw"
         message = (
             f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "
             f"after {after}, if accelerator.num_processes > 1: {reseed}"
@@ -54,8 +56,9 @@ RULE = Rule(
     code=CODE,
     name="same_noise",
     summary="noise that is equal on every process",
-    why="One seed for all keeps weights and shuffling in step, and makes the noise of every process the same: the global batch "
-    "then holds the same noise N times. Seeding each process apart must wait until prepare has agreed on all that is shared.",
+    why="One seed for all, the script's own or that of `accel launch`, keeps data, weights and shuffling in step, and makes the "
+    "noise of every process the same: the global batch then holds the same noise N times. Seeding each process apart must wait "
+    "until prepare has agreed on all that is shared.",
     example_before="noise = torch.randn(batch_size, nz, device=device)",
     example_after="noise = torch.randn(batch_size, nz, device=device)",
     find=find,

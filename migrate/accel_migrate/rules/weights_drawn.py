@@ -48,8 +48,7 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     if training.distribution.joins:
         return  # the original ran on several processes already
-    seeding = Seeding(context.script, training)
-    seed = seeding.of("torch")
+    seed = Seeding(context.script, training, context.settings.target).of("torch")
     if not seed.may_differ:
         return
     unless = seed.unless(module)
@@ -194,7 +193,8 @@ RULE = Rule(
     summary="weights that are copied before every process has the same",
     why="`prepare` gives all processes the weights of the main one. A teacher, a target network or an average that was copied "
     "from the model before that has, on the other processes, the weights that these drew for themselves. So has a fixed network "
-    "with random weights, which nothing prepares.",
+    "with random weights, which nothing prepares. Our runtime seeds all processes alike: they draw the same weights unless the "
+    "script seeds each by a number of its own. Accelerate does not.",
     example_before="teacher = copy.deepcopy(model)",
     example_after="teacher = copy.deepcopy(model)",
     find=find,

@@ -7,7 +7,8 @@ import pytest
 from tests.migrate.check.reading import said
 
 TOP = (
-    "import time\nimport torch\nimport random\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    "import os\nimport time\nimport numpy as np\nimport torch\nimport random\n"
+    "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
     "net, opt, data = accelerator.prepare(net, opt, data)\n"
 )
 METER = (
@@ -22,8 +23,11 @@ STOPPER = (
 )
 
 
-def asked(script: str) -> list[str]:
-    return said("AM961", "x = 1\n", TOP + script)
+OF_ACCELERATE = TOP.replace("accel_runtime", "accelerate")
+
+
+def asked(script: str, top: str = TOP) -> list[str]:
+    return said("AM961", "x = 1\n", top + script)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +37,10 @@ def asked(script: str) -> list[str]:
         "loss.item() > 3",
         "not torch.isfinite(loss)",
         "time.time() - begun > 60",
-        "random.random() < 0.5",
-        "torch.rand(1) < 0.5",
+        "random.Random().random() < 0.5",
+        "random.SystemRandom().random() < 0.5",
+        "np.random.default_rng().random() < 0.5",
+        "os.urandom(1) < b'a'",
         "x.size(1) > 9",
     ],
 )
@@ -54,10 +60,30 @@ def test_a_step_that_all_skip_together(test: str) -> None:
 
 def test_a_seed_makes_draws_alike() -> None:
     loop = "for x in data:\n    if random.random() < 0.5:\n        accelerator.backward(net(x))\n"
-    assert asked(loop)
-    assert asked("torch.manual_seed(1)\n" + loop), "not torch's, but Python's own numbers"
-    assert not asked("random.seed(1)\n" + loop)
-    assert asked("def fix(seed):\n    random.seed(seed)\nif args.seed:\n    fix(args.seed)\n" + loop)
+    assert asked(loop, OF_ACCELERATE)
+    assert asked("torch.manual_seed(1)\n" + loop, OF_ACCELERATE), "not torch's, but Python's own numbers"
+    assert not asked("random.seed(1)\n" + loop, OF_ACCELERATE)
+    optional = "def fix(seed):\n    random.seed(seed)\nif args.seed:\n    fix(args.seed)\n"
+    assert asked(optional + loop, OF_ACCELERATE)
+    assert not asked(loop), "the runtime has seeded all"
+    assert not asked(optional + loop)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        "random.seed()",
+        "random.seed(None)",
+        "random.seed(accelerator.process_index)",
+        "random.seed(int(time.time()))",
+        "def fix(rank):\n    random.seed(rank)\nfix(3)",
+        "class Rows:\n    def __getitem__(self, i):\n        return random.random() > 0.1 or random.random()",
+        "from torchvision import transforms\ncrop = transforms.RandomResizedCrop(28)",
+    ],
+)
+def test_processes_that_are_seeded_apart_or_draw_for_their_samples_part(seed: str) -> None:
+    loop = "for x in data:\n    if random.random() < 0.5:\n        accelerator.backward(net(x))\n"
+    assert asked(f"{seed}\n{loop}")
 
 
 def test_a_figure_that_is_gathered_or_reduced_is_the_same_on_all() -> None:
@@ -180,7 +206,8 @@ def test_rates_that_each_process_draws_for_itself() -> None:
     )
     loop = "for x in data:\n    accelerator.backward(net(x))\n"
     assert said("AM961", "x = 1\n", made.format("trial.suggest_float('lr', 0.1, 1.0)") + loop)
-    assert said("AM961", "x = 1\n", made.format("10 ** random.uniform(-4, -1)") + loop)
+    assert said("AM961", "x = 1\n", made.format("10 ** random.Random().uniform(-4, -1)") + loop)
+    assert not said("AM961", "x = 1\n", made.format("10 ** random.uniform(-4, -1)") + loop)
     assert not said("AM961", "x = 1\n", made.format("args.lr * 2") + loop)
     named = made.replace("torch.optim.SGD(", "getattr(torch.optim, kind)(").replace("rate = {}", "rate = 1\nkind = {}")
     assert said("AM961", "x = 1\n", named.format("trial.suggest_categorical('k', ['SGD', 'Adam'])") + loop)
@@ -193,9 +220,10 @@ def test_an_evaluation_of_other_samples_on_each_process() -> None:
         "    for x in data:\n        accelerator.backward(net(x))\n    total = 0\n    for x in held:\n"
         "        total += net(x).item()\n    if total < 1:\n        break\n"
     )
-    assert asked(loop.format("shuffle=True, drop_last=True"))
-    assert not asked(loop.format("shuffle=True"))
-    assert not asked("torch.manual_seed(0)\n" + loop.format("shuffle=True, drop_last=True"))
+    assert asked(loop.format("shuffle=True, drop_last=True"), OF_ACCELERATE)
+    assert not asked(loop.format("shuffle=True"), OF_ACCELERATE)
+    assert not asked("torch.manual_seed(0)\n" + loop.format("shuffle=True, drop_last=True"), OF_ACCELERATE)
+    assert not asked(loop.format("shuffle=True, drop_last=True"))
 
 
 def test_the_number_of_samples_does_not_depend_on_what_they_are() -> None:
@@ -204,7 +232,8 @@ def test_the_number_of_samples_does_not_depend_on_what_they_are() -> None:
         "rows = torch.utils.data.DataLoader(make({}))\nfor x in rows:\n    accelerator.backward(net(x))\n"
     )
     assert not asked(made.format("64"))
-    assert asked(made.format("random.randint(8, 64)"))
+    assert asked(made.format("random.randint(8, 64)"), OF_ACCELERATE)
+    assert asked(made.format("random.Random().randint(8, 64)"))
 
 
 @pytest.mark.parametrize(

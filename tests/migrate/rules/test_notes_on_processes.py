@@ -7,11 +7,14 @@ from textwrap import dedent
 
 import pytest
 from accel_migrate.pipeline import migrate
-from accel_migrate.settings import DEFAULTS
+from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import _migrated, migrated, noted
+
+OF_ACCELERATE = Settings(target="accelerate")  # where nobody seeds the processes but the script
+LAUNCHED = "accel launch seeds all processes alike"
 
 
 def test_tells_the_global_batch_once():
@@ -262,15 +265,27 @@ def test_says_nothing_of_noise_by_a_seed_of_its_own():
     assert "AM803" not in codes(dedent(source))
 
 
-def test_says_nothing_of_noise_of_a_library_that_is_not_seeded():
-    assert "AM803" not in codes(training(ready="torch.manual_seed(3)", inside="noise = np.random.randn(4)"))
+def test_tells_noise_of_a_library_that_only_the_launch_seeds():
+    source = training(ready="torch.manual_seed(3)", inside="noise = np.random.randn(4)")
+    assert "AM803" not in codes(source, OF_ACCELERATE)
+    told = noted(source, "AM803")
+    assert f"draws the same numbers, in its steps (line 29), because all are seeded alike ({LAUNCHED})" in told
+    assert "np.random.seed(torch.initial_seed() % 2**32 + accelerator.process_index)" in told
 
 
-def test_says_nothing_of_a_seed_in_a_function_that_nobody_calls():
+def test_a_seed_in_a_function_that_nobody_calls_is_no_seed():
     functions = "def fix():\n    torch.manual_seed(3)\n"
-    assert "AM803" not in codes(training(functions=functions, inside="noise = torch.randn(4, 2)"))
+    unseeded = training(functions=functions, inside="noise = torch.randn(4, 2)")
+    assert "AM803" not in codes(unseeded, OF_ACCELERATE)
+    assert f"seeded alike ({LAUNCHED})" in noted(unseeded, "AM803")
     called = training(functions=functions, ready="fix()", inside="noise = torch.randn(4, 2)")
-    assert "seeded alike" in noted(called, "AM803")
+    assert "seeded alike (line" in noted(called, "AM803")
+
+
+def test_noise_by_a_seed_that_is_not_visible_may_be_the_same():
+    source = training(functions="from tools import set_seed\nset_seed(1)\n", inside="noise = np.random.randn(4)")
+    assert "every process may draw the same numbers" in noted(source, "AM803")
+    assert "AM803" not in codes(source, OF_ACCELERATE)
 
 
 BY_HAND = """
@@ -289,7 +304,10 @@ for i in range(0, 20, 4):
 
 
 def test_tells_data_of_its_own_where_the_library_is_not_seeded():
-    assert "numpy is not seeded alike" in noted(BY_HAND.format(seed="torch.manual_seed(1)"), "AM805")
+    source = BY_HAND.format(seed="torch.manual_seed(1)")
+    assert "numpy is not seeded alike" in noted(source, "AM805", OF_ACCELERATE)
+    assert f"makes the same batches, since {LAUNCHED}, so" in noted(source, "AM805")
+    assert "by a seed that differs by process (line 3)" in noted(BY_HAND.format(seed="np.random.seed()"), "AM805")
     assert "seeded alike, so" in noted(BY_HAND.format(seed="np.random.seed(1)"), "AM805")
     assert "not visible to the analysis" in noted(
         BY_HAND.format(seed="from tools import set_seed\nset_seed(1)"), "AM805"
@@ -319,7 +337,7 @@ main()
 @pytest.mark.parametrize("used", ["fit(first)", "random.shuffle(x)", "later = first\n    fit(later)"])
 def test_a_number_that_is_drawn_only_to_show_something_makes_no_batches(used: str):
     assert "from all of the data" in noted(SHOWN.format(used="print(model(x[first:first + 1]))"), "AM805")
-    assert "random is not seeded alike" in noted(SHOWN.format(used=used), "AM805")
+    assert "makes the same batches" in noted(SHOWN.format(used=used), "AM805")
 
 
 def test_says_what_a_loss_is_only_where_it_is_known():
@@ -382,7 +400,45 @@ files = Files()
     ],
 )
 def test_tells_an_order_that_every_process_draws(functions: str):
-    assert "overlap and miss samples" in noted(training(functions=functions), "AM809")
+    assert "overlap and miss samples" in noted(training(functions=functions), "AM809", OF_ACCELERATE)
+    assert "AM809" not in codes(training(functions=functions)), "all are seeded alike"
+    apart = "import random, time\nrandom.seed()\nnp.random.seed(None)\ntorch.manual_seed(int(time.time()))\n"
+    assert "is not seeded alike on all" in noted(training(functions=apart + functions), "AM809")
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("np.random.default_rng()", True),
+        ("np.random.default_rng(None)", True),
+        ("np.random.RandomState()", True),
+        ("random.Random()", True),
+        ("random.SystemRandom()", True),
+        ("np.random.default_rng(3)", False),
+        ("np.random.default_rng(seed=3)", False),
+        ("random.Random(3)", False),
+    ],
+)
+def test_tells_a_generator_that_no_seed_reaches(made: str, told: bool):
+    source = training(functions=f"import random\nrng = {made}\nrows = list(range(40))\nrng.shuffle(rows)\n")
+    for settings in (DEFAULTS, OF_ACCELERATE):
+        assert ("AM809" in codes(source, settings)) == told
+    if told:
+        assert f"`{made}` begins with a number of the machine" in noted(source, "AM809")
+
+
+def test_says_nothing_of_a_generator_in_the_steps():
+    assert "AM809" not in codes(training(inside="rng = np.random.default_rng()"))
+
+
+@pytest.mark.parametrize(("seeds", "told"), [("", True), ("random.seed(1)\n", False)])
+def test_tells_what_a_file_draws_while_it_is_imported(seeds: str, told: bool):
+    rows = f"import random\n{seeds}ROWS = list(range(40))\nrandom.shuffle(ROWS)\n"
+    script = training(functions="import rows\nimport random\nrandom.seed(1)\n")
+    found = messages("AM809", train=script, rows=rows)
+    assert ["while rows.py is imported (line 3, if that is before accel_runtime is)" in each for each in found] == [
+        True
+    ] * told
 
 
 @pytest.mark.parametrize(
@@ -409,10 +465,10 @@ def test_tells_gpus_that_the_script_names(value: str):
     assert "shared by all" in noted(source, "AM204")
 
 
-def messages(code: str, **files: str) -> list[str]:
+def messages(code: str, settings: Settings = DEFAULTS, **files: str) -> list[str]:
     """What is said under a code of several files."""
     sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
-    return [note.message for result in migrate(sources) for note in result.notes if note.code == code]
+    return [note.message for result in migrate(sources, settings) for note in result.notes if note.code == code]
 
 
 def test_tells_gpus_that_a_helper_names():
@@ -425,9 +481,10 @@ def test_tells_gpus_that_a_helper_names():
 def test_a_seed_in_a_file_that_the_training_does_not_run_with_is_no_seed():
     draws = training(inside="x = x + torch.randn(4, 3)")
     seeds = "import torch\ntorch.manual_seed(1)\n"
-    assert not messages("AM803", train=draws, other=seeds + "import shared", shared="import torch")
-    assert messages("AM803", train=draws.replace("import wandb", "import wandb\nimport other"), other=seeds)
-    assert messages("AM803", train=draws, start=seeds + "import train")
+    assert not messages("AM803", OF_ACCELERATE, train=draws, other=seeds + "import shared", shared="import torch")
+    beside = draws.replace("import wandb", "import wandb\nimport other")
+    assert messages("AM803", OF_ACCELERATE, train=beside, other=seeds)
+    assert messages("AM803", OF_ACCELERATE, train=draws, start=seeds + "import train")
 
 
 CALLED = {
@@ -516,7 +573,8 @@ def test_follows_who_calls_what_writes(more: str, called: str, told: bool) -> No
 def test_tells_numbers_that_a_helper_draws_unseeded():
     memory = "import random\ndef pick(items):\n    return random.sample(items, 2)\n"
     script = BY_HAND.format(seed="np.random.seed(1)\nfrom memory import pick\npick([1, 2, 3])")
-    assert "random is not seeded alike" in messages("AM805", train=dedent(script), memory=memory)[0]
+    assert "random is not seeded alike" in messages("AM805", OF_ACCELERATE, train=dedent(script), memory=memory)[0]
+    assert LAUNCHED in messages("AM805", train=dedent(script), memory=memory)[0]
 
 
 NORMALISED = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -574,7 +632,9 @@ def test_tells_the_order_that_another_file_draws():
     data = "import random\nimport torch\ndef names():\n    found = list('abc')\n    random.shuffle(found)\n    return found\n"
     script = training(functions="from files import names\n", ready="order = names()")
     sources = [Source.from_bytes(Path(n), t.encode()) for n, t in (("train.py", script), ("files.py", data))]
-    found = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM809"]
+    found = [
+        note.message for result in migrate(sources, OF_ACCELERATE) for note in result.notes if note.code == "AM809"
+    ]
     assert len(found) == 1
     assert "files.py:5" in found[0]
 
@@ -657,7 +717,8 @@ def test_tells_that_dropout_is_equal_on_every_process():
     assert "for dropout (line" in noted(built(SEED + DROPS.format("0.5")), "AM803")
     assert "for dropout (line" in noted(built(SEED, "nn.Sequential(nn.Linear(3, 2), nn.Dropout())"), "AM803")
     assert "AM803" not in codes(built(SEED + DROPS.format("0.0")))
-    assert "AM803" not in codes(built(DROPS.format("0.5")))
+    assert "AM803" not in codes(built(DROPS.format("0.5")), OF_ACCELERATE)
+    assert LAUNCHED in noted(built(DROPS.format("0.5")), "AM803")
 
 
 FLIPS = """
@@ -678,7 +739,8 @@ def augmented(draw: str, seed: str, loader: str = "") -> str:
 def test_tells_that_samples_are_augmented_alike():
     assert "for augmentation (line" in noted(augmented("np.random.rand(3), 0", "np.random.seed(1)"), "AM803")
     assert "random.seed(1 + " in noted(augmented("random.random(), 0", "random.seed(1)"), "AM803")
-    assert "AM803" not in codes(augmented("np.random.rand(3), 0", "torch.manual_seed(1)"))
+    assert "AM803" not in codes(augmented("np.random.rand(3), 0", "torch.manual_seed(1)"), OF_ACCELERATE)
+    assert LAUNCHED in noted(augmented("np.random.rand(3), 0", "torch.manual_seed(1)"), "AM803")
     worked = augmented("np.random.rand(3), 0", "torch.manual_seed(1)", ", num_workers=2")
     assert "torch.manual_seed(1 + " in noted(worked, "AM803")
     assert "AM803" not in codes(augmented("index, 0", "np.random.seed(1)\ntorch.manual_seed(1)"))
@@ -704,10 +766,26 @@ OPTIONAL = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
     ],
 )
 def test_tells_of_a_seed_that_may_not_be_one(seed: str):
+    noise = noted(training(functions=OPTIONAL + seed, inside="noise = torch.randn(4)"), "AM803", OF_ACCELERATE)
+    assert "where that runs with a fixed number" in noise
+    order = training(functions=OPTIONAL + seed + "order = torch.randperm(40)\n")
+    assert "not seeded alike on all unless line" in noted(order, "AM809", OF_ACCELERATE)
+    assert "AM809" not in codes(order), "without it, the launch seeds"
+
+
+def test_a_seed_that_may_come_from_the_clock_is_doubtful_on_every_launch():
+    seed = "import time\nif args.seed is None:\n    args.seed = int(time.time())\ntorch.manual_seed(args.seed)\n"
     noise = noted(training(functions=OPTIONAL + seed, inside="noise = torch.randn(4)"), "AM803")
     assert "where that runs with a fixed number" in noise
     order = noted(training(functions=OPTIONAL + seed + "order = torch.randperm(40)\n"), "AM809")
     assert "not seeded alike on all unless line" in order
+
+
+def test_tells_that_a_seed_on_request_or_the_launch_seeds():
+    seed = "if args.seed:\n    torch.manual_seed(args.seed)\n"
+    noise = noted(training(functions=OPTIONAL + seed, inside="noise = torch.randn(4)"), "AM803")
+    assert "or accel launch); after prepare" in noise
+    assert "torch.manual_seed(torch.initial_seed() % 2**32 + accelerator.process_index)" in noise
 
 
 @pytest.mark.parametrize(
@@ -768,6 +846,7 @@ def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
     assert "plays by itself" in noted(
         PLAYED.format(seed="env.seed(1)", action=drawn).replace("np.random.seed(1)", "if step:\n    np.random.seed(1)"),
         "AM805",
+        OF_ACCELERATE,
     )
 
 
@@ -848,8 +927,9 @@ def test_advises_a_number_that_can_be_read_where_it_is_typed():
 def test_a_seed_that_only_another_script_sets_is_no_seed():
     draws = training(functions="import tools\n", inside="x = x + torch.randn(4, 3)")
     tools = "import torch\ndef fix():\n    torch.manual_seed(1)\n"
-    assert not messages("AM803", train=draws, tools=tools, other="import tools\ntools.fix()\n")
-    assert messages("AM803", train=draws.replace("import tools", "import tools\ntools.fix()"), tools=tools)
+    assert not messages("AM803", OF_ACCELERATE, train=draws, tools=tools, other="import tools\ntools.fix()\n")
+    fixed = draws.replace("import tools", "import tools\ntools.fix()")
+    assert messages("AM803", OF_ACCELERATE, train=fixed, tools=tools)
 
 
 def test_says_nothing_of_an_order_within_a_batch():
@@ -1055,10 +1135,11 @@ for step in range(4):
 )
 def test_numbers_of_the_model_and_of_a_branch_that_no_call_takes_make_no_batches(default: str, given: str, own: bool):
     source = dedent(DRAWN.format(default=default, given=given))
-    message = noted(source, "AM805")
+    message = noted(source, "AM805", OF_ACCELERATE)
     assert ("draws numbers of its own, because random is not seeded" in message) == own
     assert ("makes its batches from all of the data" in message) != own
-    assert ("AM811" in codes(source)) == own
+    assert ("AM811" in codes(source, OF_ACCELERATE)) == own
+    assert "AM811" not in codes(source), "all go through the same"
 
 
 METERS = """class Meter:

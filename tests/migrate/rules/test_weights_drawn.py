@@ -1,10 +1,19 @@
-"""AM810: weights that are copied before every process has the same."""
+"""AM810: weights that are copied before every process has the same.
+
+For Accelerate, where nobody seeds the processes but the script; our runtime's are seeded alike, unless the script objects.
+"""
 
 from __future__ import annotations
 
-import pytest
+from functools import partial
 
-from tests.migrate.rules.verbs import noted, notes
+import pytest
+from accel_migrate.settings import DEFAULTS, Settings
+
+from tests.migrate.rules import verbs
+
+noted = partial(verbs.noted, settings=Settings(target="accelerate"))
+notes = partial(verbs.notes, settings=Settings(target="accelerate"))
 
 SCRIPT = """
 import copy
@@ -43,6 +52,25 @@ def test_tells_a_copy_of_weights_that_each_process_drew(copied: str) -> None:
 @pytest.mark.parametrize("copied", COPIES)
 def test_says_nothing_where_all_draw_alike(copied: str) -> None:
     assert not [note for note in notes(script(copied, seed="torch.manual_seed(1)")) if "the copy is another" in note]
+
+
+@pytest.mark.parametrize("before", ["", *COPIES])
+@pytest.mark.parametrize(
+    "seed", ["", "if len(loader):\n    torch.manual_seed(1)", "torch.manual_seed(random.randint(1, 9))"]
+)
+def test_our_runtime_has_all_draw_alike(before: str, seed: str) -> None:
+    source = script(before, seed).replace("import copy", "import copy\nimport random")
+    assert not [note for note in verbs.notes(source) if "not seeded alike" in note]
+
+
+@pytest.mark.parametrize(
+    "seed", ["torch.seed()", "torch.manual_seed(int(time.time()))", "torch.manual_seed(int.from_bytes(os.urandom(4)))"]
+)
+def test_a_seed_of_each_process_is_told_there_too(seed: str) -> None:
+    source = script("teacher = copy.deepcopy(model)", seed).replace(
+        "import copy", "import copy\nimport os\nimport time"
+    )
+    assert "the copy is another one" in verbs.noted(source, "AM810", DEFAULTS)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +126,11 @@ def test_tells_nothing_of_layers_that_a_method_of_the_trained_model_runs(teacher
     def cost(self, x, y):
         return nn.functional.mse_loss(self.out(x), y)
 """
-    source = script().replace("model = nn.Linear(4, 2)", f"{tagger}model = Tagger()")
+    source = script(seed="torch.seed()").replace("model = nn.Linear(4, 2)", f"{tagger}model = Tagger()")
     fixed = " + teacher(x).mean()" if teacher != "None" else ""
     source = source.replace("teacher = nn.Linear(4, 2).to(device)", f"teacher = {teacher}")
     lines = [f"    loss = model.cost(x, y){fixed}" if "loss = nn" in line else line for line in source.split("\n")]
-    assert len(drawn("\n".join(lines))) == (teacher != "None")
+    assert len([note for note in verbs.notes("\n".join(lines)) if "draws itself" in note]) == (teacher != "None")
 
 
 CENTERS = """

@@ -1,4 +1,8 @@
-"""Seeds: which random numbers all processes draw alike, as far as that can be told."""
+"""Seeds: which random numbers all processes draw alike, as far as that can be told.
+
+Our runtime seeds the processes of a launch alike when it is imported, so that they draw alike unless the script seeds them
+apart. Accelerate does not: there they draw alike only where the script seeds them so.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse, walk
 
 LIBRARIES = ("torch", "numpy", "random")
+LAUNCHED = "accel launch seeds all processes alike"
 _SEEDS = {
-    "torch.manual_seed": ("torch",), "torch.random.manual_seed": ("torch",), "torch.seed": (), "numpy.random.seed": ("numpy",),
-    "random.seed": ("random",), "transformers.set_seed": LIBRARIES, "transformers.trainer_utils.set_seed": LIBRARIES,
+    "torch.manual_seed": ("torch",), "torch.random.manual_seed": ("torch",), "torch.seed": ("torch",),
+    "numpy.random.seed": ("numpy",), "random.seed": ("random",), "transformers.set_seed": LIBRARIES,
+    "transformers.trainer_utils.set_seed": LIBRARIES,
     "lightning.seed_everything": LIBRARIES, "pytorch_lightning.seed_everything": LIBRARIES,
     "lightning.pytorch.seed_everything": LIBRARIES,
 }  # fmt: skip
@@ -31,14 +37,19 @@ _DRAWS = {
         "poisson",
     },
 }  # fmt: skip
-_DIFFERENT = {"time.time", "time.time_ns", "os.getpid", "os.urandom", "torch.seed", "torch.initial_seed", "uuid.uuid4"}
+_DIFFERENT = {
+    "time.time", "time.time_ns", "time.perf_counter", "time.monotonic", "datetime.datetime.now", "os.getpid", "os.urandom",
+    "torch.seed", "uuid.uuid4", "random.SystemRandom", "secrets.randbits", "secrets.randbelow",
+}  # fmt: skip
+# Generators that take their seed from the machine where they are given none.
+_OF_MACHINE = {"numpy.random.default_rng", "numpy.random.RandomState", "random.Random"}
 _PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
 _ALWAYS = re.compile(r"__name__|cuda")
 
 
 class Seeded(Enum):
     ALIKE = "alike"  # the same seed on every process
-    APART = "apart"  # by the rank, or not at all
+    APART = "apart"  # by the rank, or, where nobody else does, not at all
     UNKNOWN = "unknown"  # by something that is not visible to the analysis
 
 
@@ -46,7 +57,8 @@ class Seeded(Enum):
 class Seed:
     """How one library is seeded; `call` is where, if that is visible, and `sometimes` whether a condition decides on it.
 
-    `run` is the call of a function that seeds, where that is what must be named.
+    `run` is the call of a function that seeds, where that is what must be named. What the script does not seed, a launch
+    does where it is `launched`.
     """
 
     seeded: Seeded
@@ -54,15 +66,27 @@ class Seed:
     call: ast.Call | None = None
     sometimes: bool = False
     run: tuple[Module, ast.Call] | None = None
+    launched: bool = False
+
+    @property
+    def known(self) -> Seeded:
+        """What holds whatever the script's options are."""
+        return Seeded.UNKNOWN if self.sometimes and not self.launched else self.seeded
 
     @property
     def may_differ(self) -> bool:
         """Whether processes draw numbers of their own, as far as the script's options are not known."""
-        return self.seeded is Seeded.APART or self.sometimes
+        return self.seeded is Seeded.APART or (self.sometimes and not self.launched)
 
     def told(self, module: Module) -> str:
-        """Where it is seeded, as seen from a file."""
-        return f"{self.place(module)}, where that runs with a fixed number" if self.sometimes else self.place(module)
+        """By what all are seeded alike, as seen from a file."""
+        if self.call is None:
+            return LAUNCHED
+        if self.sometimes:
+            return (
+                f"{self.place(module)}, {'or accel launch' if self.launched else 'where that runs with a fixed number'}"
+            )
+        return self.place(module)
 
     def unless(self, module: Module) -> str:
         """What would seed it after all, to follow "is not seeded alike"; empty where nothing does."""
@@ -70,8 +94,8 @@ class Seed:
 
     def number(self, module: Module, place: ast.AST) -> str:
         """How to write the number at a place of a file: as it is seeded by, where that can be read there."""
-        assert self.module is not None
-        assert self.call is not None
+        if self.module is None or self.call is None or (self.sometimes and self.launched):
+            return "torch.initial_seed() % 2**32"
         names = [n for n in self.module.walk(self.call.args[0], ast.Name) if self.module.qualified(n) is None]
         scopes = [v.scope for n in names if (v := self.module.variable(n)) is not None]
         near = module.scope(place)
@@ -90,7 +114,8 @@ class Seed:
 class Seeding:
     """What is known of the seeds in the files that a training runs with."""
 
-    def __init__(self, script: Script, training: Training) -> None:
+    def __init__(self, script: Script, training: Training, target: str) -> None:
+        self.launched = target != "accelerate"
         self.roles = script.roles
         self.graph = script.graph
         self.flow = training.flow
@@ -103,20 +128,22 @@ class Seeding:
         Conditions that decide on what is `drawn` as well do not make a seed doubtful there.
         """
         around = frozenset(drawn[0].ancestors(drawn[1])) if drawn is not None else frozenset()
-        found = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
-        if any(self._differs(module, call) for module, call in found):
-            module, call = found[0]
-            return Seed(Seeded.APART, module, call)
+        found = [(module, call) for module, call in self._calls() if library in libraries_of(module, call)]
+        apart = next((each for each in found if self._differs(*each)), None)
+        if apart is not None:
+            return Seed(Seeded.APART, *apart)
         sure = [(module, call) for module, call in found if not self._is_optional(module, call, around)]
         if found:
-            return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure)
-        return Seed(Seeded.UNKNOWN if self._may_be_seeded() else Seeded.APART)
+            launched = self.launched and not any(self._may_be_of_process(*each) for each in found)
+            return Seed(Seeded.ALIKE, *(sure or found)[0], sometimes=not sure, launched=launched)
+        unseen = Seeded.ALIKE if self.launched else Seeded.APART
+        return Seed(Seeded.UNKNOWN if self._may_be_seeded() else unseen, launched=self.launched)
 
     def last(self, library: str) -> Seed | None:
         """The last seed that runs after prepare and before the last step, where one does."""
-        seeds = [(module, call) for module, call in self._calls() if library in _libraries(module, call)]
+        seeds = [(module, call) for module, call in self._calls() if library in libraries_of(module, call)]
         found = [
-            Seed(Seeded.ALIKE, module, call, self._is_optional(module, call, frozenset()), run)
+            Seed(Seeded.ALIKE, module, call, self._is_optional(module, call, frozenset()), run, self.launched)
             for module, call in seeds
             for run in self._before_a_step(module, call)
         ]
@@ -150,19 +177,35 @@ class Seeding:
 
     def _differs(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
-        return not call.args or self.flow.depends(module, call.args[0]) or _is_drawn(module, call.args[0])
+        return _is_left_out(call) or self.flow.depends(module, call.args[0]) or self._is_drawn(module, call.args[0])
 
     def _is_optional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """`if args.seed: torch.manual_seed(args.seed)`, or a number that is drawn where none is given."""
-        variable = module.variable(call.args[0])
         function = module.scope(call).function
         sites = self.graph.sites.get(function, []) if function is not None and function not in around else []
-        seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
         return (
             self._is_conditional(module, call, around)
             or (bool(sites) and all(self._is_conditional(owner, site, around) for owner, site in sites))
-            or any(_may_be_drawn(owner, seed) for owner, seed in seeds)
+            or self._may_be_of_process(module, call)
         )
+
+    def _may_be_of_process(self, module: Module, call: ast.Call) -> bool:
+        """Whether a seed is given a number that differs by process somewhere: `seed = seed or int(time.time())`."""
+        variable = module.variable(call.args[0])
+        seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
+        return any(self._may_be_drawn(owner, seed) for owner, seed in seeds)
+
+    def _is_drawn(self, module: Module, node: ast.expr) -> bool:
+        calls = [part for part in module.walk(node, ast.Call) if isinstance(part, ast.Call)]
+        drawn = not self.launched and any(
+            library_of(module, call) or module.qualified(call.func) == "torch.initial_seed" for call in calls
+        )
+        return drawn or any(module.qualified(call.func) in _DIFFERENT for call in calls)
+
+    def _may_be_drawn(self, module: Module, seed: ast.expr) -> bool:
+        variable = module.variable(seed)
+        bindings = module.bindings(variable) if variable is not None else []
+        return any(binding.value is not None and self._is_drawn(module, binding.value) for binding in bindings)
 
     def _is_conditional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """Whether a condition decides on a call; the script's own guard and the presence of a GPU are not counted."""
@@ -213,7 +256,7 @@ class Seeding:
     def makes_the_same(self) -> bool:
         """Whether processes that make their batches by hand all make the same."""
         seeds = [self.of(library) for library in ({"torch"} if self.plays else self.drawn())]
-        return all(seed.seeded is Seeded.ALIKE and not seed.sometimes for seed in seeds)
+        return all(seed.known is Seeded.ALIKE for seed in seeds)
 
     def _may_run(self, module: Module, call: ast.Call) -> bool:
         """Whether no condition above a call is settled the other way by what every caller gives, or by a default."""
@@ -261,22 +304,19 @@ def library_of(module: Module, call: ast.Call) -> str | None:
     return None
 
 
-def _is_drawn(module: Module, node: ast.expr) -> bool:
-    return any(
-        isinstance(part, ast.Call)
-        and (library_of(module, part) is not None or module.qualified(part.func) in _DIFFERENT)
-        for part in module.walk(node, ast.Call)
-    )
+def is_of_machine(module: Module, call: ast.Call) -> bool:
+    """Whether a call makes a generator that begins otherwise on each process: `np.random.default_rng()`."""
+    dotted = module.qualified(call.func) or ""
+    return dotted == "random.SystemRandom" or (dotted in _OF_MACHINE and _is_left_out(call) and not call.keywords)
 
 
-def _may_be_drawn(module: Module, seed: ast.expr) -> bool:
-    """Whether a variable is given a number that differs by process somewhere."""
-    variable = module.variable(seed)
-    bindings = module.bindings(variable) if variable is not None else []
-    return any(binding.value is not None and _is_drawn(module, binding.value) for binding in bindings)
+def _is_left_out(call: ast.Call) -> bool:
+    """`random.seed()`, `np.random.seed(None)`: whoever is given no number takes one from the machine."""
+    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
 
 
-def _libraries(module: Module, call: ast.Call) -> tuple[str, ...]:
+def libraries_of(module: Module, call: ast.Call) -> tuple[str, ...]:
+    """The libraries that a call seeds."""
     return _SEEDS.get(module.qualified(call.func) or "", ())
 
 
