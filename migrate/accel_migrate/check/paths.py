@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
-from accel_migrate.check.stores import Store, Stores
+from accel_migrate.check.stores import Store, Stores, self_of
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File, Function, default_of
 
 _DEPTH = 6
@@ -32,12 +33,12 @@ class Paths:
         return self._known[node]
 
     def _of(self, file: File, node: ast.expr, depth: int) -> list[str]:
-        hole = [f"<{ast.unparse(node)}>"] if isinstance(node, ast.Name | ast.Attribute) else ["<>"]
+        hole = [_hole(node)]
         if depth > _DEPTH:
             return hole
         match node:
             case ast.Constant(value=str(text)):
-                return [text]
+                return [re.sub(r"\*+", "<>", text)]  # `*.pt` may be any of them
             case ast.JoinedStr(values=parts):
                 return self._together(file, parts, "", depth)
             case ast.FormattedValue(value=part) | ast.NamedExpr(value=part):
@@ -47,9 +48,7 @@ class Paths:
             case ast.BinOp(op=ast.Div(), left=left, right=right):
                 joined = self._together(file, [left, right], "/", depth)
                 named = any(_HOLE.sub("", text).strip("/") for text in joined) or self._is_path(file, left, depth)
-                return (
-                    joined if named else [f"<{ast.unparse(node).replace('/', '|')}>"]
-                )  # a quotient, by all that is known
+                return joined if named else hole  # a quotient, by all that is known
             case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str(text)), right=right):
                 given = right.elts if isinstance(right, ast.Tuple) else [right]
                 return self._filled(file, re.split(r"%[-+0-9.]*[a-z]", text), given, depth)
@@ -65,6 +64,8 @@ class Paths:
                 return self._of(file, first, depth + 1)
             case ast.Name():
                 return self._variable(file, node, depth) or hole
+            case ast.Attribute():
+                return self._field(file, node, depth) or hole
             case ast.Subscript(value=ast.Name() as kept):
                 return self._elements(file, kept, depth + 1) or hole
         return hole
@@ -115,6 +116,16 @@ class Paths:
                 found += self._of(file, default, depth + 1)
         return found[:_MOST]
 
+    def _field(self, file: File, node: ast.Attribute, depth: int) -> list[str]:
+        """What the methods of its class set an attribute to, each time as a whole."""
+        owner = self_of(file, node.value)
+        made = self._side.flows.made(file, node.value, "instance")
+        classes = {owner.node} if owner is not None else {each.node for each in made}
+        stores = [store for each in classes for store in self._stores.of(("field of", each, node.attr))]
+        if any(store.anywhere or store.at or store.of or store.value is None for store in stores):
+            return []
+        return [text for s in stores if s.value is not None for text in self._of(s.file, s.value, depth + 1)][:_MOST]
+
     def _elements(self, file: File, node: ast.expr, depth: int) -> list[str]:
         """What is in a list: written out, made by a comprehension, or appended one by one."""
         match node:
@@ -142,6 +153,13 @@ class Paths:
         if store.of or any(isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(store.value)):
             return [f"<{name.id}>"]
         return self._of(store.file, store.value, depth + 1)
+
+
+def _hole(node: ast.expr) -> str:
+    """A part that is not written out; the same text may be the same part."""
+    if isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.BinOp):
+        return f"<{re.sub('[<>/]', '|', unparse(node))}>"
+    return "<>"
 
 
 def may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:

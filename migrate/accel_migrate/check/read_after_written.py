@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.check.evidence import Side, is_accelerator, step_of
-from accel_migrate.check.paths import Paths, is_path, may_be_one
-from accel_migrate.flow.calls import Place
+from accel_migrate.check.evidence import Side, step_of
+from accel_migrate.check.named_alike import Names
+from accel_migrate.check.path_uses import KEEPING, PathUses, is_command, name_of
+from accel_migrate.check.paths import Paths, may_be_one
+from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.file_calls import LISTING
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
 
-# What each process finds out for itself: a name that is made of it is not the same on all.
-_OWN = frozenset(
-    [
-        "time.time",
-        "time.time_ns",
-        "time.strftime",
-        "time.ctime",
-        "time.asctime",
-        "uuid.uuid1",
-        "uuid.uuid4",
-        "os.getpid",
-    ]
-    + [f"datetime.{name}" for name in ("datetime.now", "datetime.today", "datetime.utcnow", "date.today")]
-    + ["tempfile.mkdtemp", "tempfile.mktemp", "secrets.token_hex"]
-)
-# What gets a path, and neither reads the file nor leaves one for others to read: texts, questions, folders, other writers.
-_WRITES = frozenset({"savefig", "save_image", "imsave", "imwrite", "to_csv", "savez", "savetxt"})
-_HARMLESS = _WRITES | {
-    "print", "str", "repr", "format", "len", "isinstance", "getattr", "setattr", "max", "min", "sorted", "input", "exit",
-    "range", "int", "float", "bool", "abs", "round", "sum", "any", "all", "type",
-    "join", "joinpath", "dirname", "basename", "splitext", "abspath", "expanduser", "realpath", "normpath", "relpath",
-    "with_name", "with_stem", "relative_to", "as_posix", "resolve", "absolute",
-    "fspath", "with_suffix", "Path", "PurePath", "exists", "isfile", "isdir", "is_file", "is_dir", "access",
-    "makedirs", "mkdir", "mkdir_p", "chdir", "time", "sleep", "system", "add_argument", "set_defaults", "tqdm", "trange",
-    "info", "debug", "warning", "warn", "error", "critical", "log", "write", "set_description", "set_postfix",
-    "SummaryWriter", "FileHandler", "RotatingFileHandler", "basicConfig", "CSVLogger", "title",
-    "ValueError", "FileNotFoundError", "RuntimeError",
-}  # fmt: skip
-_OF_TEXTS = frozenset({
-    "append", "extend", "insert", "add", "update", "setdefault", "get", "pop", "startswith", "endswith", "replace", "split",
-    "rsplit", "strip", "rstrip", "lower", "upper",
-})  # fmt: skip  # methods of texts and of what holds them
-_KEEPS = frozenset({"Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "edict", "dict", "partial"})  # for later
 _MEETING = (
     "wait_for_everyone",
     "gather",
@@ -57,126 +28,112 @@ _MEETING = (
     "broadcast",
     "backward",
 )
-_LISTS = frozenset(["glob.glob", "glob.iglob", "os.listdir", "os.scandir"])
-_LISTING = frozenset(["glob", "rglob", "iterdir"])  # of a path
-_TELLING = frozenset(["strftime", "isoformat"])
+_CALLED_BY_NAME = frozenset(["__init__", "__call__", "__new__", "__post_init__"])  # other methods `__so__` are called unseen
+
+
+class Path(NamedTuple):
+    """A path in a call: what writes the file behind it, or may look at it."""
+
+    file: File
+    call: ast.Call
+    node: ast.expr
 
 
 def find(project: Project) -> Iterator[Violation]:
-    yield from _used_too_early(project.evidence.after)
-    yield from _found_by_one(project.evidence.after)
+    side = project.evidence.after
+    if side.created:
+        yield from _Files(side).violations()
 
 
-def _found_by_one(side: Side) -> Iterator[Violation]:
-    """Loads of what one process saved under a name that it made by its own clock, or by chance."""
-    saves = [(file, call) for file, call in side.asked("save") if len(call.args) > 1]
-    loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"]
-    own = _own_names(side) if saves and loads else set()
-    written = {call for file, call in saves if side.flows.place(file, call.args[1]) in own}
-    for file, call in loads if written else ():
-        if side.flows.place(file, call.args[0]) not in own or Guards(side).of(file, call) is not None:
-            continue
-        if _runs_after(side, written, call):
-            message = (
-                f"`{ast.unparse(call)[:60]}` would look for what the main process saved under a name that each process "
-                "makes for itself, by its clock or by chance"
+class _Files:
+    """The files that one process writes, and who comes to look at them."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._paths, guards = Paths(side), Guards(side)
+        uses = PathUses(side, guards, self._paths)
+        outside = [(file, call) for file, call in side.calls if file in side.involved and uses.leaves(call)]
+        alone = {call for file, call in outside if guards.of(file, call) is not None or _names_one(call)}
+        self._saves = [Path(file, call, call.args[1]) for file, call in side.asked("save") if len(call.args) > 1]
+        self._written = self._saves + [
+            Path(f, c, path) for f, c in outside if c in alone for path in uses.written(f, c)
+        ]
+        self._looked_at = [
+            Path(f, c, path)
+            for f, c in outside
+            if self._written and c not in alone
+            for path in uses.looked_at(f, c)
+            if not isinstance(path, ast.Constant) or isinstance(path.value, str)
+        ]
+        self._guards = guards
+        self._spelled: dict[ast.expr, frozenset[str]] = {}
+        self._sources: dict[ast.expr, set[Place]] = {}
+
+    def violations(self) -> Iterator[Violation]:
+        meetings = _meetings(self._side) if self._looked_at else set()
+        names = Names(self._side)
+        told: set[ast.Call] = set()
+        for use in self._looked_at:
+            same = [] if use.call in told else [write for write in self._written if self._may_be_one(write, use)]
+            message = self._trouble(names, same, use, meetings) if same else ""
+            if message:
+                told.add(use.call)
+                yield Violation("AM962", use.file.path, use.call.lineno, message)
+        yield from self._chosen_too_early(meetings, told)
+
+    def _trouble(self, names: Names, same: list[Path], use: Path, meetings: set[ast.AST]) -> str:
+        later = [write for write in same if _runs_after(self._side, {write.call}, use.call)]
+        own = next((own for write in later if (own := names.own(write.file, write.node))), "")
+        if own:
+            return (
+                f"`{unparse(use.call)[:60]}` would look on all processes for what one of them wrote, under a name {own}"
             )
-            yield Violation("AM962", file.path, call.lineno, message)
+        if not later or not _runs_after(self._side, {write.call for write in later}, use.call, meetings):
+            return ""
+        what = f"`{unparse(use.call)[:60]}` would run on"
+        if name_of(use.call) in KEEPING:
+            what = f"`{unparse(use.node)}`, kept by `{name_of(use.call)}(...)`, could be read by"
+        return f"{what} all processes while one may still write the file"
+
+    def _may_be_one(self, write: Path, use: Path) -> bool:
+        if write.call is use.call:
+            return False
+        if may_be_one(self._spellings(write), self._spellings(use)):
+            return True
+        return not self._origins(write).isdisjoint(self._origins(use))
+
+    def _spellings(self, path: Path) -> frozenset[str]:
+        """As the path is put together; each word of a command."""
+        if path.node not in self._spelled:
+            spelled = self._paths.of(path.file, path.node)
+            if is_command(path.file, path.call):
+                spelled = frozenset(word for text in spelled for word in text.split())
+            self._spelled[path.node] = spelled
+        return self._spelled[path.node]
+
+    def _origins(self, path: Path) -> set[Place]:
+        if path.node not in self._sources:
+            flows = self._side.flows
+            self._sources[path.node] = flows.sources(flows.place(path.file, path.node)) - {"keyed"}
+        return self._sources[path.node]
+
+    def _chosen_too_early(self, meetings: set[ast.AST], told: set[ast.Call]) -> Iterator[Violation]:
+        """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""
+        side, saves = self._side, {save.call for save in self._saves}
+        loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"] if saves else []
+        lists = [(f, c) for f, c in side.calls if name_of(c) in LISTING and c not in told] if loads else []
+        for file, call in lists:
+            chosen = side.flows.reached([side.flows.place(file, call)])
+            if not any(side.flows.place(owner, load.args[0]) in chosen for owner, load in loads):
+                continue
+            if _runs_after(side, saves, call, meetings) and self._guards.of(file, call) is None:
+                message = f"`{unparse(call)[:60]}` would list the files on all processes while one may still write one"
+                yield Violation("AM962", file.path, call.lineno, message)
 
 
-def _own_names(side: Side) -> set[Place]:
-    seeds = [side.flows.place(file, call) for file, call in side.calls if _is_own(file, call)]
-    return side.flows.reached(seeds)
-
-
-def _is_own(file: File, call: ast.Call) -> bool:
-    told = isinstance(call.func, ast.Attribute) and call.func.attr in _TELLING
-    return told or file.qualified(call.func) in _OWN
-
-
-def _used_too_early(side: Side) -> Iterator[Violation]:
-    """Uses by all processes of a path that one process writes to, where nothing waits in between."""
-    if not side.created:
-        return
-    guards, paths = Guards(side), Paths(side)
-    saves = [(file, call, call.args[1]) for file, call in side.asked("save") if len(call.args) > 1]
-    outside = [(file, call) for file, call in side.calls if file in side.involved and _may_touch(side, call)]
-    alone = {call for file, call in outside if guards.of(file, call) is not None}
-    written = [*saves, *[(f, c, path) for f, c in outside if c in alone for path in _paths(paths, f, c)]]
-    used = [(f, c, path) for f, c in outside if c not in alone and _uses(c) for path in _given(c)]
-    meetings = _meetings(side) if written and used else set()
-    told: set[ast.Call] = set()
-    for file, call, path in used if written else ():
-        spelled = paths.of(file, path)
-        handed = side.flows.reached([side.flows.place(file, path)], computed=False)
-        same = {
-            write
-            for owner, write, to in written
-            if may_be_one(spelled, paths.of(owner, to)) or side.flows.place(owner, to) in handed
-        }
-        if same and call not in told and _runs_after(side, same, call, meetings):
-            told.add(call)
-            what = f"`{ast.unparse(call)[:60]}` would run on"
-            if _name(call) in _KEEPS:
-                what = f"`{ast.unparse(path)}`, kept by `{_name(call)}(...)`, could be read by"
-            message = f"{what} all processes while one may still write the file"
-            yield Violation("AM962", file.path, call.lineno, message)
-    yield from _listed_too_early(side, {save for _, save, _ in saves})
-
-
-def _may_touch(side: Side, call: ast.Call) -> bool:
-    """Whether a call leaves the project, so that it may read or write a file that it is given."""
-    return not side.flows.callees.get(call) and not _asks_accelerator(call)
-
-
-def _asks_accelerator(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value)
-
-
-def _given(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *[keyword.value for keyword in call.keywords]]
-
-
-def _paths(paths: Paths, file: File, call: ast.Call) -> Iterator[ast.expr]:
-    """What a call that one process alone makes may write to."""
-    if _name(call) in _WRITES or not _is_harmless(call):
-        yield from (argument for argument in _given(call) if is_path(paths.of(file, argument)))
-
-
-def _is_harmless(call: ast.Call) -> bool:
-    if _name(call) in _HARMLESS or _name(call).startswith("add_"):  # `writer.add_image("train/samples", ...)`
-        return True
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _OF_TEXTS
-
-
-def _uses(call: ast.Call) -> bool:
-    """Whether a call may read what it is given the path of; a file that it opens for writing is another question."""
-    if _name(call) != "open":
-        return not _is_harmless(call)
-    modes = [argument for argument in _given(call)[1:2] if isinstance(argument, ast.Constant)]
-    return not any(isinstance(mode.value, str) and mode.value[:1] in ("w", "a", "x") for mode in modes)
-
-
-def _listed_too_early(side: Side, saves: set[ast.Call]) -> Iterator[Violation]:
-    """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""
-    loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"]
-    lists = [(f, c) for f, c in side.calls if _lists(f, c)] if loads else []
-    for file, call in lists:
-        chosen = side.flows.reached([side.flows.place(file, call)])
-        if not any(side.flows.place(owner, load.args[0]) in chosen for owner, load in loads):
-            continue
-        if _runs_after(side, saves, call, _meetings(side)) and Guards(side).of(file, call) is None:
-            message = f"`{ast.unparse(call)[:60]}` would list the files on all processes while one may still write one"
-            yield Violation("AM962", file.path, call.lineno, message)
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _lists(file: File, call: ast.Call) -> bool:
-    dotted = file.qualified(call.func)
-    return dotted in _LISTS or (dotted is None and getattr(call.func, "attr", "") in _LISTING)
+def _names_one(call: ast.Call) -> bool:
+    """`model.save_pretrained(folder, is_main_process=accelerator.is_main_process)`"""
+    return any(keyword.arg == "is_main_process" for keyword in call.keywords)
 
 
 def _meetings(side: Side) -> set[ast.AST]:
@@ -234,8 +191,18 @@ def _doing(
         if step is not None:
             found.setdefault(scope, []).append(step)
         if isinstance(scope.node, Function) and (step is None or is_callers(side.graph(scope), step)):
-            waiting += [(site.file, site.call) for site in side.above(scope.node)]
+            waiting += [(site.file, site.call) for site in _callers(side, scope)]
     return found
+
+
+def _callers(side: Side, scope: Scope) -> list[Site]:
+    """Where a function is called; one that Python calls by itself, as `__getitem__`, where its object is made at the latest."""
+    assert isinstance(scope.node, Function)
+    owner, name = scope.parent, getattr(scope.node, "name", "")
+    sites = side.above(scope.node)
+    if sites or owner is None or not owner.is_class or not name.startswith("__") or name in _CALLED_BY_NAME:
+        return sites
+    return [Site(f, c) for f, c in side.calls if any(m.node is owner.node for m in side.flows.made(f, c.func, "class"))]
 
 
 CONDITION = Condition(

@@ -125,6 +125,7 @@ class Flows:
         self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self._copies: dict[Place, set[Place]] = {}
         self._computed: dict[Place, set[Place]] = {}
+        self._origins: dict[Place, list[Place]] | None = None  # the copies backwards, once they are all there
         self._calls: dict[Place, list[Site]] = {}
         self._reads: dict[Place, list[tuple[str, Place]]] = {}
         self._places: dict[ast.AST, Place] = {}
@@ -169,6 +170,23 @@ class Flows:
             for each in onward - found:
                 found.add(each)
                 pending.append(each)
+        return found
+
+    def sources(self, place: Place) -> set[Place]:
+        """Every place that the very value of a place may come from, itself included; under a key, what was put there."""
+        if self._origins is None:
+            self._origins = {}
+            for origin, targets in self._copies.items():
+                for target in targets:
+                    if not _is_keyed(target) or origin[:1] == ("key",):  # type: ignore[index]
+                        self._origins.setdefault(target, []).append(origin)
+        found = {place}
+        pending = [place]
+        while pending:
+            for each in self._origins.get(pending.pop(), ()):
+                if each not in found:
+                    found.add(each)
+                    pending.append(each)
         return found
 
     def sites(self) -> Iterator[Site]:
@@ -553,3 +571,11 @@ def _is_property(function: Function) -> bool:
 
 def _is_static(function: Function) -> bool:
     return not isinstance(function, ast.Lambda) and any("static" in unparse(d) for d in function.decorator_list)
+
+
+def _is_keyed(place: Place) -> bool:
+    """`options["folder"]`"""
+    match place:
+        case ("expression", ast.Subscript(slice=ast.Constant(value=str()))):
+            return True
+    return False

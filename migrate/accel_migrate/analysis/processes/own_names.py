@@ -8,12 +8,8 @@ from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.own_values import OWN, TELLING_TIME
 
-_OWN = {
-    "time.time", "time.time_ns", "time.strftime", "time.ctime", "time.asctime", "uuid.uuid1", "uuid.uuid4", "os.getpid",
-    "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "datetime.date.today", "secrets.token_hex",
-}  # fmt: skip
-_TELLING = {"strftime", "isoformat"}
 _FAR_ENOUGH = 200  # expressions
 
 
@@ -55,5 +51,5 @@ def _is_later(module: Module, read: ast.AST, binding: Binding) -> bool:
 
 
 def _is_own(module: Module, call: ast.Call) -> bool:
-    told = isinstance(call.func, ast.Attribute) and call.func.attr in _TELLING
-    return told or module.qualified(call.func) in _OWN
+    told = isinstance(call.func, ast.Attribute) and call.func.attr in TELLING_TIME
+    return told or module.qualified(call.func) in OWN

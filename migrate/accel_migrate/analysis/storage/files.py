@@ -12,27 +12,9 @@ from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.file_calls import CHANGING_PATHS, COMMANDS, OPENERS, WRITERS, WRITING_METHODS, is_writing_mode
 from accel_migrate.flow.nodes import unparse, walk
 
-_WRITERS = {
-    "numpy.save", "numpy.savez", "numpy.savez_compressed", "numpy.savetxt", "torchvision.utils.save_image",
-    "matplotlib.pyplot.savefig", "imageio.imwrite", "imageio.imsave", "imageio.mimsave", "imageio.mimwrite",
-    "cv2.imwrite", "scipy.io.savemat", "soundfile.write", "torchaudio.save", "torchvision.utils.write_png",
-    "shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "shutil.rmtree",
-    "os.remove", "os.rename", "os.replace", "os.symlink", "os.unlink", "joblib.dump", "safetensors.torch.save_file",
-    "torchvision.io.write_png", "torchvision.io.write_jpeg", "torch.jit.save", "torch.onnx.export",
-    "skimage.io.imsave", "scipy.misc.imsave", "matplotlib.pyplot.imsave", "matplotlib.image.imsave", "plotly.io.write_image",
-    "imageio.v2.imwrite", "imageio.v2.imsave", "imageio.v2.mimsave", "imageio.v2.mimwrite", "imageio.v3.imwrite",
-    "scipy.io.wavfile.write", "cv2.VideoWriter",
-}  # fmt: skip
-_WRITING_METHODS = {
-    "savefig", "export_scalars_to_json", "write_image", "write_html",
-    "to_csv", "to_json", "to_pickle", "to_excel", "to_parquet", "save_pretrained", "save_vocabulary", "write_text", "write_bytes",
-}  # fmt: skip
-_COMMANDS = {
-    "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
-    "subprocess.check_output",
-}  # fmt: skip
 _ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
 _FETCHES = {
     "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
@@ -54,11 +36,6 @@ _FETCHED_BY = re.compile(
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
-_OPENERS = {
-    "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
-    "smart_open.open",
-}  # fmt: skip
-_WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
 _KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.")
 
 
@@ -115,7 +92,7 @@ def runs_command(module: Module, call: ast.Call) -> bool:
     """Whether a call starts another program, other than one that only answers a question."""
     words = [str(n.value) for part in call.args[:1] for n in walk(part) if isinstance(n, ast.Constant)]
     asks = _ASKS.match(" ".join(words)) is not None
-    return module.qualified(call.func) in _COMMANDS and not asks
+    return module.qualified(call.func) in COMMANDS and not asks
 
 
 def opens_log(module: Module, call: ast.Call) -> bool:
@@ -201,16 +178,18 @@ def writes(module: Module, call: ast.Call) -> bool:
     """Whether a call makes, changes or takes away a file."""
     dotted = module.qualified(call.func)
     if dotted is not None:
-        return dotted in _WRITERS or (dotted in _OPENERS and _is_written(_argument(call, 1, "mode")))
+        is_writer = dotted in WRITERS and dotted != "torch.save"  # of which another rule speaks
+        return is_writer or (dotted in OPENERS and is_writing_mode(_argument(call, 1, "mode")))
     if isinstance(call.func, ast.Attribute):
         if call.func.attr.startswith("to_") and not _has_path(call):
             return False  # `frame.to_json()` gives the text back
         if call.func.attr == "open":
-            return _is_written(_argument(call, 0, "mode"))  # `path.open("w")`
-        return call.func.attr in _WRITING_METHODS or (call.func.attr == "save" and _is_picture(module, call))
+            return is_writing_mode(_argument(call, 0, "mode"))  # `path.open("w")`
+        changes = call.func.attr in WRITING_METHODS or call.func.attr in CHANGING_PATHS
+        return changes or (call.func.attr == "save" and _is_picture(module, call))
     if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
         return False
-    return _is_written(_argument(call, 1, "mode"))
+    return is_writing_mode(_argument(call, 1, "mode"))
 
 
 def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
@@ -225,10 +204,6 @@ def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
             for owner, part in contents(graph, module, call.func.value)
         )
     )
-
-
-def _is_written(mode: ast.expr | None) -> bool:
-    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
 
 
 def _has_path(call: ast.Call) -> bool:

@@ -1,0 +1,88 @@
+"""Calls of libraries that write files, and the argument that names the file: facts that analysis and check both go by."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NamedTuple
+
+
+class Argument(NamedTuple):
+    """Where a call has its path: by position, or by name."""
+
+    position: int
+    name: str
+
+    def of(self, call: ast.Call) -> ast.expr | None:
+        if self.position < len(call.args):
+            return call.args[self.position]
+        return next((keyword.value for keyword in call.keywords if keyword.arg == self.name), None)
+
+
+_IMAGEIO = tuple(f"imageio.{v}{n}" for v in ("", "v2.", "v3.") for n in ("imwrite", "imsave", "mimsave", "mimwrite"))
+_MOVES = ("os.rename", "os.replace", "shutil.move")
+_ROWS = (
+    (0, "file", ("numpy.save", "numpy.savez", "numpy.savez_compressed", "soundfile.write")),
+    (0, "file_name", ("scipy.io.savemat",)),
+    (0, "fname", ("numpy.savetxt", "matplotlib.pyplot.savefig", "matplotlib.pyplot.imsave", "matplotlib.image.imsave")),
+    (0, "fname", ("skimage.io.imsave",)),
+    (0, "uri", ("torchaudio.save", *_IMAGEIO)),
+    (0, "filename", ("cv2.imwrite", "cv2.VideoWriter", "scipy.io.wavfile.write")),
+    (0, "name", ("scipy.misc.imsave",)),
+    (0, "path", ("shutil.rmtree", "os.remove", "os.unlink", "os.rmdir", "os.removedirs")),
+    (0, "base_name", ("shutil.make_archive",)),
+    (0, "src", _MOVES),
+    (1, "dst", _MOVES),
+    (1, "dst", ("shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "os.symlink", "os.link")),
+    (1, "fp", ("torchvision.utils.save_image",)),
+    (1, "filename", ("torchvision.utils.write_png", "torchvision.io.write_png", "torchvision.io.write_jpeg")),
+    (1, "filename", ("joblib.dump", "safetensors.torch.save_file", "safetensors.torch.save_model")),
+    (1, "filename", ("safetensors.numpy.save_file",)),
+    (1, "file", ("plotly.io.write_image",)),
+    (1, "f", ("torch.save", "torch.jit.save")),
+    (2, "f", ("torch.onnx.export",)),
+)
+# Functions that make, change or take away the file that an argument names.
+WRITERS = {
+    function: tuple(Argument(position, name) for position, name, functions in _ROWS if function in functions)
+    for row in _ROWS
+    for function in row[2]
+}
+# Methods that do so, by names that objects of other kinds do not have.
+WRITING_METHODS = {
+    "savefig": Argument(0, "fname"),
+    "export_scalars_to_json": Argument(0, "path"),
+    "write_image": Argument(0, "file"),
+    "write_html": Argument(0, "file"),
+    "save_pretrained": Argument(0, "save_directory"),
+    "save_vocabulary": Argument(0, "save_directory"),
+    "tofile": Argument(0, "fid"),
+    "to_csv": Argument(0, "path_or_buf"),
+    "to_json": Argument(0, "path_or_buf"),
+    "to_pickle": Argument(0, "path"),
+    "to_parquet": Argument(0, "path"),
+    "to_feather": Argument(0, "path"),
+    "to_excel": Argument(0, "excel_writer"),
+    "to_hdf": Argument(0, "path_or_buf"),
+}
+# Methods of a path itself.
+CHANGING_PATHS = frozenset({"write_text", "write_bytes", "touch", "unlink", "rmdir", "symlink_to", "hardlink_to"})
+READING_PATHS = frozenset(
+    {"read_text", "read_bytes", "open", "stat", "lstat", "iterdir", "glob", "rglob", "walk", "rename", "replace"}
+)
+ASKING = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir", "access"})  # of os.path, os and paths
+LISTING = frozenset({"glob", "iglob", "rglob", "iterdir", "listdir", "scandir", "walk"})
+COMMANDS = frozenset({
+    "os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.Popen",
+    "subprocess.check_output",
+})  # fmt: skip
+OPENERS = frozenset({
+    "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
+    "smart_open.open",
+})  # fmt: skip
+_WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
+
+
+def is_writing_mode(mode: ast.expr | None) -> bool:
+    """Whether a file that is opened so may be changed."""
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
