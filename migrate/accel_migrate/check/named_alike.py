@@ -10,6 +10,7 @@ import ast
 import builtins
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 
 from accel_migrate.check.divergence import VALUE, Divergence, Question
 from accel_migrate.check.evidence import Side
@@ -34,11 +35,21 @@ class Names:
     """Asked for a path, why processes may have several names for it."""
 
     def __init__(self, side: Side) -> None:
+        self._side = side
         self._made, self._chosen = _Made(side), Divergence(side)
 
     def own(self, file: File, path: ast.expr) -> str:
         """A clause about its name; nothing if all are known to have one name for it."""
+        return self._of(file, path) or self._of_folder
+
+    def _of(self, file: File, path: ast.expr) -> str:
         return self._made.of_value(file, path) or _by(self._chosen.of_value(file, path))
+
+    @cached_property
+    def _of_folder(self) -> str:
+        """The same of the folder that the script works in."""
+        changed = [(f, c.args[0]) for f, c in self._side.calls if c.args and f.qualified(c.func) == "os.chdir"]
+        return next((own for file, folder in changed if (own := self._of(file, folder))), "")
 
 
 def _by(own: str) -> str:

@@ -82,18 +82,21 @@ class _Files:
         yield from self._chosen_too_early(meetings, told)
 
     def _trouble(self, names: Names, same: list[Path], use: Path, meetings: set[ast.AST]) -> str:
-        later = [write for write in same if _runs_after(self._side, {write.call}, use.call)]
+        side, writes = self._side, {write.call for write in same}
+        later = [write for write in same if _runs_after(side, {write.call}, {use.call})]
         own = next((own for write in later if (own := names.own(write.file, write.node))), "")
         if own:
             return (
                 f"`{unparse(use.call)[:60]}` would look on all processes for what one of them wrote, under a name {own}"
             )
-        if not later or not _runs_after(self._side, {write.call for write in later}, use.call, meetings):
-            return ""
         what = f"`{unparse(use.call)[:60]}` would run on"
         if name_of(use.call) in KEEPING:
             what = f"`{unparse(use.node)}`, kept by `{name_of(use.call)}(...)`, could be read by"
-        return f"{what} all processes while one may still write the file"
+        if later and _runs_after(side, writes, {use.call}, meetings):
+            return f"{what} all processes while one may still write the file"
+        if _runs_after(side, {use.call}, writes, meetings):
+            return f"{what} all processes, of which one may go on and change the file before the others have come so far"
+        return ""
 
     def _may_be_one(self, write: Path, use: Path) -> bool:
         if write.call is use.call:
@@ -126,7 +129,7 @@ class _Files:
             chosen = side.flows.reached([side.flows.place(file, call)])
             if not any(side.flows.place(owner, load.args[0]) in chosen for owner, load in loads):
                 continue
-            if _runs_after(side, saves, call, meetings) and self._guards.of(file, call) is None:
+            if _runs_after(side, saves, {call}, meetings) and self._guards.of(file, call) is None:
                 message = f"`{unparse(call)[:60]}` would list the files on all processes while one may still write one"
                 yield Violation("AM962", file.path, call.lineno, message)
 
@@ -137,34 +140,40 @@ def _names_one(call: ast.Call) -> bool:
 
 
 def _meetings(side: Side) -> set[ast.AST]:
-    """Statements that no process leaves before all have come to them, and calls of functions whose own block has one."""
+    """Statements that no process leaves before all have come to them, and calls of functions that always lead to one."""
     own = {call for _, call in side.asked(*_MEETING)}
     found: set[ast.AST] = {file.statement(call) for file, call in side.calls if call in own}
-    found |= {
-        file.statement(call)
-        for file, call in side.calls
-        for function in side.flows.callees.get(call, ())
-        if not isinstance(function, ast.Lambda) and any(statement in found for statement in function.body)
-    }
+    pending = {call: file.statement(call) for file, call in side.calls if side.flows.callees.get(call)}
+    while more := {
+        call for call in pending if all(_leads_to(getattr(f, "body", ()), found) for f in side.flows.callees[call])
+    }:
+        found |= {pending.pop(call) for call in more}
     return {statement for statement in found if not hasattr(statement, "body")}
 
 
-def _runs_after(side: Side, saves: set[ast.Call], load: ast.Call, meetings: Collection[ast.AST] = ()) -> bool:
-    """Whether a scope does both, itself or in what it calls, and can come from a save to the load without a meeting."""
+def _leads_to(block: object, meetings: set[ast.AST]) -> bool:
+    """Whether a block has a meeting, or a loop with one in each round; a loop that goes no round at all has nothing to train."""
+    if not isinstance(block, list):
+        return False  # of a lambda
+    return any(s in meetings or (isinstance(s, ast.For | ast.With) and _leads_to(s.body, meetings)) for s in block)
+
+
+def _runs_after(
+    side: Side, first: Collection[ast.Call], second: Collection[ast.Call], meetings: Collection[ast.AST] = ()
+) -> bool:
+    """Whether a scope does both, itself or in what it calls, and can come from one to the other without a meeting."""
     loops = [loop for loop in _loops(side) if any(each in meetings for each in loop.body)] if meetings else []
 
     def met(step: ast.stmt) -> list[ast.AST]:
         """Meetings, and loops with one in each round: to go through such a loop, outside of it, is to meet."""
         return [*meetings, *[loop for loop in loops if all(part is not step for part in walk(loop))]]
 
-    writing = _doing(side, saves, lambda graph, step: graph.reachable_past(step, None, met(step)))
-    reading = _doing(side, {load}, lambda graph, step: graph.reachable_past(None, step, met(step)))
-    for scope, first in writing.items():
+    beginning = _doing(side, first, lambda graph, step: graph.reachable_past(step, None, met(step)))
+    ending = _doing(side, second, lambda graph, step: graph.reachable_past(None, step, met(step)))
+    for scope, steps in beginning.items():
         graph = side.graph(scope)
-        for one in first:
-            if any(
-                one is not other and graph.reachable_past(one, other, met(other)) for other in reading.get(scope, ())
-            ):
+        for one in steps:
+            if any(graph.reachable_past(one, other, met(other)) for other in ending.get(scope, ())):
                 return True
     return False
 
@@ -175,7 +184,7 @@ def _loops(side: Side) -> Iterator[ast.For]:
 
 
 def _doing(
-    side: Side, calls: set[ast.Call], is_callers: Callable[[Graph, ast.stmt], bool]
+    side: Side, calls: Collection[ast.Call], is_callers: Callable[[Graph, ast.stmt], bool]
 ) -> dict[Scope, list[ast.stmt]]:
     """For each scope the steps that make one of these calls, or call what does as far as that concerns the caller."""
     found: dict[Scope, list[ast.stmt]] = {}

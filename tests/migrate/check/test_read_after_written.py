@@ -15,7 +15,10 @@ def test_a_file_that_is_read_back_at_once() -> None:
     assert not said("AM962", "x = 1\n", TOP + "accelerator.wait_for_everyone()\nweights = torch.load('best.pt')\n")
     assert not said("AM962", "x = 1\n", TOP + "weights = torch.load('other.pt')\n")
     first = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nweights = torch.load('best.pt')\n"
-    assert not said("AM962", "x = 1\n", first + "for epoch in range(3):\n    accelerator.save(weights, 'best.pt')\n")
+    saved = "for epoch in range(3):\n    {}accelerator.save(weights, 'best.pt')\n"
+    assert not said("AM962", "x = 1\n", first + saved.format("accelerator.backward(loss)\n    "))
+    (message,) = said("AM962", "x = 1\n", first + saved.format(""))
+    assert message.endswith("of which one may go on and change the file before the others have come so far")
 
 
 LISTING = "import glob, os\nfrom pathlib import Path\n{}names = {}\n{}weights = torch.load({})\n"
@@ -173,7 +176,8 @@ def test_a_path_that_nobody_reads() -> None:
 def test_an_epoch_of_training_is_a_wait() -> None:
     loop = "for e in range(3):\n    for x in data:\n        accelerator.backward(net(x))\n    {}\n    {}\n"
     save, load = "accelerator.save(weights, 'best.pt')", "torch.load('best.pt')"
-    assert not said("AM962", "x = 1\n", HEAD + loop.format(load, save))
+    assert not said("AM962", "x = 1\n", HEAD + loop.format(load + "\n    accelerator.wait_for_everyone()", save))
+    assert said("AM962", "x = 1\n", HEAD + loop.format(load, save))
     assert said("AM962", "x = 1\n", HEAD + loop.format(save, load))
     inside = (
         f"for e in range(3):\n    {save}\n    for x in data:\n        {load}\n        accelerator.backward(net(x))\n"
