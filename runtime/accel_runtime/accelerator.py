@@ -388,7 +388,10 @@ class Accelerator(Processes, RunProperties, Recording):
         return self._session.strategy.state_dict(model) if unwrap else model.state_dict()
 
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
-        """`torch.save` on the main process; the file is there whole or not at all."""
+        """`torch.save` on the main process; the file is there whole or not at all.
+
+        The others go on at once, so that one process may call it alone: before they read the file, call `wait_for_everyone`.
+        """
         self._session.strategy.refuse_parts(obj)
         if self.should_save_model:
             (save_tensors if safe_serialization else save_atomically)(self._session.hardware.portable(obj), Path(f))

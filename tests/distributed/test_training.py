@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import warnings
 from datetime import timedelta
 from itertools import product
@@ -377,6 +378,29 @@ def test_a_compiled_model_is_compiled_around_ddp_and_keeps_its_names():
         return accelerator.unwrap_model(prepared) is model, list(state) == list(model.state_dict()), same[0] == same[1]
 
     assert in_world(2, work) == [(True, True, True)] * 2
+
+
+class _Slow:
+    """Takes its time to be written."""
+
+    def __reduce__(self):
+        time.sleep(1)
+        return _Slow, ()
+
+
+def test_a_saved_file_is_there_for_all_who_waited_and_one_process_may_save_alone(tmp_path):
+    def work():
+        accelerator = Accelerator()
+        accelerator.save({"rank": accelerator.process_index, "slow": _Slow()}, tmp_path / "all.pt")
+        early = (tmp_path / "all.pt").exists()
+        accelerator.wait_for_everyone()
+        rank = torch.load(tmp_path / "all.pt", weights_only=False)["rank"]
+        if accelerator.is_main_process:
+            accelerator.save({"rank": 0}, tmp_path / "alone.pt")
+        accelerator.wait_for_everyone()
+        return early, rank, (tmp_path / "alone.pt").exists()
+
+    assert in_world(2, work) == [(True, 0, True), (False, 0, True)]
 
 
 def test_only_the_main_process_writes(tmp_path):

@@ -57,7 +57,8 @@ def _by(own: str) -> str:
 
 
 def _unseen(source: ast.expr) -> str:
-    return f"that may differ from process to process: it comes from `{unparse(source)[:40]}`, which is not visible to the analysis"
+    text = unparse(source)[:40]
+    return f"that may differ from process to process: it comes from `{text}`, which is not visible to the analysis"
 
 
 class _Made(Divergence):

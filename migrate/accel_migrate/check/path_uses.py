@@ -22,6 +22,7 @@ from accel_migrate.flow.file_calls import (
     WRITERS,
     WRITING_METHODS,
     is_writing_mode,
+    written_paths,
 )
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import File
@@ -32,7 +33,9 @@ _TEXTS = (
     "os.path.", "pathlib.", "re.", "logging.", "argparse.", "warnings.", "math.", "time.", "datetime.", "collections.", "tqdm.",
     "json.dumps", "copy.", "sys.", "itertools.", "random.", "torch.manual_seed",
 )  # fmt: skip
-_OF_SYSTEM = frozenset({"os.makedirs", "os.mkdir", "os.chdir", "os.fspath", "os.getenv", "os.environ.get", "os.cpu_count"})
+_OF_SYSTEM = frozenset(
+    {"os.makedirs", "os.mkdir", "os.chdir", "os.fspath", "os.getenv", "os.environ.get", "os.cpu_count"}
+)
 # Methods of whatever object that show what they get, or keep it under a name: no file is behind it.
 _SHOWING = frozenset({
     "info", "debug", "warning", "warn", "error", "critical", "exception", "log", "print", "set_description", "set_postfix",
@@ -44,10 +47,23 @@ _SHOWING = frozenset({
 # Methods of texts, of paths without their file, and of what holds either; other objects may have such names too.
 _OF_PLAIN = frozenset({
     "append", "extend", "insert", "add", "update", "setdefault", "get", "pop", "startswith", "endswith", "replace", "split",
-    "rsplit", "strip", "rstrip", "lower", "upper", "format", "join", "joinpath", "index", "count", "remove", "write", "writelines",
-    "with_name", "with_stem", "with_suffix", "relative_to", "as_posix", "resolve", "absolute", "expanduser", "keys", "items",
+    "rsplit", "strip", "rstrip", "lower", "upper", "format", "join", "joinpath", "index", "count", "remove", "write",
+    "with_name", "with_stem", "with_suffix", "relative_to", "as_posix", "resolve", "absolute", "expanduser", "keys",
+    "items", "writelines",
 })  # fmt: skip
-_PLAIN = ("collections.", "pathlib.", "argparse.", "logging.", "io.", "sys.", "os.path.", "tqdm.", "csv.", "codecs.", "gzip.")
+_PLAIN = (
+    "collections.",
+    "pathlib.",
+    "argparse.",
+    "logging.",
+    "io.",
+    "sys.",
+    "os.path.",
+    "tqdm.",
+    "csv.",
+    "codecs.",
+    "gzip.",
+)
 KEEPING = frozenset({"Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "edict", "dict", "partial"})  # for later
 
 
@@ -65,7 +81,7 @@ class PathUses:
 
     def written(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
         """What a call may write to that one process alone makes."""
-        known = _path_arguments(file, call)
+        known = written_paths(call, file.qualified(call.func))
         if known is not None:
             yield from known
         elif not self._does_nothing(file, call):
@@ -165,23 +181,6 @@ def _owner(call: ast.Call) -> list[ast.expr]:
 
 def _is_of_path(file: File, call: ast.Call, methods: frozenset[str]) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in methods and file.qualified(call.func) is None
-
-
-def _path_arguments(file: File, call: ast.Call) -> list[ast.expr] | None:
-    """The paths that a call writes to; None where it is not known what it does."""
-    dotted, name = file.qualified(call.func), name_of(call)
-    if dotted in WRITERS:
-        return [path for argument in WRITERS[dotted] if (path := argument.of(call)) is not None]
-    if dotted is None and name in WRITING_METHODS and isinstance(call.func, ast.Attribute):
-        path = WRITING_METHODS[name].of(call)
-        return [path] if path is not None else []
-    if _is_of_path(file, call, CHANGING_PATHS):
-        return _owner(call)
-    if (name == "open" and isinstance(call.func, ast.Name)) or dotted in OPENERS:
-        return call.args[:1]
-    if _is_of_path(file, call, frozenset({"open"})):
-        return _owner(call)
-    return None
 
 
 def _creates(file: File, call: ast.Call) -> bool:

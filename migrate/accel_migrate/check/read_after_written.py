@@ -28,7 +28,9 @@ _MEETING = (
     "broadcast",
     "backward",
 )
-_CALLED_BY_NAME = frozenset(["__init__", "__call__", "__new__", "__post_init__"])  # other methods `__so__` are called unseen
+_CALLED_BY_NAME = frozenset(
+    ["__init__", "__call__", "__new__", "__post_init__"]
+)  # other methods `__so__` are called unseen
 
 
 class Path(NamedTuple):
@@ -95,7 +97,9 @@ class _Files:
         if later and _runs_after(side, writes, {use.call}, meetings):
             return f"{what} all processes while one may still write the file"
         if _runs_after(side, {use.call}, writes, meetings):
-            return f"{what} all processes, of which one may go on and change the file before the others have come so far"
+            return (
+                f"{what} all processes, of which one may go on and change the file before the others have come so far"
+            )
         return ""
 
     def _may_be_one(self, write: Path, use: Path) -> bool:
@@ -219,8 +223,9 @@ CONDITION = Condition(
     name="read_after_written",
     summary="a file would be read before it is written, or under another name",
     why="`accelerator.save`, and what stands under `is_main_process`, writes on one process while the others go on. What all "
-    "processes hand to a function that may read it (any that is not known to do no such thing) must wait for it, and "
-    "have one name on all: a name by the clock differs where a second passes between two processes.",
+    "processes hand to a function that may read it (any that is not known to do no such thing) must wait for it, and must be "
+    "done with it before one changes it. And it must be known to have one name on all: written out, or made of options. A name "
+    "by the clock differs where a second passes between two processes, and each has a temporary folder of its own.",
     example_before='accelerator.save(weights, "best.pt")\nweights = torch.load("best.pt")',
     example_after='accelerator.save(weights, "best.pt")\naccelerator.wait_for_everyone()\nweights = torch.load("best.pt")',
     find=find,

@@ -124,8 +124,8 @@ class Stores:
                     self._of.setdefault(self.field(owner, target.attr), []).append(store._replace(at=(*at, *store.at)))
                     return
                 for made in self._side.flows.made(file, target.value, "instance"):  # set from outside of the class
-                    place = ("field of", made.node, target.attr)
-                    self._of.setdefault(place, []).append(store._replace(at=(*at, *store.at)))
+                    field = ("field of", made.node, target.attr)
+                    self._of.setdefault(field, []).append(store._replace(at=(*at, *store.at)))
                 at = (("attribute", target.attr), *at)
                 target = target.value
             elif isinstance(target, ast.Subscript):

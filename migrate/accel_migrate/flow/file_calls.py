@@ -80,9 +80,31 @@ OPENERS = frozenset({
     "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
     "smart_open.open",
 })  # fmt: skip
+# Functions that read the file that their first argument names, and change nothing.
+READERS = frozenset({
+    "numpy.load", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile", "pandas.read_csv", "pandas.read_json",
+    "pandas.read_pickle", "pandas.read_parquet", "pandas.read_excel", "matplotlib.pyplot.imread", "matplotlib.image.imread",
+    "cv2.imread", "PIL.Image.open", "imageio.imread", "imageio.v2.imread", "imageio.v3.imread", "joblib.load",
+    "torchvision.io.read_image", "soundfile.read", "safetensors.torch.load_file", "safetensors.numpy.load_file", "os.path.getsize", "os.stat",
+})  # fmt: skip
 _WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
 
 
 def is_writing_mode(mode: ast.expr | None) -> bool:
     """Whether a file that is opened so may be changed."""
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
+
+
+def written_paths(call: ast.Call, dotted: str | None) -> list[ast.expr] | None:
+    """The paths that a call may write to, by its full name where it has one; None where it is not known what it does."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = [call.func.value] if isinstance(call.func, ast.Attribute) and dotted is None else []
+    if dotted in WRITERS:
+        return [path for argument in WRITERS[dotted] if (path := argument.of(call)) is not None]
+    if owner and name in WRITING_METHODS:
+        return [path for path in (WRITING_METHODS[name].of(call),) if path is not None]
+    if owner and (name in CHANGING_PATHS or name == "open"):
+        return owner
+    if (name == "open" and isinstance(call.func, ast.Name)) or dotted in OPENERS:
+        return call.args[:1]
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TABLE = {
+_TABLE: dict[str, dict[str, tuple[str, ...]]] = {
     "its clock": {
         "time": ("time", "time_ns", "strftime", "ctime", "asctime", "localtime", "gmtime", "perf_counter", "monotonic"),
         "datetime": ("datetime.now", "datetime.today", "datetime.utcnow", "date.today"),

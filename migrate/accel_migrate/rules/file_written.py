@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.written_once import concerns, writings
+from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
+from accel_migrate.analysis.storage.read_back import read_back
 from accel_migrate.edits import change
-from accel_migrate.plan import Change, Guard, Safety
+from accel_migrate.plan import Change, Guard, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
@@ -26,7 +27,20 @@ def find(context: Context) -> Iterator[Change]:
                 "accelerator.is_main_process is true write it"
             )
             yield change(CODE, writing.statement, message, loop=training.index, safety=Safety.NOTE)
+    yield from _waits(context)
     yield from _commands(context)
+
+
+def _waits(context: Context) -> Iterator[Change]:
+    """What one process writes and the same function reads is there when it is read."""
+    module, training = context.module, context.training
+    saved = [save.statement for save in training.storage.saves if save.module is module]
+    once = [*written_once(context.script, training, module), *saved]
+    for statement in read_back(module, once):
+        spelled = training.ready(module, statement)
+        if spelled is not None and not training.flow.on_some(module, statement):
+            wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False)
+            yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
 
 
 def _commands(context: Context) -> Iterator[Change]:
@@ -50,7 +64,8 @@ RULE = Rule(
     code=CODE,
     name="file_written",
     summary="write files on the main process only",
-    why="Every process runs the script; N of them writing one file at once leave it torn, and tables get every row N times.",
+    why="Every process runs the script; N of them writing one file at once leave it torn, and tables get every row N times. "
+    "Where all of them read the file back, they wait until it is written.",
     example_before='save_image(samples, "samples.png")',
     example_after='if accelerator.is_main_process:\n    save_image(samples, "samples.png")',
     find=find,

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  lines of scripts stand here as they are
 """AM962: right results, each broken in one way and under other names; and right results that must stay accepted."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import pytest
 
 from tests.migrate.check.reading import said
 
-RIGHT = '''
+RIGHT = """
 import argparse, glob, os, shutil, subprocess, tarfile, tempfile, time, uuid, zipfile
 from datetime import datetime
 from pathlib import Path
@@ -53,7 +54,7 @@ def work(loader):
 
 loader = accelerator.prepare(data)
 work(loader)
-'''
+"""
 NAMES = {
     "options": "opt",
     "folder": "ckpt_root",

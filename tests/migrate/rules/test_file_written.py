@@ -353,3 +353,41 @@ def test_a_folder_that_is_named_by_the_clock_only_afterwards_is_no_process_its_o
     assert "names this folder for itself" in noted(training(ready=ready.format(first=stamped, then="")), "AM505")
     later = notes(training(ready=ready.format(first="", then=stamped)))
     assert not [each for each in later if "names this folder for itself" in each]
+
+
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [
+        ('np.save("a.npy", a)', 'a = np.load("a.npy")'),
+        ('with open(name, "w") as f:\n    f.write("x")', "text = open(name).read()"),
+        ('with open(name, "w") as f:\n    f.write("x")', "with open(name) as f:\n    text = f.read()"),
+        ('Path(name).write_text("x")', "text = Path(name).read_text()"),
+        ("torch.save(total, name)", "size = os.path.getsize(name)"),
+    ],
+)
+def test_waits_where_a_file_is_read_back(write: str, read: str):
+    script = training(functions="from pathlib import Path\nname = 'a.txt'", after=f"{write}\n{read}")
+    becomes(script, f"accelerator.wait_for_everyone()\n{read.splitlines()[0]}")
+    assert migrated(script).count("wait_for_everyone") == 1
+
+
+def test_waits_once_for_several_files():
+    script = training(after='np.save("a.npy", a)\nnp.save("b.npy", b)\na = np.load("a.npy")\nb = np.load("b.npy")')
+    assert migrated(script).count("wait_for_everyone") == 1
+
+
+@pytest.mark.parametrize("read", ['c = np.load("c.npy")', 'if epoch == 9:\n    c = np.load("c.npy")'])
+def test_waits_for_no_other_file(read: str):
+    assert "wait_for_everyone" not in migrated(training(after=f'np.save("a.npy", a)\n{read}'))
+
+
+def test_leaves_a_loop_in_which_a_file_is_read_back_under_a_condition():
+    reason = noted(training(after='np.save("a.npy", a)\nif epoch:\n    a = np.load("a.npy")'), "AM901")
+    assert "while one may still write the file" in reason
+
+
+@pytest.mark.parametrize(
+    "line", ['Path("old.pt").unlink()', 'a.tofile("a.bin")', 'table.to_feather("t.f")', 'os.rmdir("tmp")']
+)
+def test_guards_what_takes_a_file_away_or_writes_an_array(line: str):
+    becomes(training(functions="from pathlib import Path", after=line), f"if accelerator.is_main_process:\n{line}")
