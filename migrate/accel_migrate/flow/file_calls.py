@@ -85,7 +85,8 @@ READERS = frozenset({
     "numpy.load", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile", "pandas.read_csv", "pandas.read_json",
     "pandas.read_pickle", "pandas.read_parquet", "pandas.read_excel", "matplotlib.pyplot.imread", "matplotlib.image.imread",
     "cv2.imread", "PIL.Image.open", "imageio.imread", "imageio.v2.imread", "imageio.v3.imread", "joblib.load",
-    "torchvision.io.read_image", "soundfile.read", "safetensors.torch.load_file", "safetensors.numpy.load_file", "os.path.getsize", "os.stat",
+    "torchvision.io.read_image", "soundfile.read", "safetensors.torch.load_file", "safetensors.numpy.load_file",
+    "os.path.getsize", "os.stat",
 })  # fmt: skip
 _WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
 
