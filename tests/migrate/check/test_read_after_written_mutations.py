@@ -177,3 +177,23 @@ def test_a_folder_that_one_process_writes_by_an_argument() -> None:
     export = "    net.save_pretrained(options.out, is_main_process=accelerator.is_main_process)\n{}    Again.from_pretrained(options.out)\n"
     assert said("AM962", "x = 1\n", RIGHT.replace(LAST, export.format("")))
     assert not said("AM962", "x = 1\n", RIGHT.replace(LAST, export.format("    accelerator.wait_for_everyone()\n")))
+
+
+@pytest.mark.parametrize(
+    ("write", "use"),
+    [
+        ("names = pick()\naccelerator.save(w, names[0])\n", "os.path.getsize(names[0])\n"),
+        ('accelerator.save(w, plan["best"])\n', 'other["best"] = plan["best"]\nos.path.getsize(other["best"])\n'),
+        ("one, two = pick()\nkept.file = [one]\naccelerator.save(w, one)\n", "os.path.getsize(kept.file[0])\n"),
+    ],
+)
+def test_a_path_that_is_not_spelled_out_but_handed_on(write: str, use: str) -> None:
+    top = "import os\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\ndef pick():\n    return listed\n"
+    assert said("AM962", "x = 1\n", top + write + use)
+    assert not said("AM962", "x = 1\n", top + write + "accelerator.wait_for_everyone()\n" + use)
+
+
+def test_another_key_of_the_same_mapping_is_another_value() -> None:
+    top = "import os\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nplan = {'best': a, 'width': b}\n"
+    assert not said("AM962", "x = 1\n", top + "accelerator.save(w, plan['best'])\nlayer(plan['width'])\n")
+    assert said("AM962", "x = 1\n", top + "accelerator.save(w, plan['best'])\nlayer(plan['best'])\n")
