@@ -38,6 +38,11 @@ def _waits(context: Context) -> Iterator[Change]:
     once = [*written_once(context.script, training, module), *saved]
     for statement in read_back(module, once):
         spelled = training.ready(module, statement)
+        loads = [
+            load for load in training.storage.loads if training.storage.waits(load)
+        ]  # of which another rule speaks
+        if any(load.call in module.walk(statement) for load in loads if load.module is module):
+            continue
         if spelled is not None and not training.flow.on_some(module, statement):
             wait = Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False)
             yield change(CODE, statement, "waits until the file is written", [wait], loop=training.index)
