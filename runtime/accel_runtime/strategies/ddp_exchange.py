@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 
@@ -66,8 +67,12 @@ class Exchange(DistributedDataParallel):
         self._assign_modules_buffers()  # type: ignore[no-untyped-call]
         if buffers := tuple(self.modules_buffers):
             # Another backward pass through the same graph must not take them for changed.
-            with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(buffers):
+            with torch.no_grad(), _unsafe_preserve_version_counter(buffers):
                 self._sync_module_buffers(source)  # type: ignore[no-untyped-call]
+
+    def source_of_buffers(self, has_batch: bool) -> int:
+        """One of the processes that still have batches; every process must ask."""
+        return self._find_common_rank(self._distributed_rank, has_batch)  # type: ignore[no-untyped-call, no-any-return]
 
     def _follow_freezing(self) -> None:
         """Weights that the script froze or thawed since: gradients of those that it trains now are averaged."""

@@ -81,5 +81,4 @@ class Exchanges:
             exchange.average()
         for exchange in self.shared:
             # Process 0 may have run out of batches.
-            agreed = self.uneven is not None
-            exchange.share_buffers(exchange._find_common_rank(dist.get_rank(), has_batch) if agreed else 0)
+            exchange.share_buffers(0 if self.uneven is None else exchange.source_of_buffers(has_batch))

@@ -25,7 +25,7 @@ class Uneven(Joinable):
 
     @property
     def join_device(self) -> torch.device:
-        return self.exchanges[0].device
+        return self.exchanges[0].weights[0].device
 
     @property
     def join_process_group(self) -> Any:
