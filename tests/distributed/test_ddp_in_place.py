@@ -334,6 +334,39 @@ def test_a_loss_that_has_a_part_of_a_model_on_one_process_only():
     assert [seen for _, seen in results] == [reference[1]] * 2
 
 
+class Skipping(nn.Module):
+    """Layers of one size, of which a call leaves some out."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+
+    def forward(self, x, left_out):
+        for number, layer in enumerate(self.layers):
+            if number != left_out:
+                x = layer(x)
+        return x
+
+
+def test_models_of_one_loss_that_leave_out_other_layers_on_each_process():
+    """Messages of equal sizes: taken for each other, they would be averaged without an error."""
+
+    def work():
+        torch.manual_seed(4)
+        accelerator = Accelerator()
+        encoder, decoder = accelerator.prepare(Skipping(), Skipping())
+        ranks = range(2) if accelerator.num_processes == 1 else [accelerator.process_index]
+        for _ in range(3):
+            encoder.zero_grad()
+            decoder.zero_grad()
+            x = torch.arange(4.0).reshape(2, 2).sin()
+            losses = [decoder(encoder(x + rank, None), 2 if rank else None).pow(2).mean() for rank in ranks]
+            accelerator.backward(sum(losses) / len(losses))
+        return [weight.grad.tolist() for model in (encoder, decoder) for weight in model.parameters()]
+
+    assert_alike(work(), in_world(2, work))
+
+
 def test_a_model_without_a_part_costs_no_message_of_its_gradients():
     def work():
         accelerator = Accelerator()

@@ -1,8 +1,9 @@
 """All exchanges of an Accelerator around the backward pass of one loss, in which only some of them may have a part.
 
 Messages must have the same order on every process. With one model torch's order is that. With several, processes first agree
-which of them the loss trains: on all, where gradients are averaged while they come; on some, where they are averaged afterwards,
-one model after the other; or on none, where nothing is sent. So the halves of a GAN do not wait for each other.
+what the loss trains of each. Where all processes have the whole of a model, gradients are averaged while they come. Where one
+has less, they are averaged afterwards, one model after the other, for no order in between would fit all. Where none has a part,
+nothing is sent: the halves of a GAN do not wait for each other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.distributed.algorithms.join import Join
 
 from accel_runtime.strategies.ddp_exchange import Exchange
-from accel_runtime.strategies.ddp_graph import reached
+from accel_runtime.strategies.ddp_graph import Part, parts
 from accel_runtime.strategies.ddp_uneven import Uneven
 
 
@@ -47,7 +48,7 @@ class Exchanges:
         if self.uneven is not None:
             Join.notify_join_context(self.uneven)
         if self.uneven is not None or len(trained) > 1:
-            trained = self._agree(dict(zip(trained, reached(loss, trained))))
+            trained = self._agree(dict(zip(trained, parts(loss, trained))))
         for exchange in trained:
             if exchange not in self.late:
                 exchange.await_gradients()
@@ -65,16 +66,22 @@ class Exchanges:
                 stack.enter_context(exchange.without_gradients())
             self._end(has_batch=False)
 
-    def _agree(self, parts: dict[Exchange, bool]) -> list[Exchange]:
-        """Those of which the loss has a part on any process; every process must ask."""
+    def _agree(self, own: dict[Exchange, Part]) -> list[Exchange]:
+        """Those of which the loss has a part on any process, or may have; every process must ask."""
         everyone = self.all
-        counts = torch.tensor([parts.get(exchange, False) for exchange in everyone], device=everyone[0].device).int()
+        counts = torch.tensor([own.get(exchange, Part()) for exchange in everyone], device=everyone[0].device).int()
         dist.all_reduce(counts)
-        found = {exchange: count for exchange, count in zip(everyone, counts.tolist()) if count}
-        self.late = [each for each, count in found.items() if self.at_the_end or count < dist.get_world_size()]
-        if self.uneven is not None:
-            self.shared = list(found)  # which those without a batch know too
-        return list(found)
+        # On how many processes there is a part, a whole one, and perhaps one that is hidden.
+        agreed = {each: row for each, row in zip(everyone, counts.tolist()) if row[0] or row[2]}
+        size, several, joining = dist.get_world_size(), len(agreed) > 1, self.uneven is not None
+        self.late = [
+            exchange
+            for exchange, (seen, whole, _) in agreed.items()
+            if self.at_the_end or ((seen or joining) and (seen < size or (several and whole < size)))
+        ]
+        if joining:
+            self.shared = list(agreed)  # which those without a batch know too
+        return list(agreed)
 
     def _end(self, has_batch: bool) -> None:
         for exchange in self.late:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
@@ -28,16 +27,24 @@ def leaves(loss: Tensor) -> Iterator[Tensor | None]:
         ahead.extend(function for function, _ in node.next_functions)
 
 
-def reached(loss: Tensor, exchanges: list[Exchange]) -> list[bool]:
-    """For each of the exchanges, whether the loss has a part of it. Ends as soon as a part of each was met."""
-    owners: defaultdict[int, list[int]] = defaultdict(list)
-    for number, exchange in enumerate(exchanges):
-        for weight in exchange.weights:
-            owners[id(weight)].append(number)
-    everyone = range(len(exchanges))
-    found: set[int] = set()
+class Part(NamedTuple):
+    """What a loss has of a model."""
+
+    any: bool = False
+    whole: bool = False  # all that the model trains
+    hidden: bool = False  # nothing that can be seen, behind functions that may hide it
+
+
+def parts(loss: Tensor, exchanges: list[Exchange]) -> list[Part]:
+    """What the loss has of each of the exchanges."""
+    trained = [{id(weight) for weight in exchange.weights if weight.requires_grad} for exchange in exchanges]
+    missing = set().union(*trained)
+    hides = False
     for leaf in leaves(loss):
-        found.update(everyone if leaf is None else owners.get(id(leaf), ()))
-        if len(found) == len(exchanges):
+        missing.discard(id(leaf))
+        hides |= leaf is None
+        if not missing:
             break
-    return [number in found for number in everyone]
+    left = [len(weights & missing) for weights in trained]
+    seen = [number < len(weights) for number, weights in zip(left, trained)]
+    return [Part(any, not number, hides and not any) for any, number in zip(seen, left)]
