@@ -147,7 +147,7 @@ def test_the_two_packages_do_not_know_each_other(package: str, other: str) -> No
         (
             "accel_runtime",
             "strategies",
-            ("batch_norms", "communication", "layout", "forward_override", "unused"),
+            ("batch_norms", "communication", "layout"),
         ),
         ("accel_runtime", "devices", ("streams",)),
         ("accel_runtime", "precision", ("autocast", "bf16", "fp8", "full")),

@@ -277,7 +277,8 @@ class Accelerator(Processes, RunProperties, Recording):
 
         def backward(loss: Tensor, **kwargs: Any) -> None:
             self._backward = then
-            if line := nothing_trains_together(self._prepared.models, self.num_processes):
+            stepped = self._prepared.optimizers and self._session.strategy.exchanges_stepped
+            if not stepped and (line := nothing_trains_together(self._prepared.models, self.num_processes)):
                 say_once(line)
             loss.backward(**kwargs) if then is None else then(loss, **kwargs)  # type: ignore[no-untyped-call]
 

@@ -41,6 +41,7 @@ class Strategy(ABC):
 
     name: str
     exchanges_gradients = False
+    exchanges_stepped = False  # whether that is so for all weights of a prepared optimizer, without their model
     needs_group = False  # whether even one process alone must be a group of processes
     shards = False  # whether `kept_state`, optimizers and gradients are `DTensor`s
     keeps_optimizers = False  # whether `own_state` has the optimizers, whose `state_dict()` is then not saved

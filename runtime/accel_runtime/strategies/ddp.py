@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedParameter
+from torch.optim import Optimizer
 
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
@@ -21,124 +21,63 @@ from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
-from accel_runtime.strategies.ddp_freezing import exchange_anew, thawed, trained
+from accel_runtime.strategies.ddp_exchange import Exchange, Loose
+from accel_runtime.strategies.ddp_exchanges import Exchanges
 from accel_runtime.strategies.ddp_sparse import exchange_rows, sparse_weights
-from accel_runtime.strategies.ddp_unused import complete
-from accel_runtime.strategies.forward_override import forward_override
+from accel_runtime.strategies.ddp_steps import watch_steps
+from accel_runtime.strategies.ddp_strays import refuse_strays
+from accel_runtime.strategies.ddp_uneven import Uneven
 from accel_runtime.strategies.layout import layout_of, rehearse
 
-# Settings that torch's wrapper does not take: they are done around it.
-OURS = ("comm_hook", "comm_wrapper", "comm_state_option", "sync_batchnorm")
-
-
-class DataParallel(DistributedDataParallel):
-    """Torch's own, through which the attributes and methods of the model can be reached.
-
-    Methods other than `forward` run on the bare model, where gradients are not exchanged, unless they are registered.
-    """
-
-    ran = False
-    passes: int | None = None  # backward passes since the last forward; or its gradients stay on this process
-
-    def __init__(self, module: Module, **settings: Any) -> None:
-        super().__init__(module, **settings)
-        self.__weights = list(module.parameters())
-        self.__asked = [weight.requires_grad for weight in self.__weights]
-        self.trained = trained(module)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.ran:
-            self.ran = True
-        if torch.is_grad_enabled():
-            self._follow_freezing()
-            vars(self)["passes"] = 0 if self.require_backward_grad_sync else None  # past torch's own way, which is slow
-        return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
-
-    def _follow_freezing(self) -> None:
-        """Weights that the script froze or thawed since: gradients of those that it trains now are averaged.
-
-        While it trains none of them, as one half of a GAN in the other's turn, there is nothing to average.
-        """
-        asked = [weight.requires_grad for weight in self.__weights]
-        if asked != self.__asked and any(asked):
-            self.__asked = asked
-            self.trained = trained(self.module)
-            exchange_anew(self)
-
-    def register(self, name: str) -> None:
-        """From now on the method of that name runs as the model's forward does."""
-        method = getattr(self.module, name)
-
-        @functools.wraps(method)
-        def through_forward(*args: Any, **kwargs: Any) -> Any:
-            with forward_override(self.module, method):
-                return self(*args, **kwargs)
-
-        vars(self)[name] = through_forward
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("module"), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """What only the model has is set there, where its forward reads it."""
-        own = vars(self)
-        if "trained" in own and name not in own and not hasattr(type(self), name) and hasattr(self.module, name):
-            setattr(self.module, name, value)
-        else:
-            super().__setattr__(name, value)
-
-    def __str__(self) -> str:
-        return str(self.module)
-
-
-class DataParallelContainer(DataParallel):
-    """That of a Sequential, or of whatever else has layers by number or by key."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.module[index]
-
-    def __len__(self) -> int:
-        return len(self.module)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.module)
+# Settings that torch's DDP does not take, or does not need here.
+OURS = ("comm_hook", "comm_wrapper", "comm_state_option", "sync_batchnorm", "find_unused_parameters", "static_graph")
 
 
 class Ddp(Strategy):
     name = "ddp"
     exchanges_gradients = True
+    exchanges_stepped = True
+    passes = 0  # backward passes of all Accelerators so far: the optimizer of one may step what another has prepared
 
     def __init__(self, settings: DistributedDataParallelKwargs) -> None:
         self.settings = settings
-        self.unseen: list[DataParallel] = []  # models whose forward has not run yet
-        self.wrapped: list[weakref.ref[DataParallel]] = []
-        self.frozen: list[weakref.ref[Module]] = []  # models with nothing to train, which are left as they are
+        self.device = torch.device("cpu")
+        self.has_exchanged = False
+        self.forget()
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
         return cls(pick(settings, DistributedDataParallelKwargs, DistributedDataParallelKwargs()))
 
+    def forget(self) -> None:
+        # A static graph may give a weight several gradients in one pass, which can only be averaged when all are there.
+        self.exchanges = Exchanges(at_the_end=self.settings.static_graph)
+        self.optimizers: list[Optimizer] = []
+        self.apart: list[Module] = []  # models that are left as they are: those for evaluation, and torch's own DDP
+        self.frozen: list[Module] = []  # models with nothing to train, likewise
+        self.looked: list[int] | None = None  # how many weights the optimizers' groups had at the last look for strays
+
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
-        stepped = {
-            id(w) for optimizer in bundle.optimizers for group in optimizer.param_groups for w in group["params"]
-        }
-        models = tuple(self._wrap(model, evaluation, stepped) for model in bundle.models)
+        self.device = bundle.device
+        self.optimizers += bundle.optimizers
+        for optimizer in bundle.optimizers:
+            watch_steps(optimizer, lambda: Ddp.passes)
+        models = tuple(self._exchanged(model, evaluation) for model in bundle.models)
+        self._exchange_loose()
+        self.has_exchanged |= bool(self.exchanges.all)
+        self.looked = None
         return Bundle(models, bundle.optimizers, bundle.loaders)
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
-            models = self._await(loss)
+            Ddp.passes += 1
+            self._look_for_strays(loss)
+            self.exchanges.before(loss)
             if scaled is None:
                 loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             else:
                 scaled(loss, **kwargs)
-            for model in models:
-                complete(model)
-            if self.unseen:
-                self._check_unseen()
+            self.exchanges.after()
             if self.frozen:
                 self._check_frozen()
 
@@ -150,101 +89,123 @@ class Ddp(Strategy):
 
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
         for model in map(bare, models):
-            if not isinstance(model, DistributedDataParallel):
-                if trains(model):
-                    raise UsageError(
-                        f"{type(model).__name__} was not prepared, so its gradients would stay apart on each process; "
-                        "pass it to prepare() and use what that returns"
-                    )
-                continue
-            model.require_backward_grad_sync = not deferred
+            owner = self._owner(model)
+            if owner is not None:
+                owner.require_backward_grad_sync = not deferred
+            elif trains(model):
+                raise UsageError(
+                    f"{type(model).__name__} was not prepared, so its gradients would stay apart on each process; "
+                    "pass it to prepare()"
+                )
+        if self.exchanges.loose is not None:
+            self.exchanges.loose.require_backward_grad_sync = not deferred
 
     def sync_next_backward(self, model: Module) -> None:
-        wrapped = bare(model)
-        if isinstance(wrapped, DistributedDataParallel):
-            wrapped.require_backward_grad_sync = True
-            if isinstance(wrapped, DataParallel):
-                vars(wrapped)["passes"] = 1  # DDP awaits gradients from forward on, which has already run
-            else:
-                wrapped.reducer.prepare_for_backward([])
+        self.defer((model,), False)
+        if isinstance(given := bare(model), DistributedDataParallel):
+            given.reducer.prepare_for_backward([])  # torch's own awaits gradients from its forward on
 
-    def register_forward_method(self, model: Module, name: str) -> None:
-        wrapped = bare(model)
-        if isinstance(wrapped, DataParallel):
-            wrapped.register(name)
-
-    def join(self, models: list[Module]) -> AbstractContextManager[Any]:
-        joined: list[Any] = [one for one in map(bare, models) if isinstance(one, DistributedDataParallel)]
-        return Join(joined) if joined else nullcontext()
+    @contextmanager
+    def join(self, models: list[Module]) -> Iterator[None]:
+        if not any(self._owner(bare(model)) for model in models):
+            yield
+            return
+        self.exchanges.uneven = Uneven(self.exchanges.all, self.exchanges.take_part)
+        try:
+            with Join([self.exchanges.uneven]):
+                yield
+        finally:
+            self.exchanges.uneven = None
 
     def own_state(self) -> list[list[str]] | None:
-        return [layout_of(model) for model in self._ordered()] or None
+        return [layout_of(exchange) for exchange in self._ordered()] or None
 
     def load_own_state(self, states: OwnStates) -> None:
         if states.processes == dist.get_world_size():
-            for model, layout in zip(self._ordered(), states.of_rank(dist.get_rank()) or ()):
-                rehearse(model, layout)
+            for exchange, layout in zip(self._ordered(), states.of_rank(dist.get_rank()) or ()):
+                rehearse(exchange, layout)
 
-    def _ordered(self) -> list[DataParallel]:
+    def _ordered(self) -> list[Exchange]:
         """The models whose gradients are added up to the bit as the order in messages has it; two are one either way.
 
         On the CPU only: other devices do not promise as much, and to read the order takes memory there.
         """
-        if dist.get_world_size() == 2 or self.settings.static_graph or self.settings.comm_hook != "no":
+        if dist.get_world_size() == 2 or self.settings.comm_hook != "no":
             return []
-        here = [model for reference in self.wrapped if (model := reference()) is not None]
-        return [model for model in here if all(weight.device.type == "cpu" for weight in model.parameters())]
+        return [each for each in self.exchanges.all if all(weight.device.type == "cpu" for weight in each.weights)]
 
-    def _await(self, loss: Tensor) -> list[DataParallel]:
-        """DDP awaits the gradients of one loss from forward on; here those of each. Returns the models that do."""
-        models = [m for reference in self.wrapped if (m := reference()) is not None and m.passes is not None]
-        for model in models:
-            if model.passes:
-                model.reducer._rebuild_buckets()  # as before each forward pass: it takes the order of one loss
-                model.reducer.prepare_for_backward([loss])
-            vars(model)["passes"] += 1
-        return models
+    def _exchanged(self, model: Module, evaluation: bool) -> Module:
+        """The model itself, whose gradients are averaged from now on."""
+        inner = bare(model)
+        if evaluation or isinstance(inner, DistributedDataParallel):
+            self.apart.append(inner)
+            return model
+        if not trains(inner) and self._stepped().keys().isdisjoint(map(id, inner.parameters())):
+            self.frozen.append(inner)
+            return model
+        if self.settings.sync_batchnorm:
+            model = with_synced_batch_norms(model)
+            inner = bare(model)
+        _lay_out_buffers(inner)
+        self.exchanges.of_models.append(self._exchange(inner))
+        return model
 
-    def _check_unseen(self) -> None:
-        """A model that has gradients but never ran was called by another name than the one `prepare` returned."""
-        self.unseen = [model for model in self.unseen if not model.ran]
-        for model in self.unseen:
-            if any(weight.grad is not None for weight in model.parameters()):
-                raise UsageError(
-                    f"{type(model.module).__name__} was trained through the model that went into prepare(), so its "
-                    "gradients were not exchanged; use the model that prepare() returned, and register_forward_method() "
-                    "where another method of it than forward makes the loss"
-                )
+    def _exchange(self, model: Module) -> Exchange:
+        exchange = Exchange(model, **{name: value for name, value in chosen(self.settings).items() if name not in OURS})
+        register_hook(exchange, self.settings)
+        if self.settings.comm_hook == "no" and sparse_weights(model) and dist.get_backend() != "gloo":
+            exchange_rows(exchange)
+        return exchange
+
+    def _exchange_loose(self) -> None:
+        """Those weights of optimizers that no model has; their model may still come."""
+        owned = {id(weight) for weight in self._weights_of_models()}
+        weights = [
+            weight
+            for weight in self._stepped().values()
+            if id(weight) not in owned
+            and isinstance(weight, Parameter)
+            and not isinstance(weight, UninitializedParameter)
+            and weight.device.type == self.device.type
+        ]
+        before = self.exchanges.loose
+        if [id(weight) for weight in weights] != [id(weight) for weight in (before.weights if before else [])]:
+            self.exchanges.loose = self._exchange(Loose(weights)) if weights else None
+
+    def _stepped(self) -> dict[int, Tensor]:
+        """The weights of all prepared optimizers, by identity."""
+        return {id(w): w for optimizer in self.optimizers for group in optimizer.param_groups for w in group["params"]}
+
+    def _weights_of_models(self) -> Iterator[Tensor]:
+        for exchange in self.exchanges.of_models:
+            yield from exchange.weights
+        for model in [*self.apart, *self.frozen]:
+            yield from model.parameters()
+
+    def _look_for_strays(self, loss: Tensor) -> None:
+        """At the first exchange of gradients, when an optimizer has got more weights, and after free_memory()."""
+        sizes = [len(group["params"]) for optimizer in self.optimizers for group in optimizer.param_groups]
+        forgotten = self.has_exchanged and not self.exchanges.all
+        if sizes == self.looked or not (self.exchanges.due or forgotten):
+            return
+        loose = self.exchanges.loose.weights if self.exchanges.loose else []
+        refuse_strays(loss, {id(weight) for weight in [*self._weights_of_models(), *loose]})
+        self.looked = sizes
+
+    def _owner(self, model: Module) -> DistributedDataParallel | None:
+        """The exchange of a model; torch's own DDP has it inside."""
+        if isinstance(model, DistributedDataParallel):
+            return model
+        return next((exchange for exchange in self.exchanges.of_models if exchange.module is model), None)
 
     def _check_frozen(self) -> None:
         """A model that had nothing to train when it was prepared, and no optimizer, and has gradients now."""
-        for model in [each for reference in self.frozen if (each := reference()) is not None]:
+        for model in self.frozen:
             if any(weight.requires_grad and weight.grad is not None for weight in model.parameters()):
                 raise UsageError(
                     f"{type(model).__name__} was frozen when it was prepared and trains now, so its gradients were not "
                     "exchanged; prepare it together with its optimizer, or freeze it after prepare()"
                 )
-
-    def _wrap(self, model: Module, evaluation: bool, stepped: set[int]) -> Module:
-        if evaluation or isinstance(model, DistributedDataParallel):
-            return model
-        if not trains(model) and stepped.isdisjoint(map(id, model.parameters())):
-            self.frozen.append(weakref.ref(model))
-            return model
-        if self.settings.sync_batchnorm:
-            model = with_synced_batch_norms(model)
-        _lay_out_buffers(model)
-        settings = {name: value for name, value in chosen(self.settings).items() if name not in OURS}
-        # Without device_ids: torch would move every input to the device, and lengths that one process leaves on the CPU too.
-        has_layers = all(hasattr(type(model), name) for name in ("__getitem__", "__len__", "__iter__"))
-        with thawed(model):
-            wrapped = (DataParallelContainer if has_layers else DataParallel)(model, **settings)
-        register_hook(wrapped, self.settings)
-        if self.settings.comm_hook == "no" and sparse_weights(model) and dist.get_backend() != "gloo":
-            exchange_rows(wrapped)
-        self.unseen.append(wrapped)
-        self.wrapped = [reference for reference in self.wrapped if reference() is not None] + [weakref.ref(wrapped)]
-        return wrapped
 
 
 def _lay_out_buffers(model: Module) -> None:

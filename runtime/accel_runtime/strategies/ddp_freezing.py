@@ -36,9 +36,7 @@ def exchange_anew(model: DistributedDataParallel) -> None:
     wrapped: Any = model  # what DDP does when it is made, or unpickled
     weights, sparse = wrapped._build_params_for_reducer()
     names = wrapped._build_debug_param_to_name_mapping(weights)
-    wrapped._ddp_init_helper(weights, sparse, names, wrapped.static_graph)
-    if wrapped.static_graph:
-        wrapped._set_static_graph()
+    wrapped._ddp_init_helper(weights, sparse, names, False)
     hooks = list(wrapped._comm_hooks)
     wrapped._comm_hooks.clear()
     for hook, state in hooks:

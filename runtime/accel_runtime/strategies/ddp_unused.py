@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.functional import embedding
 
 from accel_runtime.strategies.ddp_sparse import sparse_weights
@@ -25,14 +26,18 @@ def complete(model: Any) -> None:
     except RuntimeError as error:
         if not (found := _NUMBERS.search(str(error))):
             raise
-        weights = [model.trained[int(number)] for number in found[1].split()]
-        without = [weight for weight in weights if weight.grad is None]
-        sparse = sparse_weights(model)
-        nothing = torch.stack([_nothing_of(weight, weight in sparse) for weight in weights]).sum()
-        nothing.backward()  # type: ignore[no-untyped-call]
-        for weight in without:
-            if weight.grad is not None and not _has_any(weight.grad):
-                weight.grad = None
+        give_nothing(model, [model.trained[int(number)] for number in found[1].split()])
+
+
+def give_nothing(model: Any, weights: list[Parameter]) -> None:
+    """A gradient of zero for each of the weights; one that has none on any process is left without."""
+    without = [weight for weight in weights if weight.grad is None]
+    sparse = sparse_weights(model)
+    nothing = torch.stack([_nothing_of(weight, weight in sparse) for weight in weights]).sum()
+    nothing.backward()  # type: ignore[no-untyped-call]
+    for weight in without:
+        if weight.grad is not None and not _has_any(weight.grad):
+            weight.grad = None
 
 
 def _nothing_of(weight: Tensor, is_sparse: bool) -> Tensor:

@@ -19,7 +19,7 @@ def layout_of(model: DistributedDataParallel) -> list[str]:
 
 
 def rehearse(model: DistributedDataParallel, layout: list[str]) -> None:
-    """A backward pass of zeros in which gradients come in this order; the next forward pass arranges by it."""
+    """A backward pass of zeros in which gradients come in this order, by which messages are arranged then."""
     if layout == layout_of(model):
         return
     weights = dict(model.module.named_parameters())
@@ -30,5 +30,6 @@ def rehearse(model: DistributedDataParallel, layout: list[str]) -> None:
     # What was computed last has its gradient first.
     zeros: Tensor = sum((weights[name].flatten()[:1] * 0).sum() for name in reversed(layout))
     zeros.backward()  # type: ignore[no-untyped-call]
+    model.reducer._rebuild_buckets()
     for name, weight in weights.items():
         weight.grad = gradients[name]
