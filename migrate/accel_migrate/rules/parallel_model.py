@@ -22,9 +22,8 @@ def find(context: Context) -> Iterator[Change]:
     told = takes_in_more(context.script, context.training)  # with this in it
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
-            yield change(
-                CODE, wrapping.call, "`prepare` wraps the model", _edits(context, wrapping), loop=training.index
-            )
+            edits = _edits(context, wrapping)
+            yield change(CODE, wrapping.call, "`prepare` takes its place", edits, loop=training.index)
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
             if wrapping.is_data_parallel and not divides and not told:
                 told = True
@@ -87,9 +86,11 @@ RULE = Rule(
     code=CODE,
     name="parallel_model",
     summary="DistributedDataParallel and DataParallel go",
-    why="`prepare` wraps the model on several processes and leaves it bare on one. `.module` becomes `unwrap_model`, which is "
-    "right on both. The options of DistributedDataParallel are handed on by DistributedDataParallelKwargs.",
+    why="`prepare` returns the model itself, on one process and on many, so `.module` goes. (With `--target accelerate` the "
+    "model is wrapped on several processes, and `.module` becomes `unwrap_model`, which is right on both.) The options of "
+    "DistributedDataParallel are handed on by DistributedDataParallelKwargs; `find_unused_parameters` and `static_graph` to "
+    "Accelerate alone, since here each loss shows which weights it came through.",
     example_before="model = DDP(model, device_ids=[rank])\nmodel.module.freeze()",
-    example_after="accelerator.unwrap_model(model).freeze()",
+    example_after="model.freeze()",
     find=find,
 )

@@ -69,9 +69,9 @@ def stays(source: str, line: str, settings: Settings = DEFAULTS) -> None:
     becomes(source, line, settings)
 
 
-def codes(source: str) -> set[str]:
+def codes(source: str, settings: Settings = DEFAULTS) -> set[str]:
     """The codes of all that is changed or noted."""
-    result = _migrated(source, DEFAULTS)
+    result = _migrated(source, settings)
     return {change.code for change in result.applied} | {note.code for note in result.notes}
 
 
