@@ -176,9 +176,7 @@ def _script(modules: list[Module], settings: Settings, keeps: Keeps) -> Script:
 
     def understood(facts: Facts | None) -> Script:
         kept = lambda module, line: keeps(module.source, line)  # noqa: E731
-        return read(
-            modules, settings.keep_device, settings.prints_once, kept, facts, settings.target == "accelerate"
-        )
+        return read(modules, settings.keep_device, settings.prints_once, kept, facts, settings.target == "accelerate")
 
     script = understood(None)
     return understood(settings.facts) if settings.facts is not None and script.refusals else script

@@ -12,7 +12,9 @@ from accel_migrate.flow.program import File, Function, Scope, default_of
 
 Found = Iterator[tuple[File, ast.AST, str]]
 _DEPTH = 12
-_OF_ALL = frozenset(["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"])
+_OF_ALL = frozenset(
+    ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
+)
 
 
 def find(project: Project) -> Iterator[Violation]:

@@ -343,11 +343,11 @@ CONDITION = Condition(
     code="AM967",
     name="gradients_averaged",
     summary="gradients would not be averaged over the processes",
-    why="Processes stay alike because `accelerator.backward` averages the gradients of all that is prepared. Weights that are not, "
-    "or that are in buffers, would drift apart from process to process. With `--target accelerate` they are averaged when the loss "
-    "comes through the `forward` of the model's wrapper: not those of a bare model whose methods make the loss, nor of a "
-    "model whose one forward two backward passes go through, in the second of them. And what a "
-    "process draws for itself must not get into weights or gradients once they are alike on all.",
+    why="Processes stay alike because `accelerator.backward` averages the gradients of all that a prepared model or optimizer "
+    "holds. Other weights, and buffers, would drift apart from process to process. With `--target accelerate` gradients are "
+    "averaged when the loss comes through the `forward` of the model's wrapper: not those of a bare model whose methods make "
+    "the loss, nor, in the second of two backward passes through one forward, those of any. And what a process draws for "
+    "itself must not get into weights or gradients once they are alike on all.",
     example_before="loss = teacher(x).mean()  # only model is prepared\naccelerator.backward(loss)",
     example_after="loss = model(x).mean()\naccelerator.backward(loss)",
     find=find,

@@ -45,7 +45,8 @@ def find(context: Context) -> Iterator[Change]:
             yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
         else:
             edits = _collected(context, taken)
-            kind = "weights without a wrapper's prefix" if context.training.wraps_models else "all weights, also where they are sharded"
+            wraps = context.training.wraps_models
+            kind = "weights without a wrapper's prefix" if wraps else "all weights, also where they are sharded"
             yield change(CODE, taken.call, kind, edits, loop=context.training.index)
 
 

@@ -29,6 +29,18 @@ def find(context: Context) -> Iterator[Change]:
                 told = True
                 yield change(CODE, wrapping.call, _SPLIT, safety=Safety.NOTE, loop=training.index)
     yield from piece_changes(context, CODE)
+    if not training.wraps_models:
+        yield from _synchronised_by_hand(context)
+
+
+def _synchronised_by_hand(context: Context) -> Iterator[Change]:
+    """`model.require_backward_grad_sync = last`, of which the wrapper took notice."""
+    module, training = context.module, context.training
+    for node in module.walk(module.tree, ast.Attribute) if training.distribution.wrappings else ():
+        if isinstance(node, ast.Attribute) and node.attr == "require_backward_grad_sync":
+            if isinstance(node.ctx, ast.Store) and training.holds(module.variable(node.value)):
+                yield change(CODE, node, _EXCHANGED, safety=Safety.NOTE, loop=training.index)
+                return
 
 
 def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
@@ -81,6 +93,10 @@ def _untrue_comments(context: Context, statement: ast.stmt) -> Iterator[Uncommen
 _SPLIT = (
     "DataParallel split each batch over the GPUs; now each process takes a batch of its own, so N processes train on N "
     "times the batch: divide batch_size by the number of processes to keep it"
+)
+_EXCHANGED = (
+    "there is no wrapper that reads this: gradients are exchanged in each backward pass, with the same result; to exchange "
+    "them once, run the forward and backward passes before the last under accelerator.no_sync(model)"
 )
 RULE = Rule(
     code=CODE,

@@ -142,7 +142,6 @@ RULE = Rule(
     "written by one process while others are on their way to read it. With `--target accelerate` the wrapper of a prepared model "
     "wants keys that the file does not have, so the bare model takes the weights.",
     example_before='model.load_state_dict(torch.load("best.pt", map_location=device))',
-    example_after="accelerator.wait_for_everyone()\n"
-    'model.load_state_dict(torch.load("best.pt", map_location="cpu"))',
+    example_after='accelerator.wait_for_everyone()\nmodel.load_state_dict(torch.load("best.pt", map_location="cpu"))',
     find=find,
 )

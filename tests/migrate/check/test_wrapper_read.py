@@ -49,6 +49,18 @@ def test_a_wrapper_by_the_number_of_processes_is_there_in_accelerate_alone(test:
     assert not said("AM965", "x = 1\n", PEER + read)
 
 
+@pytest.mark.parametrize(
+    "asked", ["net.join()", "net.register_comm_hook(None, hook)", "x.to(net.device)", "net.no_sync"]
+)
+def test_what_only_ddp_has(asked: str) -> None:
+    before = "from torch.nn.parallel import DistributedDataParallel as Wrapped\nnet = Wrapped(Net())\n"
+    assert said("AM965", before, f"{TOP}use({asked})\n")
+    assert said("AM965", before, f"{PEER}use({asked})\n"), "on one process"
+    assert not said("AM965", before, f"{PEER}if accelerator.num_processes > 1:\n    use({asked})\n")
+    assert not said("AM965", "net = Net()\n", f"{TOP}use({asked})\n"), "the model's own"
+    assert not said("AM965", before, f"{TOP}use({asked.replace('net', 'other')})\n")
+
+
 def test_a_method_of_the_bare_model_that_is_handed_the_wrapper() -> None:
     assert said("AM965", "x = 1\n", PEER + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
     assert said("AM965", "x = 1\n", PEER + "keep(accelerator.unwrap_model(net).pack(model=net))\n")

@@ -57,6 +57,11 @@ def test_what_all_evaluate_is_gathered():
     becomes(SCRIPT.format(after="print(count(net, held_out))"), "accelerator.gather_for_metrics((out, y))")
 
 
+def test_what_all_evaluate_without_the_wrapper_is_gathered():
+    becomes(SCRIPT.format(after="print(count(net.module, held_out))"), "accelerator.gather_for_metrics((out, y))")
+    becomes(SCRIPT.format(after="print(count(net.module, held_out))"), "print(count(net, held_out, accelerator))")
+
+
 def test_what_one_process_runs_by_itself_is_the_bare_model():
     source = SCRIPT.format(after="if number == 0:\n            print(net(torch.zeros(1, 4)))")
     becomes(source, "print(net(torch.zeros(1, 4)))")

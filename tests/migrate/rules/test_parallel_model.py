@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from accel_migrate.settings import DEFAULTS
+
 from tests.migrate.rules.handwritten import script
 from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
@@ -64,6 +66,20 @@ KEEP = """
             net = net.module
         torch.save(net.state_dict(), "net.pt")
 """
+
+
+def test_gradients_are_deferred_by_the_accelerator():
+    body = "with model.no_sync():\n                model(x).sum().backward()"
+    for target in (DEFAULTS, ACCELERATE):
+        assert "with accelerator.no_sync(model):\n" in migrated(script(body=body), target)
+    assert "`model.no_sync`" in unchanged(script(body="later = model.no_sync"))
+
+
+def test_says_that_nothing_reads_whether_gradients_are_due():
+    source = script(body="model.require_backward_grad_sync = False")
+    assert "accelerator.no_sync(model)" in noted(source, "AM702")
+    assert not [note for note in notes(source, ACCELERATE) if "no_sync" in note]
+    assert not [note for note in notes(script(body="other.require_backward_grad_sync = False")) if "no_sync" in note]
 
 
 def test_module_before_prepare_is_the_model():

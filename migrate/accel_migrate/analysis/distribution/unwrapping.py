@@ -1,4 +1,4 @@
-"""`.module`: the model inside a wrapper that one process does not have."""
+"""What is asked of a wrapper that one process does not have: `.module`, the model inside, and `.no_sync()`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,16 @@ def unwrapped(
             )
 
 
+def deferred(module: Module, aliases: frozenset[Variable]) -> Iterator[Replacement]:
+    """Each `model.no_sync()` of a model that was wrapped."""
+    for call in module.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "no_sync" and not call.args:
+            if module.variable(function.value) in aliases:
+                text = f"{ACCELERATOR}.no_sync({module.source.code(function.value)})"
+                yield Replacement(CODE, module, call, text, "gradients are exchanged later, on any number of processes")
+
+
 def _choice(module: Module, node: ast.Attribute) -> ast.expr:
     """`model.module if ddp else model` as a whole."""
     parent = module.parents[node]
@@ -63,7 +73,7 @@ def _under_parameter(module: Module, node: ast.Attribute) -> bool:
         return False
     if [unparse(target) for target in statement.targets] != [unparse(node.value)]:
         return False
-    asked = [v for name in module.walk(above.test, ast.Name) if (v := module.variable(name)) is not None]  # type: ignore[arg-type]
+    asked = [v for name in module.walk(above.test, ast.Name) if (v := module.variable(name)) is not None]
     return any(binding.kind == "parameter" for variable in asked for binding in module.bindings(variable))
 
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution
-from accel_migrate.analysis.distribution.unwrapping import unwrapped
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution, Replacement
+from accel_migrate.analysis.distribution.unwrapping import deferred, unwrapped
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.placement.respelling import Respelling
@@ -30,12 +30,15 @@ def with_unwrapping(
     aliases: frozenset[Variable],
     wraps: bool,
 ) -> Distribution:
-    """The distribution with every `.module` of a prepared model that was wrapped by hand."""
+    """The distribution with all that is asked of the wrapper of a prepared model, which was wrapped by hand."""
     if not distribution.wrappings:
         return distribution
     gone = {part for node in distribution.gone() for part in walk(node)}
-    found = [p for module in modules for p in unwrapped(module, home, place, aliases, wraps) if p.node not in gone]
-    return replace(distribution, replacements=(*distribution.replacements, *found))
+    found: list[Replacement] = []
+    for module in modules:
+        found += [*unwrapped(module, home, place, aliases, wraps), *deferred(module, aliases)]
+    asked = [replacement for replacement in found if replacement.node not in gone]
+    return replace(distribution, replacements=(*distribution.replacements, *asked))
 
 
 def through_trainer(roles: Roles, distribution: Distribution, home: Scope) -> Distribution:

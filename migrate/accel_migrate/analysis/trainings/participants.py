@@ -137,9 +137,7 @@ class _Finder:
         self._check_gradients()
         models, optimizers = self._trained()
         check_backwards(self.flow, self.group.backwards)
-        methods = tuple(
-            find_forward_methods(self.roles, self.graph, self.group.backwards, models, self.for_accelerate)
-        )
+        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models, self.for_accelerate))
         loops = self._own_loops(models)
         evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)

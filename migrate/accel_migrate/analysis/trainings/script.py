@@ -318,9 +318,7 @@ class _Reader:
         modules = (*modules, *self._moving(modules, participants, place, timing))
         held = handed_on(self.roles, self.graph, timing, participants.aliases)
         everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
-        distribution = with_unwrapping(
-            participants.distribution, everywhere, home, place, held, self.for_accelerate
-        )
+        distribution = with_unwrapping(participants.distribution, everywhere, home, place, held, self.for_accelerate)
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)

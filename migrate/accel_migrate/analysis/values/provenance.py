@@ -74,7 +74,9 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
         for caller, call in graph.sites.get(function, ()):  # type: ignore[call-overload]
             for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
                 if name == variable.name:
-                    sources += [s for part in _models_in(roles, caller, argument) if (s := caller.variable(part)) is not None]
+                    sources += [
+                        s for part in _models_in(roles, caller, argument) if (s := caller.variable(part)) is not None
+                    ]
         return sources
     root, dot, path = variable.name.partition(".")
     if dot and not bindings and not variable.scope.is_class:
