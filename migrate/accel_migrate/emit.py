@@ -23,6 +23,7 @@ EMITTED = (
     "is_main_process",
     "local_num_processes",
     "local_process_index",
+    "no_sync",
     "num_processes",
     "prepare",
     "print",

@@ -176,8 +176,7 @@ def _script(modules: list[Module], settings: Settings, keeps: Keeps) -> Script:
 
     def understood(facts: Facts | None) -> Script:
         kept = lambda module, line: keeps(module.source, line)  # noqa: E731
-        by_batch = settings.target != "accelerate"
-        return read(modules, settings.keep_device, settings.prints_once, kept, facts, by_batch)
+        return read(modules, settings.keep_device, settings.prints_once, kept, facts, settings.target == "accelerate")
 
     script = understood(None)
     return understood(settings.facts) if settings.facts is not None and script.refusals else script
@@ -356,7 +355,12 @@ def _check_stable(result: Source, settings: Settings) -> None:
     """A second run over the result must find nothing more to do."""
     if _left_alone(result):
         return
-    script = read([Module(result)], settings.keep_device, settings.prints_once)
+    script = read(
+        [Module(result)],
+        settings.keep_device,
+        settings.prints_once,
+        for_accelerate=settings.target == "accelerate",
+    )
     for training in script.trainings:
         if any(change.edits for _, change in _changes(script, training, settings)):
             raise BrokenResult("a second run would change the file again; please report this script")

@@ -258,9 +258,9 @@ def test_a_helper_that_a_script_calls_which_is_left_costs_those_that_share_it() 
     found = results(first=KEEPS, second=left, tools=KEEP)
     assert {result.status for result in found.values()} == {Status.UNCHANGED}
     assert found["first"].reason.startswith(
-        "it shares changes with a loop that is left in second.py: `accelerator.unwrap"
+        "it shares changes with a loop that is left in second.py: `model.weight.data"
     )
-    assert found["second"].reason.startswith("`accelerator.unwrap_model(model).weight.data.add_(torch.randn` would put")
+    assert found["second"].reason.startswith("`model.weight.data.add_(torch.randn(1, 2).to(accelerator.devi` would put")
 
 
 def test_a_helper_that_one_script_gives_a_device_and_another_none_takes_the_accelerator_from_both() -> None:

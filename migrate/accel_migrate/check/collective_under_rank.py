@@ -127,7 +127,8 @@ def meeting(side: Side, file: File, call: ast.Call) -> str:
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in MEETINGS and is_accelerator(function.value):
         return f"{function.attr}()"
-    return f"the forward pass of {unparse(function)}" if side.flows.made(file, function, "prepared") else ""
+    runs = side.wraps_models and bool(side.flows.made(file, function, "prepared"))  # a wrapper sends buffers around
+    return f"the forward pass of {unparse(function)}" if runs else ""
 
 
 class Guards:

@@ -12,6 +12,9 @@ from accel_migrate.flow.program import File, Function, Scope, default_of
 
 Found = Iterator[tuple[File, ast.AST, str]]
 _DEPTH = 12
+_OF_ALL = frozenset(
+    ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
+)
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -139,14 +142,18 @@ def _loads_in_place(file: File, call: ast.Call) -> bool:
 
 
 def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:
-    """`accelerator.unwrap_model(model).set_device(device)`: a method that takes the prepared model elsewhere."""
+    """`model.set_device(device)`, `accelerator.unwrap_model(model).set_device(device)`: takes the prepared model elsewhere."""
     bare = {call for _, call in side.asked("unwrap_model")}
-    classes = [owner for file in side.files for owner in file.of_kinds(ast.ClassDef)] if bare else []
+    classes = [owner for file in side.files for owner in file.of_kinds(ast.ClassDef)]
     methods = [each for owner in classes for each in walk(owner) if isinstance(each, Function)]
-    for file, call in side.calls if bare else ():
-        if not (isinstance(call.func, ast.Attribute) and call.func.value in bare):
+    for file, call in side.calls if methods else ():
+        function = call.func
+        if not isinstance(function, ast.Attribute):
             continue
-        named = [method for method in methods if getattr(method, "name", "") == call.func.attr]
+        if function.value not in bare and not side.flows.made(file, function.value, "prepared"):
+            continue
+        # By its name, unless modules, optimizers and a script's trainer all have one.
+        named = [m for m in methods if getattr(m, "name", "") == function.attr and function.attr not in _OF_ALL]
         for method in side.flows.callees.get(call) or named:
             inside = set(walk(method))
             for _, move, device, found in devices.moves():

@@ -371,7 +371,7 @@ class Divergence:
 
 
 def _is_bare(function: ast.expr) -> bool:
-    """`accelerator.unwrap_model(model).encoder`"""
+    """`accelerator.unwrap_model(model).encoder`: past the wrapper that gives all processes the same running statistics."""
     while isinstance(function, ast.Attribute | ast.Subscript):
         function = function.value
     return (

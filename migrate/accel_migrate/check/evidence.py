@@ -74,6 +74,11 @@ class Side:
         ]
 
     @cached_property
+    def wraps_models(self) -> bool:
+        """Whether models are in a wrapper on several processes, as those of Accelerate are."""
+        return any((file.qualified(call.func) or "").startswith("accelerate.") for file, call in self.created)
+
+    @cached_property
     def involved(self) -> set[File]:
         """The scripts that make an Accelerator, themselves or by what they import, with all of that: the others run apart."""
         return self.imported_by({each for file, call in self.created for each in scripts_that_run(self, file, call)})

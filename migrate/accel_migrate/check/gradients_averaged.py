@@ -12,6 +12,13 @@ from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
+# Methods of models, optimizers and schedulers that no loss comes through.
+_RUNS_NOTHING = frozenset(
+    [
+        *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
+        *("named_children", "state_dict", "train", "eval", "zero_grad", "step", "get_last_lr", "prepare"),
+    ]
+)
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -25,16 +32,14 @@ def _found(evidence: Evidence) -> Found:
     if not calls:
         return
     registered = {unparse(call.args[1]).strip("'\"") for _, call in side.asked("register_forward_method") if call.args}
-    # The runtime's own averages each loss.
-    of_accelerate = any((at.qualified(made.func) or "").startswith("accelerate.") for at, made in side.created)
     for file, call in side.asked("backward"):
-        yield from _past_the_wrapper(side, file, call, registered)
         yield from _through_nothing(side, file, call, registered)
         yield from _made_anew(side, file, call)
-        if of_accelerate:
+        if side.wraps_models:  # the runtime's own averages each loss, whichever way it came
+            yield from _past_the_wrapper(side, file, call, registered)
             yield from _through_again(side, file, call)
             yield from _without_a_forward(side, file, call)
-    for file in {file: None for file, _ in calls}:
+    for file in {file: None for file, _ in calls} if side.wraps_models else ():  # and all that is stepped
         yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
     yield from _trained_buffers(side)
     yield from drawn_anew(side)
@@ -160,9 +165,25 @@ class _Losses:
 
 
 def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
-    """The calls of prepared models that a loss is computed through."""
+    """The calls of prepared models that a loss is computed through; where no wrapper hides them, of their parts too."""
     calls = side.once(_Losses).calls(file, backward)
-    return {call for call, at in calls.items() if side.flows.made(at, call.func, "prepared")}
+    return {
+        call
+        for call, at in calls.items()
+        if side.flows.made(at, call.func, "prepared") or (not side.wraps_models and _runs_part(side, at, call))
+    }
+
+
+def _runs_part(side: Side, file: File, call: ast.Call) -> bool:
+    """`net.encode(x)`, `net.head[0](x)`"""
+    owner = call.func
+    if getattr(owner, "attr", "") in _RUNS_NOTHING or not side.after_prepare(file, call):
+        return False
+    while isinstance(owner, ast.Attribute | ast.Subscript):
+        owner = owner.value
+        if any(made not in side.looped_over for made in side.flows.made(file, owner, "prepared")):
+            return True
+    return False
 
 
 def _is_bare(call: ast.Call) -> bool:
@@ -322,12 +343,12 @@ CONDITION = Condition(
     code="AM967",
     name="gradients_averaged",
     summary="gradients would not be averaged over the processes",
-    why="Processes stay alike because a prepared model averages the gradients of its parameters. It does so when the loss comes "
-    "through its `forward`, or through a method that is registered. Weights of a model that is not prepared, of a bare model "
-    "whose methods make the loss, or in buffers would drift apart from process to process, in silence. Under Accelerate, so "
-    "would those of a model whose one forward two backward passes go through: it averages in the first of them alone. And what a "
-    "process draws for itself must not get into weights or gradients once they are alike on all.",
-    example_before="loss = accelerator.unwrap_model(model).energy(x)\naccelerator.backward(loss)",
-    example_after="accelerator.register_forward_method(model, 'energy')\nloss = model.energy(x)\naccelerator.backward(loss)",
+    why="Processes stay alike because `accelerator.backward` averages the gradients of all that a prepared model or optimizer "
+    "holds. Other weights, and buffers, would drift apart from process to process. With `--target accelerate` gradients are "
+    "averaged when the loss comes through the `forward` of the model's wrapper: not those of a bare model whose methods make "
+    "the loss, nor, in the second of two backward passes through one forward, those of any. And what a process draws for "
+    "itself must not get into weights or gradients once they are alike on all.",
+    example_before="loss = teacher(x).mean()  # only model is prepared\naccelerator.backward(loss)",
+    example_after="loss = model(x).mean()\naccelerator.backward(loss)",
     find=find,
 )

@@ -1,4 +1,4 @@
-"""AM970: whatever asks a prepared model by its names or stores it whole gets the model itself, in every file."""
+"""AM970: weights of a prepared model are taken and stored by the Accelerator, in every file; a wrapper is asked for nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.check.stores import Stores, returned, self_of
@@ -20,7 +21,8 @@ _NAMED = frozenset(
         *("children", "_modules", "get_submodule", "get_parameter"),
     ]
 )
-_WHOLE = frozenset(["torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "copy.deepcopy", "torch.jit.script"])
+_WRITES = frozenset(["torch.save", "pickle.dump", "joblib.dump"])
+_WHOLE = _WRITES | {"pickle.dumps", "copy.deepcopy", "torch.jit.script"}
 _RUN = frozenset(["train", "eval", "parameters", "forward"])
 _SAME = frozenset(["to", "cuda", "cpu", "eval", "train", "requires_grad_", "half", "float", "double", "bfloat16"])
 _DEPTH = 12
@@ -29,11 +31,24 @@ _DEPTH = 12
 def find(project: Project) -> Iterator[Violation]:
     side = project.evidence.after
     models = _Models(side)
-    for file, asked, model in _questions(side) if models.made else ():
+    fault = "would meet the wrapper that `{}` is on several processes"
+    if not side.wraps_models:
+        fault = "would take the weights of `{}` past the Accelerator, on every process, and of sharded ones a part"
+    for file, asked, model in (_questions(side) if side.wraps_models else _taken(side)) if models.made else ():
         if models.may_be(file, model) and side.after_prepare(file, model):
-            text = f"`{unparse(asked)[:60]}` in {file.path.name}"
-            message = f"{text} would meet the wrapper that `{unparse(model)}` is on several processes"
+            message = f"`{unparse(asked)[:60]}` in {file.path.name} {fault.format(unparse(model))}"
             yield Violation("AM970", file.path, asked.lineno, message)
+
+
+def _taken(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
+    """What takes the weights of a model that no wrapper hides, or writes it whole on more than one process."""
+    guards = side.once(Guards)
+    for file, asked, model in _questions(side):
+        if isinstance(asked, ast.Attribute):
+            if asked.attr == "state_dict":
+                yield file, asked, model
+        elif isinstance(asked, ast.Call) and file.qualified(asked.func) in _WRITES and guards.of(file, asked) is None:
+            yield file, asked, model
 
 
 def _questions(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
@@ -226,10 +241,12 @@ class _Models:
 CONDITION = Condition(
     code="AM970",
     name="wrapper_asked",
-    summary="the wrapper of a prepared model would be asked for the model's names, or stored",
-    why="On several processes prepare() returns a wrapper. It answers `state_dict()` with keys that begin with `module.`, takes "
-    "no others back, and is not what a file should hold. Code that reaches a prepared model from another file, through an "
-    "object that keeps it, a function that returns it or an import, must get the model itself, or the loop is left.",
+    summary="weights of a prepared model would be taken or stored past the Accelerator",
+    why="Every process would write the file, and of sharded weights (FSDP, ZeRO-3) each has only a part: `get_state_dict()` and "
+    "`save()` know both. Code that reaches a prepared model from another file, through an object that keeps it, a function "
+    "that returns it or an import, must use them, or the loop is left. With `--target accelerate` prepare() returns a wrapper "
+    "on several processes, which answers `state_dict()` with keys that begin with `module.` and takes no others back: it must "
+    "not be asked for names at all.",
     example_before="trainer = Trainer()\ntrainer.fit()\ntorch.save(trainer.model.state_dict(), path)",
     example_after="trainer = Trainer()\ntrainer.fit()\n"
     "torch.save(trainer.accelerator.get_state_dict(trainer.model), path)",

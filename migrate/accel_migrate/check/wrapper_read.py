@@ -12,11 +12,32 @@ from accel_migrate.flow.program import File, Function
 
 _SHAPES = ("repeat", "expand", "view", "reshape", "tile", "chunk", "split", "repeat_interleave")
 _TELL = ("'module'", "DataParallel", "num_processes", "DDP")
+_ASKS = ("'module'", "isinstance(", "type(", "__class__")  # the model itself, not how many processes there are
+_OF_DDP = frozenset(
+    [
+        *(
+            "no_sync",
+            "join",
+            "join_hook",
+            "register_comm_hook",
+            "device",
+            "device_ids",
+            "output_device",
+            "process_group",
+        ),
+        *("reducer", "logger", "require_backward_grad_sync", "require_forward_param_sync", "broadcast_buffers"),
+        *("find_unused_parameters", "static_graph", "_set_static_graph", "_get_ddp_logging_data"),
+    ]
+)
 
 
 def find(project: Project) -> Iterator[Violation]:
     for file, node in _found(project.evidence):
-        message = f"`{unparse(node)[:60]}` would fail on one process, where prepare() returns the model itself"
+        where = " on one process, where" if project.evidence.after.wraps_models else ":"
+        message = f"`{unparse(node)[:60]}` would fail{where} prepare() returns the model itself"
+        yield Violation("AM965", file.path, node.lineno, message)
+    for file, node in _asked_of_ddp(project.evidence):
+        message = f"`{unparse(node)[:60]}` would be asked of the model itself, which is not a DistributedDataParallel"
         yield Violation("AM965", file.path, node.lineno, message)
     for file, call in _handed_itself(project.evidence.after):
         message = f"`{unparse(call)[:60]}` would be handed the wrapper on many processes, beside the model without it"
@@ -108,7 +129,7 @@ def _shapes_a_tensor(file: File, node: ast.expr) -> bool:
 
 def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
     """`accelerator.unwrap_model(model).serialize(model)`: of one model, the method would read the wrapper's attributes."""
-    bare = {call for _, call in side.asked("unwrap_model") if call.args}
+    bare = {call for _, call in side.asked("unwrap_model") if call.args} if side.wraps_models else set()
     for file, call in side.calls:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if owner in bare and isinstance(owner, ast.Call):
@@ -122,7 +143,19 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     for file in side.files:
         for node in file.nodes:
             if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
-                if _is_prepared_model(side, file, node.value) and not _is_asked(file, node):
+                if _is_prepared_model(side, file, node.value) and not _is_asked(side, file, node):
+                    yield file, node
+
+
+def _asked_of_ddp(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+    """`model.join()`, `model.register_comm_hook(...)`: what the model itself does not have."""
+    side = evidence.after
+    if not any((f.qualified(c.func) or "").endswith(".DistributedDataParallel") for f, c in evidence.before.calls):
+        return
+    for file in side.files:
+        for node in file.of_kinds(ast.Attribute):
+            if isinstance(node, ast.Attribute) and node.attr in _OF_DDP and isinstance(node.ctx, ast.Load):
+                if _is_prepared_model(side, file, node.value) and not _is_asked(side, file, node):
                     yield file, node
 
 
@@ -138,10 +171,11 @@ def _is_prepared_model(side: Side, file: File, node: ast.expr) -> bool:
     return False
 
 
-def _is_asked(file: File, node: ast.AST) -> bool:
+def _is_asked(side: Side, file: File, node: ast.AST) -> bool:
     """Whether a condition around it, or an `except`, tells whether there is a wrapper."""
     for above in file.ancestors(node):
-        if isinstance(above, ast.If | ast.IfExp | ast.While) and any(word in unparse(above.test) for word in _TELL):
+        test = unparse(above.test) if isinstance(above, ast.If | ast.IfExp | ast.While) else ""
+        if any(word in test for word in _TELL) and (side.wraps_models or any(word in test for word in _ASKS)):
             return True
         if isinstance(above, ast.Try) and any("AttributeError" in unparse(h.type or h) for h in above.handlers):
             return True
@@ -154,11 +188,11 @@ CONDITION = Condition(
     code="AM965",
     name="wrapper_read",
     summary="a model would be taken out of a wrapper that one process does not have",
-    why="DataParallel and DistributedDataParallel of the script are gone: on one process `prepare` returns the model itself, "
-    "on many a wrapper. `.module` is there on many only, so `accelerator.unwrap_model` takes its place. A DataParallel that "
+    why="DataParallel and DistributedDataParallel of the script are gone: `prepare` returns the model itself, with "
+    "`--target accelerate` on one process only. So nothing may read `.module`, or what else a wrapper has. A DataParallel that "
     "is left somewhere must not be what is prepared: it wants the first GPU. And a tensor that was "
     "shaped for as many GPUs as DataParallel had would be too long for the one that a process has.",
     example_before="model = accelerator.prepare(model)\nif several:\n    bare = model.module",
-    example_after="model = accelerator.prepare(model)\nif several:\n    bare = accelerator.unwrap_model(model)",
+    example_after="model = accelerator.prepare(model)\nif several:\n    bare = model",
     find=find,
 )

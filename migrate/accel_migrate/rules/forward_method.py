@@ -27,9 +27,9 @@ RULE = Rule(
     code=CODE,
     name="forward_method",
     summary="register a method of the model that makes the loss in the place of `forward`",
-    why="On several processes gradients are averaged on the way through the wrapper's `forward`; a method that is called past "
-    "it trains each process by itself, in silence. `register_forward_method` leads it through the wrapper, and does "
-    "nothing on one process. Accelerate has no counterpart: with `--target accelerate` such a loop is left as it was.",
+    why="FSDP gathers sharded weights for the model's `forward`, and a method that is called past it would meet parts of them. "
+    "`register_forward_method` has them gathered for it too, and does nothing where weights are whole. Accelerate has no "
+    "counterpart, and averages gradients for `forward` alone: with `--target accelerate` such a loop is left as it was.",
     example_before="loss = -model.log_prob(x).mean()",
     example_after='accelerator.register_forward_method(model, "log_prob")\nloss = -model.log_prob(x).mean()',
     find=find,

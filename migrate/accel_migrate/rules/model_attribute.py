@@ -17,7 +17,7 @@ CODE = "AM105"
 def find(context: Context) -> Iterator[Change]:
     training, source = context.training, context.module.source
     yield from _past_forward(context)
-    for asked in training.model_attributes:
+    for asked in training.model_attributes if training.wraps_models else ():
         module, node, model = asked
         if module is not context.module or node in training.gone:
             continue
@@ -40,7 +40,7 @@ def find(context: Context) -> Iterator[Change]:
 
 def _past_forward(context: Context) -> Iterator[Change]:
     """One note for a file, at the first call that runs layers of the model by another way than its forward."""
-    training, script = context.training, context.script
+    training = context.training
     registered = {name for _, name in training.forward_methods}
     for module, node, _ in training.model_attributes:
         call = module.parents[node]
@@ -48,11 +48,7 @@ def _past_forward(context: Context) -> Iterator[Change]:
             continue
         if not isinstance(call, ast.Call) or call.func is not node:
             continue
-        model = script.roles.value(module, node.value)
-        if node.attr in registered or model.owner is None or model.module is None:
-            continue
-        owner = Definition(model.module, model.owner)
-        if computes(script.roles, script.graph, owner, node.attr):
+        if node.attr not in registered and (call in training.loss_parts or _computes(context, node)):
             way = ""
             if context.settings.target != "accelerate":
                 way = ", or from a method that accelerator.register_forward_method(model, name) registers"
@@ -64,12 +60,21 @@ def _past_forward(context: Context) -> Iterator[Change]:
             return
 
 
+def _computes(context: Context, method: ast.Attribute) -> bool:
+    roles, graph = context.script.roles, context.script.graph
+    model = roles.value(context.module, method.value)
+    if model.owner is None or model.module is None:
+        return False
+    return computes(roles, graph, Definition(model.module, model.owner), method.attr)
+
+
 RULE = Rule(
     code=CODE,
     name="model_attribute",
-    summary="ask the model itself, not its wrapper, for its parts",
-    why="On several processes `prepare` wraps the model, and the wrapper has none of the model's own parts and methods; on "
-    "one process there is no wrapper, and `unwrap_model` gives the model back.",
+    summary="for Accelerate: ask the model itself, not its wrapper, for its parts",
+    why="Here `prepare` returns the model itself, on one process and on many, and its parts are asked for as before. With "
+    "`--target accelerate` it is wrapped on several processes, and the wrapper has none of the model's own parts and methods; "
+    "`unwrap_model` gives the model back. A note names layers that run past `forward`, which FSDP does not gather.",
     example_before="weight = model.fc.weight",
     example_after="weight = accelerator.unwrap_model(model).fc.weight",
     find=find,

@@ -73,9 +73,13 @@ def find(context: Context) -> Iterator[Change]:
             if variable is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
                 continue
             spelled = training.ready(module, call)
-            if takes and spelled is not None:
+            exports = module.qualified(call.func) in _EXPORTS
+            if not training.wraps_models:
+                if exports:
+                    yield change(CODE, call, f"exports the model{_SHARDED}", loop=training.index, safety=Safety.NOTE)
+            elif takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
-                sharded = _SHARDED if module.qualified(call.func) in _EXPORTS else ""
+                sharded = _SHARDED if exports else ""
                 message = f"takes the model itself, without its wrapper{sharded}"
                 yield change(CODE, call, message, [edit], loop=training.index)
             elif takes or _may_keep(context, call):
@@ -99,9 +103,11 @@ def _may_keep(context: Context, call: ast.Call) -> bool:
 RULE = Rule(
     code=CODE,
     name="model_copied",
-    summary="copy, export and log the model itself",
-    why="On several processes a prepared model is wrapped, and a wrapper cannot be copied, exported or logged: it holds hooks "
-    "and process groups. Where a function that cannot be looked into gets the model, a note says so.",
+    summary="for Accelerate: copy, export and log the model itself",
+    why="Here `prepare` returns the model itself, which can be copied and exported as before; of sharded weights each process "
+    "has a part alone, and a note says so where a model is exported. With `--target accelerate` it is wrapped on several "
+    "processes, and a wrapper cannot be copied, exported or logged: it holds hooks and process groups. Where a function that "
+    "cannot be looked into gets the model, a note says so.",
     example_before="best = copy.deepcopy(model)",
     example_after="best = copy.deepcopy(accelerator.unwrap_model(model))",
     find=find,

@@ -43,7 +43,7 @@ RULE = Rule(
     why="Every process runs the script, and only one may write. Under FSDP and ZeRO the weights are collected from all, so "
     "get_state_dict is called by all, outside of any guard.",
     example_before='model.save_pretrained("out")',
-    example_after='accelerator.unwrap_model(model).save_pretrained("out", is_main_process=accelerator.is_main_process, '
+    example_after='model.save_pretrained("out", is_main_process=accelerator.is_main_process, '
     "state_dict=accelerator.get_state_dict(model))",
     find=find,
 )

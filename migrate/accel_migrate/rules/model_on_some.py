@@ -14,7 +14,7 @@ CODE = "AM403"
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     found = [node for owner, node in training.bare if owner is module]
-    for node in found:
+    for node in found if training.wraps_models else ():
         if node in training.distribution.unwrapped:
             continue
         spelled = training.accelerator(module, node)
@@ -31,10 +31,11 @@ def find(context: Context) -> Iterator[Change]:
 RULE = Rule(
     code=CODE,
     name="model_on_some",
-    summary="a model that only some processes run, runs without its wrapper",
-    why="Before a forward the wrapper may send buffers from the first process to all others, and those that a condition on "
-    "the rank keeps out would not be there to receive them. The bare model runs by itself, unless its weights are sharded.",
+    summary="a model that only some processes run",
+    why="Weights that are sharded (FSDP, ZeRO-3) are gathered for each forward, and processes that a condition on the rank keeps "
+    "out would not be there: a note says so. Whole weights need nobody else. With `--target accelerate` the model's wrapper may "
+    "send buffers to all processes before a forward, so the bare model runs there.",
     example_before="if rank == 0:\n    accuracy = evaluate(model, test_loader)",
-    example_after="if accelerator.is_main_process:\n    accuracy = evaluate(accelerator.unwrap_model(model), test_loader)",
+    example_after="if accelerator.is_main_process:\n    accuracy = evaluate(model, test_loader)",
     find=find,
 )

@@ -28,7 +28,8 @@ def find(context: Context) -> Iterator[Change]:
         if save.module is module:
             yield _saved(context, save)
     whole = {value for save in storage.saves for owner, value in _whole_models(context, save) if owner is module}
-    for value in sorted(whole | set(_handed_to_helpers(context)), key=module.source.start):
+    wrapped = whole | set(_handed_to_helpers(context)) if context.training.wraps_models else ()
+    for value in sorted(wrapped, key=module.source.start):
         text = f"{context.training.accelerator(module, value)}.unwrap_model({module.source.code(value)})"
         edit = replace_node(module.source, value, text)
         yield change(CODE, value, "the model itself is saved", [edit], loop=context.training.index)
@@ -44,7 +45,9 @@ def find(context: Context) -> Iterator[Change]:
             yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
         else:
             edits = _collected(context, taken)
-            yield change(CODE, taken.call, "weights without a wrapper's prefix", edits, loop=context.training.index)
+            wraps = context.training.wraps_models
+            kind = "weights without a wrapper's prefix" if wraps else "all weights, also where they are sharded"
+            yield change(CODE, taken.call, kind, edits, loop=context.training.index)
 
 
 def _collected(context: Context, taken: StateTaken) -> list[Edit]:
@@ -146,9 +149,10 @@ def _bare(context: Context, owner: ast.expr) -> str:
         root = root.value
     if not path or not training.holds(module.variable(root)):
         return module.source.code(owner)
-    spelled = training.accelerator(module, owner)
-    inner = [name for name in reversed(path) if name != "module"]
-    return ".".join([f"{spelled}.unwrap_model({module.source.code(root)})", *inner])
+    model = module.source.code(root)
+    if training.wraps_models:
+        model = f"{training.accelerator(module, owner)}.unwrap_model({model})"
+    return ".".join([model, *[name for name in reversed(path) if name != "module"]])
 
 
 def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.expr]]:

@@ -22,14 +22,25 @@ def find(context: Context) -> Iterator[Change]:
     told = takes_in_more(context.script, context.training)  # with this in it
     for wrapping in training.distribution.wrappings:
         if wrapping.module is module:
-            yield change(
-                CODE, wrapping.call, "`prepare` wraps the model", _edits(context, wrapping), loop=training.index
-            )
+            edits = _edits(context, wrapping)
+            yield change(CODE, wrapping.call, "`prepare` takes its place", edits, loop=training.index)
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
             if wrapping.is_data_parallel and not divides and not told:
                 told = True
                 yield change(CODE, wrapping.call, _SPLIT, safety=Safety.NOTE, loop=training.index)
     yield from piece_changes(context, CODE)
+    if not training.wraps_models:
+        yield from _synchronised_by_hand(context)
+
+
+def _synchronised_by_hand(context: Context) -> Iterator[Change]:
+    """`model.require_backward_grad_sync = last`, of which the wrapper took notice."""
+    module, training = context.module, context.training
+    for node in module.walk(module.tree, ast.Attribute) if training.distribution.wrappings else ():
+        if isinstance(node, ast.Attribute) and node.attr == "require_backward_grad_sync":
+            if isinstance(node.ctx, ast.Store) and training.holds(module.variable(node.value)):
+                yield change(CODE, node, _EXCHANGED, safety=Safety.NOTE, loop=training.index)
+                return
 
 
 def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
@@ -83,13 +94,19 @@ _SPLIT = (
     "DataParallel split each batch over the GPUs; now each process takes a batch of its own, so N processes train on N "
     "times the batch: divide batch_size by the number of processes to keep it"
 )
+_EXCHANGED = (
+    "there is no wrapper that reads this: gradients are exchanged in each backward pass, with the same result; to exchange "
+    "them once, run the forward and backward passes before the last under accelerator.no_sync(model)"
+)
 RULE = Rule(
     code=CODE,
     name="parallel_model",
     summary="DistributedDataParallel and DataParallel go",
-    why="`prepare` wraps the model on several processes and leaves it bare on one. `.module` becomes `unwrap_model`, which is "
-    "right on both. The options of DistributedDataParallel are handed on by DistributedDataParallelKwargs.",
+    why="`prepare` returns the model itself, on one process and on many, so `.module` goes. (With `--target accelerate` the "
+    "model is wrapped on several processes, and `.module` becomes `unwrap_model`, which is right on both.) The options of "
+    "DistributedDataParallel are handed on by DistributedDataParallelKwargs; `find_unused_parameters` and `static_graph` to "
+    "Accelerate alone, since here each loss shows which weights it came through.",
     example_before="model = DDP(model, device_ids=[rank])\nmodel.module.freeze()",
-    example_after="accelerator.unwrap_model(model).freeze()",
+    example_after="model.freeze()",
     find=find,
 )

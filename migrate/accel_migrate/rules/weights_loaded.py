@@ -137,12 +137,11 @@ def _asks_for_file(test: ast.expr) -> bool:
 RULE = Rule(
     code=CODE,
     name="weights_loaded",
-    summary="read weights to the CPU and put them into the bare model",
-    why="A file names the GPU that saved it, so N processes would all load onto that GPU. A prepared model's wrapper wants "
-    "keys that the file does not have. And a file that this run writes is written by one process while others are on their "
-    "way to read it.",
+    summary="read weights to the CPU, once they are written",
+    why="A file names the GPU that saved it, so N processes would all load onto that GPU. And a file that this run writes is "
+    "written by one process while others are on their way to read it. With `--target accelerate` the wrapper of a prepared model "
+    "wants keys that the file does not have, so the bare model takes the weights.",
     example_before='model.load_state_dict(torch.load("best.pt", map_location=device))',
-    example_after="accelerator.wait_for_everyone()\n"
-    'accelerator.unwrap_model(model).load_state_dict(torch.load("best.pt", map_location="cpu"))',
+    example_after='accelerator.wait_for_everyone()\nmodel.load_state_dict(torch.load("best.pt", map_location="cpu"))',
     find=find,
 )

@@ -46,13 +46,13 @@ def modules(*texts: str) -> list[Module]:
     return found
 
 
-def script(*texts: str, prints_once: bool = False, by_batch: bool = True) -> Script:
-    return read(modules(*texts), prints_once=prints_once, by_batch=by_batch)
+def script(*texts: str, prints_once: bool = False, for_accelerate: bool = False) -> Script:
+    return read(modules(*texts), prints_once=prints_once, for_accelerate=for_accelerate)
 
 
-def training(*texts: str, prints_once: bool = False, by_batch: bool = True) -> Training:
+def training(*texts: str, prints_once: bool = False, for_accelerate: bool = False) -> Training:
     """The one training of the files."""
-    found = script(*texts, prints_once=prints_once, by_batch=by_batch)
+    found = script(*texts, prints_once=prints_once, for_accelerate=for_accelerate)
     assert not found.refusals, found.refusals
     (only,) = found.trainings
     return only

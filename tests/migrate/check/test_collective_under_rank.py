@@ -19,9 +19,9 @@ TOP = "from accel_runtime import Accelerator\nimport os, torch\naccelerator = Ac
         "if accelerator.is_main_process or accelerator.num_processes == 1:\n    accelerator.gather(x)\n",
         "accelerator.is_main_process and accelerator.gather(x)\n",
         "y = accelerator.gather(x) if accelerator.is_local_main_process else x\n",
-        "if int(os.environ['LOCAL_RANK']) == 0:\n    net(x)\n",
-        "if int(os.environ.get('RANK', 0)) == 0:\n    net(x)\n",
-        "if torch.distributed.get_rank() == 0:\n    net(x)\n",
+        "if int(os.environ['LOCAL_RANK']) == 0:\n    accelerator.backward(net(x))\n",
+        "if int(os.environ.get('RANK', 0)) == 0:\n    accelerator.backward(net(x))\n",
+        "if torch.distributed.get_rank() == 0:\n    accelerator.backward(net(x))\n",
         "while accelerator.process_index:\n    accelerator.gather(x)\n",
         "if os.path.exists(out) is False:\n    accelerator.wait_for_everyone()\n",
         "there = os.path.isdir(out)\nif not there:\n    accelerator.wait_for_everyone()\n",
@@ -29,6 +29,14 @@ TOP = "from accel_runtime import Accelerator\nimport os, torch\naccelerator = Ac
 )
 def test_a_meeting_that_only_some_processes_come_to(guarded: str) -> None:
     assert said("AM954", "x = 1\n", TOP + guarded)
+
+
+@pytest.mark.parametrize(
+    "rank", ["int(os.environ['LOCAL_RANK'])", "int(os.environ.get('RANK', 0))", "torch.distributed.get_rank()"]
+)
+def test_a_forward_is_a_meeting_of_wrappers_alone(rank: str) -> None:
+    assert said("AM954", "x = 1\n", TOP.replace("accel_runtime", "accelerate") + f"if {rank} == 0:\n    net(x)\n")
+    assert not said("AM954", "x = 1\n", TOP + f"if {rank} == 0:\n    net(x)\n")
 
 
 @pytest.mark.parametrize(

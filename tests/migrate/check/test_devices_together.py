@@ -165,6 +165,19 @@ def test_a_model_that_is_read_back_onto_the_gpu_it_was_saved_from() -> None:
     assert not said_of("Net()\n    net.load_state_dict(torch.load('a'))")
 
 
+def test_a_method_of_the_prepared_model_that_moves_it() -> None:
+    top = (
+        "import torch\nfrom accel_runtime import Accelerator\nclass Net(torch.nn.Module):\n"
+        "    def settle(self, place):\n        self.to(place)\nclass Trainer:\n    def train(self, place):\n"
+        "        self.net.to(place)\naccelerator = Accelerator()\nnet = accelerator.prepare(Net())\n"
+    )
+    for model in ("net", "accelerator.unwrap_model(net)"):
+        moved = [m for m in said("AM956", "x = 1\n", f"{top}{model}.settle(args.gpu)\n") if "move the prepared" in m]
+        assert moved, model
+    for line in ("net.train()\n", "other.settle(args.gpu)\n", "net.settle(accelerator.device)\n"):
+        assert not [m for m in said("AM956", "x = 1\n", top + line) if "move the prepared" in m], line
+
+
 SCRIPT = "import torch\nfrom accel_runtime import Accelerator\nclass Net(torch.nn.Module): pass\n"
 MADE = "accelerator = Accelerator()\nmodel = accelerator.prepare(Net())\n"
 COMPARED = (

@@ -16,11 +16,23 @@ PEER = OWN.replace("accel_runtime", "accelerate")
 
 def test_a_loss_that_only_methods_of_the_bare_model_make() -> None:
     loop = "for x in data:\n    loss = 0\n    a, b = {}\n    loss += a + b\n    loss /= 2\n    accelerator.backward(loss)\n"
-    assert said("AM967", "x = 1\n", OWN + loop.format("accelerator.unwrap_model(net).energy(x)"))
-    assert not said("AM967", "x = 1\n", OWN + loop.format("net(x)"))
-    assert not said("AM967", "x = 1\n", OWN + loop.format("accelerator.unwrap_model(net).loss(x, *net(x))"))
+    assert said("AM967", "x = 1\n", PEER + loop.format("accelerator.unwrap_model(net).energy(x)"))
+    assert not said("AM967", "x = 1\n", PEER + loop.format("net(x)"))
+    assert not said("AM967", "x = 1\n", PEER + loop.format("accelerator.unwrap_model(net).loss(x, *net(x))"))
     registered = "accelerator.register_forward_method(net, 'energy')\n" + loop.format("net.energy(x)")
     assert not said("AM967", "x = 1\n", OWN + registered)
+
+
+def test_the_runtimes_own_averages_whichever_way_a_loss_came() -> None:
+    loop = "for x in data:\n    loss = {}\n    accelerator.backward(loss)\n"
+    assert not said("AM967", "x = 1\n", OWN + loop.format("net[1](x)"))
+    for way in ("net.energy(x)", "net.head(x)", "net.layers[0](x)"):
+        assert not said("AM967", "x = 1\n", OWN + loop.format(way)), way
+        assert said("AM967", "x = 1\n", PEER + loop.format(way)), way
+    for none in ("other.energy(x)", "data.energy(x)", "other(net.state_dict())", "other(opt.step())"):
+        assert said("AM967", "x = 1\n", OWN + loop.format(none)), none
+    early = "loss = net.head(x)\n" + OWN + "for x in data:\n    accelerator.backward(loss)\n"
+    assert said("AM967", "x = 1\n", early), "before it was prepared"
 
 
 def test_a_branch_that_only_methods_of_the_bare_model_make() -> None:
@@ -28,28 +40,32 @@ def test_a_branch_that_only_methods_of_the_bare_model_make() -> None:
         "for x in data:\n    {}\n    if plain:\n        loss = {}\n    else:\n"
         "        loss = accelerator.unwrap_model(net).encode(x)\n    accelerator.backward(loss)\n"
     )
-    assert said("AM967", "x = 1\n", OWN + loop.format("pass", "net(x)"))
-    assert not said("AM967", "x = 1\n", OWN + loop.format("x = net(x)", "x"))
+    assert said("AM967", "x = 1\n", PEER + loop.format("pass", "net(x)"))
+    assert not said("AM967", "x = 1\n", PEER + loop.format("x = net(x)", "x"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("pass", "net(x)"))
 
 
 def test_such_a_loss_in_a_function_of_its_own() -> None:
     made = "def cost(m, x):\n    return {}\nfor x in data:\n    accelerator.backward(cost(net, x))\n"
-    assert said("AM967", "x = 1\n", OWN + made.format("accelerator.unwrap_model(m).energy(x)"))
-    assert not said("AM967", "x = 1\n", OWN + made.format("accelerator.unwrap_model(m).loss(m(x))"))
+    assert said("AM967", "x = 1\n", PEER + made.format("accelerator.unwrap_model(m).energy(x)"))
+    assert not said("AM967", "x = 1\n", PEER + made.format("accelerator.unwrap_model(m).loss(m(x))"))
+    assert not said("AM967", "x = 1\n", OWN + made.format("m.energy(x)"))
 
 
 def test_an_optimizer_over_a_model_that_is_not_prepared() -> None:
     loop = "for x in data:\n    accelerator.backward(net(x))\n    opt.step()\n"
-    assert said("AM967", "x = 1\n", TOP.format("weigher.params()") + loop)
-    assert said("AM967", "x = 1\n", TOP.format("[*net.parameters(), *head.parameters()]") + loop)
+    top = TOP.replace("accel_runtime", "accelerate")
+    for other in ("weigher.params()", "[*net.parameters(), *head.parameters()]"):
+        assert said("AM967", "x = 1\n", top.format(other) + loop)
+        assert not said("AM967", "x = 1\n", TOP.format(other) + loop), "the runtime's own averages all that is stepped"
     for own in ("net.parameters()", "net.head.parameters()", "[p for m in nets for p in m.parameters()]", "weights"):
-        assert not said("AM967", "x = 1\n", TOP.format(own) + loop)
+        assert not said("AM967", "x = 1\n", top.format(own) + loop)
     for link in ("plain = net\n", "net = Wrapper(plain)\n", "plain = net.body\n"):
-        assert not said("AM967", "x = 1\n", link + TOP.format("plain.parameters()") + loop)
+        assert not said("AM967", "x = 1\n", link + top.format("plain.parameters()") + loop)
 
 
 def test_an_optimizer_that_is_prepared_apart_from_its_model() -> None:
-    apart = OWN.replace("net, opt, data = accelerator.prepare(net, opt, data)", "opt = accelerator.prepare(opt)\n{}")
+    apart = PEER.replace("net, opt, data = accelerator.prepare(net, opt, data)", "opt = accelerator.prepare(opt)\n{}")
     assert not said("AM967", "x = 1\n", apart.format("net = accelerator.prepare(net)"))
     assert said("AM967", "x = 1\n", apart.format("other = accelerator.prepare(other)"))
 
@@ -78,7 +94,7 @@ def test_a_loss_that_goes_through_nothing_that_is_prepared() -> None:
 
 def test_an_optimizer_that_a_function_of_the_script_makes() -> None:
     loop = "for x in data:\n    accelerator.backward(net(other.sample(x)))\n"
-    made = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nopt = make({}, rate)\n"
+    made = "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\nopt = make({}, rate)\n"
     prepared = "net, opt, data = accelerator.prepare(net, opt, data)\n"
     assert said("AM967", "x = 1\n", made.format("other.parameters()") + prepared + loop)
     assert not said("AM967", "x = 1\n", made.format("net.parameters()") + prepared + loop)

@@ -1,4 +1,4 @@
-"""AM970: a prepared model is asked by its names as the model itself, whoever holds it."""
+"""AM970: weights of a prepared model are taken by the Accelerator, whoever holds it; a wrapper is asked for no names."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ BEFORE, AFTER = KEEPER.format("pass"), KEEPER.format(PREPARED)
 USER = "import torch\nfrom pair import Pair\n"
 
 
-def refused(user: str, more: str = "") -> bool:
-    before = {"pair.py": BEFORE + more, "main.py": USER + user}
-    return bool(said("AM970", before, {"pair.py": AFTER + more, "main.py": USER + user}))
+def refused(user: str, runtime: str = "accel_runtime") -> bool:
+    before = {"pair.py": BEFORE, "main.py": USER + user}
+    after = {"pair.py": AFTER.replace("accel_runtime", runtime), "main.py": USER + user}
+    return bool(said("AM970", before, after))
 
 
 @pytest.mark.parametrize(
@@ -40,12 +41,26 @@ def refused(user: str, more: str = "") -> bool:
         "class Twins(Pair):\n    def keep(self):\n        torch.save(self.net.cpu().state_dict(), 'a')\n"
         "it = Twins()\nit.step(1)\nit.keep()\n",
         "it = Pair()\nit.step(1)\nmine = it.net\ntorch.save({'net': mine}, 'a')\n",
-        "it = Pair()\nit.net.load_state_dict(torch.load('a'))\n",
-        "it = Pair()\nnames = [name for name, _ in it.net.named_parameters()]\n",
     ],
 )
 def test_a_field_of_an_object_of_another_file(user: str) -> None:
     assert refused(user)
+    assert refused(user, "accelerate")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "it = Pair()\nit.net.load_state_dict(torch.load('a'))\n",
+        "it = Pair()\nnames = [name for name, _ in it.net.named_parameters()]\n",
+        "it = Pair()\nit.step(1)\nbest = copy.deepcopy(it.net)\n",
+        "it = Pair()\nit.step(1)\nit.accelerator.save(it.net, 'a')\n",
+        "it = Pair()\nit.step(1)\nif it.accelerator.is_main_process:\n    torch.save(it.net, 'a')\n",
+    ],
+)
+def test_what_a_wrapper_alone_answers_otherwise(user: str) -> None:
+    assert refused(f"import copy\n{user}", "accelerate")
+    assert not refused(f"import copy\n{user}")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +76,7 @@ def test_a_field_of_an_object_of_another_file(user: str) -> None:
 )
 def test_what_is_the_model_itself_or_another_object(user: str) -> None:
     assert not refused(user)
+    assert not refused(user, "accelerate")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +92,13 @@ def test_what_another_file_imports_or_gets_back(user: str) -> None:
     text = "net = Net()\n{}\ndef fit():\n    net(1).sum().backward()\n    return net\n"
     made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
     before = {"train.py": text.format(""), "main.py": user}
-    assert said("AM970", before, {"train.py": text.format(made), "main.py": user})
+    for prepared in (made, made.replace("accel_runtime", "accelerate")):
+        assert said("AM970", before, {"train.py": text.format(prepared), "main.py": user})
 
 
 def test_a_name_that_is_another_model_by_then() -> None:
     text = "net = Net()\n{}\nnet(1)\nnet = Net()\nnet.load_state_dict(load())\n"
-    made = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
+    made = "from accelerate import Accelerator\naccelerator = Accelerator()\nnet = accelerator.prepare(net)"
     assert not said("AM970", text.format(""), text.format(made))
     assert said("AM970", text.format(""), text.format(made).replace("net = Net()\nnet.load", "net.load"))
 
@@ -104,5 +121,6 @@ SAVE = "def save(model, path):\n    torch.save(model.state_dict(), path)\n"
 )  # fmt: skip
 def test_a_function_that_is_reached_by_ways_of_its_own(user: str) -> None:
     run = f"{SAVE}it = Pair()\nit.step(1)\n{user}"
-    assert refused(run.format("it.net"))
-    assert not refused(run.format("Net()"))
+    for runtime in ("accel_runtime", "accelerate"):
+        assert refused(run.format("it.net"), runtime)
+        assert not refused(run.format("Net()"), runtime)

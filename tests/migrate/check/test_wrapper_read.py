@@ -1,4 +1,4 @@
-"""AM965: `.module` is there on several processes only."""
+"""AM965: `.module` is not there, or on several processes only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.migrate.check.reading import said
 TOP = (
     "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(Net(), SGD())\n"
 )
+PEER = TOP.replace("accel_runtime", "accelerate")
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ TOP = (
 )
 def test_a_wrapper_that_one_process_does_not_have(read: str) -> None:
     assert said("AM965", "x = 1\n", TOP + read)
+    assert said("AM965", "x = 1\n", PEER + read)
 
 
 @pytest.mark.parametrize(
@@ -31,19 +33,39 @@ def test_a_wrapper_that_one_process_does_not_have(read: str) -> None:
         "keep(accelerator.unwrap_model(net))\n",
         "if hasattr(net, 'module'):\n    keep(net.module)\n",
         "keep(net.module if isinstance(net, DataParallel) else net)\n",
-        "if accelerator.num_processes > 1:\n    keep(net.module)\n",
         "try:\n    keep(net.module)\nexcept AttributeError:\n    keep(net)\n",
         "keep(other.module)\n",
     ],
 )
 def test_a_wrapper_that_is_asked_for_first(read: str) -> None:
     assert not said("AM965", "x = 1\n", TOP + read)
+    assert not said("AM965", "x = 1\n", PEER + read)
+
+
+@pytest.mark.parametrize("test", ["accelerator.num_processes > 1", "args.DDP", "USE_DDP"])
+def test_a_wrapper_by_the_number_of_processes_is_there_in_accelerate_alone(test: str) -> None:
+    read = f"if {test}:\n    keep(net.module)\n"
+    assert said("AM965", "x = 1\n", TOP + read)
+    assert not said("AM965", "x = 1\n", PEER + read)
+
+
+@pytest.mark.parametrize(
+    "asked", ["net.join()", "net.register_comm_hook(None, hook)", "x.to(net.device)", "net.no_sync"]
+)
+def test_what_only_ddp_has(asked: str) -> None:
+    before = "from torch.nn.parallel import DistributedDataParallel as Wrapped\nnet = Wrapped(Net())\n"
+    assert said("AM965", before, f"{TOP}use({asked})\n")
+    assert said("AM965", before, f"{PEER}use({asked})\n"), "on one process"
+    assert not said("AM965", before, f"{PEER}if accelerator.num_processes > 1:\n    use({asked})\n")
+    assert not said("AM965", "net = Net()\n", f"{TOP}use({asked})\n"), "the model's own"
+    assert not said("AM965", before, f"{TOP}use({asked.replace('net', 'other')})\n")
 
 
 def test_a_method_of_the_bare_model_that_is_handed_the_wrapper() -> None:
-    assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
-    assert said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(model=net))\n")
-    assert not said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(opt))\n")
+    assert said("AM965", "x = 1\n", PEER + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
+    assert said("AM965", "x = 1\n", PEER + "keep(accelerator.unwrap_model(net).pack(model=net))\n")
+    assert not said("AM965", "x = 1\n", PEER + "keep(accelerator.unwrap_model(net).pack(opt))\n")
+    assert not said("AM965", "x = 1\n", TOP + "keep(accelerator.unwrap_model(net).pack(net, opt))\n")
 
 
 def test_a_tensor_that_is_shaped_for_the_gpus_of_data_parallel() -> None:

@@ -6,8 +6,8 @@ from textwrap import dedent
 
 from accel_migrate.settings import DEFAULTS
 
-from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import _migrated, unchanged
+from tests.migrate.rules.scripts import becomes, stays, training
+from tests.migrate.rules.verbs import ACCELERATE, _migrated, unchanged
 
 
 def test_leaves_an_optimizer_over_a_tensor_of_no_model():
@@ -31,12 +31,15 @@ def test_leaves_a_wrapper_that_steps_from_within():
     assert "Warm" in unchanged(training(functions=wrapper, ready="optimizer = Warm(optimizer)"))
 
 
-def test_leaves_a_loss_that_a_method_makes():
-    assert "model.energy()" in unchanged(training(loss="model.energy(x).mean()"))
+def test_leaves_a_loss_that_a_method_makes_past_a_wrapper():
+    assert "model.energy()" in unchanged(training(loss="model.energy(x).mean()"), ACCELERATE)
+    stays(training(loss="model.energy(x).mean()"), "loss = model.energy(x).mean()")
 
 
 def test_migrates_a_method_beside_the_forward():
-    becomes(training(loss="model.score(model(x), y)"), "loss = accelerator.unwrap_model(model).score(model(x), y)")
+    source = training(loss="model.score(model(x), y)")
+    becomes(source, "loss = accelerator.unwrap_model(model).score(model(x), y)", ACCELERATE)
+    stays(source, "loss = model.score(model(x), y)")
 
 
 def test_leaves_a_module_that_trains_itself():

@@ -1,11 +1,11 @@
-"""Parts of a prepared model, which a wrapper would hide."""
+"""Parts of a prepared model, which the wrapper of Accelerate would hide."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated, notes, rewritten
+from tests.migrate.rules.scripts import becomes, stays, training
+from tests.migrate.rules.verbs import ACCELERATE, migrated, notes, rewritten
 
 SCRIPT = """
 import torch
@@ -65,9 +65,11 @@ for x, y in loader:
         ("names = dict(model.named_parameters())", "names = dict(accelerator.unwrap_model(model).named_parameters())"),
     ],
 )
-def test_is_asked_of_the_model_itself(before: str, after: str) -> None:
-    early = "total = 0"
-    rewritten(SCRIPT.format(early=early, line=before), AFTER.format(early=early, line=after))
+def test_is_asked_of_the_model_itself_which_has_a_wrapper_in_accelerate_alone(before: str, after: str) -> None:
+    script = SCRIPT.format(early="total = 0", line=before)
+    result = AFTER.format(early="total = 0", line=after).replace("accel_runtime", "accelerate")
+    rewritten(script, result, ACCELERATE)
+    rewritten(script, AFTER.format(early="total = 0", line=before))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,9 @@ def test_is_asked_of_the_model_itself(before: str, after: str) -> None:
     ],
 )
 def test_what_a_wrapper_has_too_stays(line: str) -> None:
-    rewritten(SCRIPT.format(early="total = 0", line=line), AFTER.format(early="total = 0", line=line))
+    script, result = SCRIPT.format(early="total = 0", line=line), AFTER.format(early="total = 0", line=line)
+    rewritten(script, result)
+    rewritten(script, result.replace("accel_runtime", "accelerate"), ACCELERATE)
 
 
 def test_before_prepare_the_model_is_bare() -> None:
@@ -132,6 +136,12 @@ def test_says_that_layers_run_past_the_forward(call: str) -> None:
     assert "register_forward_method(model, name)" in note
 
 
+def test_says_so_of_what_makes_the_loss_though_its_class_is_not_visible() -> None:
+    source = SCRIPT.replace("model(x)", "model.encoder(x)").format(early="total = 0", line="pass")
+    (note,) = [note for note in notes(source) if "past the model's forward" in note]
+    assert "`encoder` runs layers" in note
+
+
 @pytest.mark.parametrize(
     "read", ["body", "body.weight", "drawn", "scale(x)", "asked(x)", "start(3)", "named_parameters()"]
 )
@@ -167,4 +177,5 @@ class Searcher(nn.Module):
 
 def test_an_object_that_is_built_after_prepare_asks_the_model_itself():
     source = training(functions=SEARCHES, after="searcher = Searcher(model)\nwidth = searcher(x)")
-    becomes(source, "return self.inner(x) * accelerator.unwrap_model(model).in_features")
+    becomes(source, "return self.inner(x) * accelerator.unwrap_model(model).in_features", ACCELERATE)
+    stays(source, "return self.inner(x) * model.in_features")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import _migrated, migrated, noted
+from tests.migrate.rules.verbs import ACCELERATE, _migrated, migrated, noted, notes
 
 
 def test_copies_the_model_itself():
-    becomes(training(after="best = copy.deepcopy(model)"), "best = copy.deepcopy(accelerator.unwrap_model(model))")
+    source = training(after="best = copy.deepcopy(model)")
+    becomes(source, "best = copy.deepcopy(accelerator.unwrap_model(model))", ACCELERATE)
+    stays(source, "best = copy.deepcopy(model)")
 
 
 def test_keeps_a_copy_made_before_prepare():
@@ -18,11 +19,13 @@ def test_keeps_a_copy_made_before_prepare():
 
 
 def test_writes_a_pretrained_model_once_with_collected_weights():
-    becomes(
-        training(after='model.save_pretrained("out")'),
-        'accelerator.unwrap_model(model).save_pretrained("out", is_main_process=accelerator.is_main_process, '
-        "state_dict=accelerator.get_state_dict(model))",
+    source = training(after='model.save_pretrained("out")')
+    written = (
+        '.save_pretrained("out", is_main_process=accelerator.is_main_process, '
+        "state_dict=accelerator.get_state_dict(model))"
     )
+    becomes(source, f"model{written}")
+    becomes(source, f"accelerator.unwrap_model(model){written}", ACCELERATE)
 
 
 def test_guards_a_pretrained_model_with_arguments_of_its_own():
@@ -45,18 +48,19 @@ def test_guards_a_model_that_is_saved_before_prepare():
 
 
 def test_logs_the_model_itself():
-    becomes(
-        training(functions="import mlflow.pytorch", after="mlflow.pytorch.log_model(model, 'digits')"),
-        "mlflow.pytorch.log_model(accelerator.unwrap_model(model), 'digits')",
-    )
+    source = training(functions="import mlflow.pytorch", after="mlflow.pytorch.log_model(model, 'digits')")
+    becomes(source, "mlflow.pytorch.log_model(accelerator.unwrap_model(model), 'digits')", ACCELERATE)
+    stays(source, "mlflow.pytorch.log_model(model, 'digits')")
 
 
 def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
-    message = noted(training(functions="import archive", after="archive.keep(model=model)"), "AM503")
+    unseen = training(functions="import archive", after="archive.keep(model=model)")
+    message = noted(unseen, "AM503", ACCELERATE)
     assert "archive.keep()" in message and "unwrap_model" in message
+    assert "AM503" not in codes(unseen)
     for line in ("print(model)", "wandb.watch(model)", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1)"):
-        assert "AM503" not in codes(training(after=line))
-    assert "AM503" not in codes(training(functions="def keep(net):\n    return net", after="keep(model)"))
+        assert "AM503" not in codes(training(after=line), ACCELERATE)
+    assert "AM503" not in codes(training(functions="def keep(net):\n    return net", after="keep(model)"), ACCELERATE)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +68,9 @@ def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
 )
 @pytest.mark.parametrize("chain", ["cpu()", "eval()", "cpu().eval()"])
 def test_takes_the_model_itself_behind_calls_that_return_it(takes: str, chain: str):
-    result = migrated(training(functions="import copy", after=takes.format(f"model.{chain}")))
-    assert takes.format(f"accelerator.unwrap_model(model).{chain}") in result
+    source = training(functions="import copy", after=takes.format(f"model.{chain}"))
+    assert takes.format(f"accelerator.unwrap_model(model).{chain}") in migrated(source, ACCELERATE)
+    assert takes.format(f"model.{chain}") in migrated(source)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,8 @@ def test_takes_the_model_itself_behind_calls_that_return_it(takes: str, chain: s
     [("torch.jit.script(model)", True), ("torch.jit.trace(model.eval(), x)", True), ("copy.deepcopy(model)", False)],
 )
 def test_says_that_an_export_of_sharded_weights_is_a_part(line: str, told: bool) -> None:
-    result = _migrated(training(after=f"kept = {line}"), DEFAULTS)
-    (message,) = [change.message for change in result.applied if change.code == "AM503"]
-    assert ("with sharded weights (FSDP, ZeRO-3) each process has a part" in message) == told
+    source = training(after=f"kept = {line}")
+    sharded = "with sharded weights (FSDP, ZeRO-3) each process has a part"
+    (message,) = [change.message for change in _migrated(source, ACCELERATE).applied if change.code == "AM503"]
+    assert (sharded in message) == told
+    assert len([note for note in notes(source) if sharded in note]) == told

@@ -1,11 +1,11 @@
-"""AM403: a model that only some processes run, runs without its wrapper, and over all of the data."""
+"""AM403: a model that only some processes run, runs over all of the data, and without the wrapper of Accelerate."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.migrate.rules.scripts import becomes
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, unchanged
 
 SCRIPT = """
     import torch
@@ -47,32 +47,46 @@ SCRIPT = """
 @pytest.mark.parametrize("test", ["number == 0", "not number", "number == 0 or dist.get_world_size() == 1"])
 def test_what_one_process_evaluates_is_not_gathered(test: str):
     source = SCRIPT.format(after=f"if {test}:\n            print(count(net, held_out))")
-    text = migrated(source)
-    assert "gather" not in text
-    assert "print(count(accelerator.unwrap_model(net), held_out))" in text
-    assert "held_out = accelerator.prepare" not in text
+    for text, model in ((migrated(source), "net"), (migrated(source, ACCELERATE), "accelerator.unwrap_model(net)")):
+        assert "gather" not in text
+        assert f"print(count({model}, held_out))" in text
+        assert "held_out = accelerator.prepare" not in text
 
 
 def test_what_all_evaluate_is_gathered():
     becomes(SCRIPT.format(after="print(count(net, held_out))"), "accelerator.gather_for_metrics((out, y))")
 
 
+def test_what_all_evaluate_without_the_wrapper_is_gathered():
+    becomes(SCRIPT.format(after="print(count(net.module, held_out))"), "accelerator.gather_for_metrics((out, y))")
+    becomes(SCRIPT.format(after="print(count(net.module, held_out))"), "print(count(net, held_out, accelerator))")
+
+
 def test_what_one_process_runs_by_itself_is_the_bare_model():
-    becomes(
-        SCRIPT.format(after="if number == 0:\n            print(net(torch.zeros(1, 4)))"),
-        "print(accelerator.unwrap_model(net)(torch.zeros(1, 4)))",
-    )
+    source = SCRIPT.format(after="if number == 0:\n            print(net(torch.zeros(1, 4)))")
+    becomes(source, "print(net(torch.zeros(1, 4)))")
+    becomes(source, "print(accelerator.unwrap_model(net)(torch.zeros(1, 4)))", ACCELERATE)
 
 
 def test_says_that_sharded_weights_need_all_processes():
-    assert "FSDP" in noted(SCRIPT.format(after="if number == 0:\n            count(net, held_out)"), "AM403")
+    source = SCRIPT.format(after="if number == 0:\n            count(net, held_out)")
+    assert "FSDP" in noted(source, "AM403") and "FSDP" in noted(source, "AM403", ACCELERATE)
 
 
-@pytest.mark.parametrize("use", ["print(net.module(torch.zeros(1, 4)))", "count(net.module, held_out)"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "print(net.module(torch.zeros(1, 4)))",
+        "count(net.module, held_out)",
+        "count(net.module if number < 4 else net, held_out)",
+    ],
+)
 def test_says_so_of_a_model_that_the_author_took_out_of_its_wrapper(use: str):
     source = SCRIPT.format(after=f"if number == 0:\n            {use}")
-    assert "FSDP" in noted(source, "AM403")
-    assert "unwrap_model(net)" in migrated(source) and "unwrap_model(accelerator" not in migrated(source)
+    assert "FSDP" in noted(source, "AM403") and "FSDP" in noted(source, "AM403", ACCELERATE)
+    assert ".module" not in migrated(source) and "unwrap_model" not in migrated(source)
+    wrapped = migrated(source, ACCELERATE)
+    assert "unwrap_model(net)" in wrapped and "unwrap_model(accelerator" not in wrapped
 
 
 def test_leaves_a_loop_whose_shared_loader_one_process_reads():
@@ -103,4 +117,7 @@ def test_a_function_that_does_not_run_the_model_gets_it_as_it_is():
 
 def test_a_helper_that_is_not_given_gets_the_bare_model():
     source = SCRIPT.format(after="if number == 0:\n            examine(net, held_out)")
-    becomes("    from examination import examine" + source, "examine(accelerator.unwrap_model(net), held_out)")
+    source = "    from examination import examine" + source
+    becomes(source, "examine(accelerator.unwrap_model(net), held_out)", ACCELERATE)
+    becomes(source, "examine(net, held_out)")
+    assert "FSDP" in noted(source, "AM403")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import indent
 
 import pytest
+from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, unchanged
 
 
 def test_saves_weights_through_the_accelerator():
@@ -25,18 +27,20 @@ def test_takes_weights_out_of_a_dictionary():
 
 
 def test_saves_a_whole_model_without_its_wrapper():
-    becomes(training(after='torch.save(model, "m.pt")'), 'accelerator.save(accelerator.unwrap_model(model), "m.pt")')
+    source = training(after='torch.save(model, "m.pt")')
+    becomes(source, 'accelerator.save(accelerator.unwrap_model(model), "m.pt")', ACCELERATE)
+    becomes(source, 'accelerator.save(model, "m.pt")')
 
 
 def test_guards_a_file_that_is_opened_by_hand():
-    becomes(
-        training(after='with open("m.pt", "wb") as f:\n    torch.save(model, f)'),
-        """
+    source = training(after='with open("m.pt", "wb") as f:\n    torch.save(model, f)')
+    guarded = """
         if accelerator.is_main_process:
             with open("m.pt", "wb") as f:
-                torch.save(accelerator.unwrap_model(model), f)
-        """,
-    )
+                torch.save({}, f)
+        """
+    becomes(source, guarded.format("model"))
+    becomes(source, guarded.format("accelerator.unwrap_model(model)"), ACCELERATE)
 
 
 def test_collects_weights_in_front_of_a_guard():
@@ -61,7 +65,8 @@ def test_hands_nothing_to_a_property_that_gives_a_function():
     given = "        return lambda net, path: torch.save(net.state_dict(), path)\n"
     helper = f"import torch\nclass Tools:\n    @property\n    def keep(self):\n{given}"
     main = f"def main():\n    tools = Tools()\n{indent(training(after='tools.keep(model, path)'), '    ')}\nmain()\n"
-    unchanged(helper + main)
+    for target in (DEFAULTS, ACCELERATE):
+        assert "(AM970)" in unchanged(helper + main, target)
 
 
 def test_keeps_a_save_that_comes_before_prepare():
@@ -167,10 +172,10 @@ def test_another_name_of_the_model_is_collected_too():
 def test_a_part_of_the_model_is_collected_too():
     net = "class Net(nn.Module):\n    def __init__(self):\n        self.body = nn.Linear(3, 2)\n"
     source = training(functions=net, after='torch.save(model.body.state_dict(), "m.pt")')
-    becomes(
-        source.replace("nn.Linear(3, 2).to", "Net().to"),
-        'accelerator.save(accelerator.get_state_dict(accelerator.unwrap_model(model).body), "m.pt")',
-    )
+    source = source.replace("nn.Linear(3, 2).to", "Net().to")
+    becomes(source, 'accelerator.save(accelerator.get_state_dict(model.body), "m.pt")')
+    bare = "accelerator.unwrap_model(model).body"
+    becomes(source, f'accelerator.save(accelerator.get_state_dict({bare}), "m.pt")', ACCELERATE)
 
 
 SAVER = """
@@ -228,7 +233,8 @@ def test_leaves_a_loop_whose_weights_only_some_processes_would_collect():
 def test_a_helper_that_saves_gets_the_model_itself():
     helper = "def save_all(objects, path):\n    torch.save({k: v.state_dict() for k, v in objects.items()}, path)\n"
     source = training(functions=helper, after='save_all({"net": model, "optimizer": optimizer}, "m.pt")')
-    becomes(source, 'save_all({"net": accelerator.unwrap_model(model), "optimizer": optimizer}, "m.pt")')
+    becomes(source, 'save_all({"net": accelerator.unwrap_model(model), "optimizer": optimizer}, "m.pt")', ACCELERATE)
+    stays(source, 'save_all({"net": model, "optimizer": optimizer}, "m.pt"')
     stays(training(functions=helper.replace("save_all", "run"), after='run({"net": model}, "m.pt")'), '{"net": model}')
 
 
@@ -242,15 +248,15 @@ def test_a_helper_that_saves_gets_the_model_itself():
     ],
 )
 def test_a_whole_model_inside_of_what_is_saved_loses_its_wrapper(lines: str, expected: str):
-    becomes(training(after=lines), expected)
+    becomes(training(after=lines), expected, ACCELERATE)
+    stays(training(after=lines), re.sub(r"accelerator.unwrap_model\((\w+)\)", r"\1", expected))
 
 
 def test_a_whole_model_that_a_function_is_handed_to_save_loses_its_wrapper():
     helper = "def keep(state, path):\n    torch.save(state, path)\n"
-    becomes(
-        training(functions=helper, after='keep({"net": model}, "m.pt")'),
-        'keep({"net": accelerator.unwrap_model(model)}, "m.pt")',
-    )
+    source = training(functions=helper, after='keep({"net": model}, "m.pt")')
+    becomes(source, 'keep({"net": accelerator.unwrap_model(model)}, "m.pt")', ACCELERATE)
+    stays(source, 'keep({"net": model}, "m.pt")')
 
 
 STOPPER = """
@@ -272,7 +278,8 @@ def test_an_object_that_is_called_saves_once_and_without_the_wrapper():
     source = training(functions=STOPPER, ready='stop = Stopper("m.pt")', after="stop(total, model)")
     becomes(source, "accelerator.save(accelerator.get_state_dict(net), self.path)")
     reading = source + '\nmodel.load_state_dict(torch.load("m.pt"))\n'
-    becomes(reading, "accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).load_state_dict(")
+    becomes(reading, "accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).load_state_dict(", ACCELERATE)
+    becomes(reading, "accelerator.wait_for_everyone()\nmodel.load_state_dict(")
 
 
 def test_an_object_that_a_function_is_handed_and_calls_saves_once():
@@ -348,7 +355,6 @@ def test_takes_weights_behind_calls_that_return_the_model(chain: str):
         training(after=f'torch.save(model.{chain}.state_dict(), "model.pt")'),
         f'accelerator.save(accelerator.get_state_dict(model.{chain}), "model.pt")',
     )
-    becomes(
-        training(after=f'torch.save(model.{chain}, "m.pt")'),
-        f'accelerator.save(accelerator.unwrap_model(model).{chain}, "m.pt")',
-    )
+    source = training(after=f'torch.save(model.{chain}, "m.pt")')
+    becomes(source, f'accelerator.save(accelerator.unwrap_model(model).{chain}, "m.pt")', ACCELERATE)
+    becomes(source, f'accelerator.save(model.{chain}, "m.pt")')

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from accel_migrate.settings import DEFAULTS
+
 from tests.migrate.rules.handwritten import script
-from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
 
 def test_wrapper_goes_and_the_model_stays():
@@ -16,9 +18,18 @@ def test_a_statement_that_only_wraps_goes():
 
 
 def test_settings_are_handed_on():
-    text = migrated(script(wrapper=", device_ids=[0], find_unused_parameters=True"))
-    assert "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]" in text
+    text = migrated(script(wrapper=", device_ids=[0], bucket_cap_mb=4"))
+    assert "kwargs_handlers=[DistributedDataParallelKwargs(bucket_cap_mb=4)]" in text
     assert "from accel_runtime import Accelerator, DistributedDataParallelKwargs" in text
+
+
+def test_what_a_wrapper_is_told_of_forwards_to_come_goes_with_it():
+    source = script(wrapper=", find_unused_parameters=True, broadcast_buffers=False, static_graph=True")
+    assert "[DistributedDataParallelKwargs(broadcast_buffers=False)]" in migrated(source)
+    told = "find_unused_parameters=True, broadcast_buffers=False, static_graph=True"
+    assert f"DistributedDataParallelKwargs({told})" in " ".join(migrated(source, ACCELERATE).split())
+    alone = migrated(script(wrapper=", find_unused_parameters=True, static_graph=True"))
+    assert "Accelerator()" in alone and "DistributedDataParallelKwargs" not in alone
 
 
 def test_a_setting_without_counterpart_leaves_the_loop():
@@ -26,13 +37,18 @@ def test_a_setting_without_counterpart_leaves_the_loop():
 
 
 def test_module_after_prepare_is_unwrapped():
-    assert "accelerator.unwrap_model(model).report()" in migrated(script(body="model.module.report()"))
+    source = script(body="model.module.report()")
+    assert "    model.report()\n" in migrated(source)
+    assert "accelerator.unwrap_model(model).report()" in migrated(source, ACCELERATE)
 
 
 def test_module_of_a_parameter_is_unwrapped_where_the_function_only_saves():
-    text = migrated(script(body="keep(model, True)") + KEEP)
-    assert "def keep(net, several, accelerator):" in text
-    assert "net = accelerator.unwrap_model(net)" in text
+    source = script(body="keep(model, True)") + KEEP
+    for text in (migrated(source, ACCELERATE), migrated(source)):
+        assert "def keep(net, several, accelerator):" in text
+        assert "net = accelerator.unwrap_model(net)" in text, "`several` would have no reader else"
+    text = migrated(source.replace("net = net.module", "bare = net.module").replace("(net.state", "(bare.state"))
+    assert "bare = net\n" in text and "unwrap_model" not in text
 
 
 def test_a_state_of_either_model_is_collected_under_its_name():
@@ -50,6 +66,20 @@ KEEP = """
             net = net.module
         torch.save(net.state_dict(), "net.pt")
 """
+
+
+def test_gradients_are_deferred_by_the_accelerator():
+    body = "with model.no_sync():\n                model(x).sum().backward()"
+    for target in (DEFAULTS, ACCELERATE):
+        assert "with accelerator.no_sync(model):\n" in migrated(script(body=body), target)
+    assert "`model.no_sync`" in unchanged(script(body="later = model.no_sync"))
+
+
+def test_says_that_nothing_reads_whether_gradients_are_due():
+    source = script(body="model.require_backward_grad_sync = False")
+    assert "accelerator.no_sync(model)" in noted(source, "AM702")
+    assert not [note for note in notes(source, ACCELERATE) if "no_sync" in note]
+    assert not [note for note in notes(script(body="other.require_backward_grad_sync = False")) if "no_sync" in note]
 
 
 def test_module_before_prepare_is_the_model():

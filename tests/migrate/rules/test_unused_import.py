@@ -44,12 +44,12 @@ def test_what_a_module_hands_on_stays():
 
 
 def test_what_the_accelerator_is_told_with_stays():
-    source = script(wrapper=", find_unused_parameters=settings.UNUSED").replace(
+    source = script(wrapper=", bucket_cap_mb=settings.SIZE").replace(
         "    import os\n", "    import os\n    import settings\n"
     )
     text = migrated(source)
     assert "import settings\n" in text
-    assert "find_unused_parameters=settings.UNUSED" in text
+    assert "bucket_cap_mb=settings.SIZE" in text
 
 
 TRAIN = """import torch

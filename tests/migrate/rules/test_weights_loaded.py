@@ -11,7 +11,7 @@ from accel_migrate.plan import FileResult, Status
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
 
 def test_reads_to_the_cpu_before_prepare():
@@ -29,17 +29,16 @@ def test_names_the_cpu_where_nothing_was_named():
 
 
 def test_fills_the_model_itself_after_prepare():
-    becomes(training(after="model.load_state_dict(best)"), "accelerator.unwrap_model(model).load_state_dict(best)")
+    source = training(after="model.load_state_dict(best)")
+    becomes(source, "accelerator.unwrap_model(model).load_state_dict(best)", ACCELERATE)
+    stays(source, "model.load_state_dict(best)")
 
 
 def test_waits_for_a_file_of_this_run():
-    becomes(
-        training(after='torch.save(model.state_dict(), "m.pt")\nmodel.load_state_dict(torch.load("m.pt"))'),
-        """
-        accelerator.wait_for_everyone()
-        accelerator.unwrap_model(model).load_state_dict(torch.load("m.pt", map_location="cpu"))
-        """,
-    )
+    source = training(after='torch.save(model.state_dict(), "m.pt")\nmodel.load_state_dict(torch.load("m.pt"))')
+    loads = 'load_state_dict(torch.load("m.pt", map_location="cpu"))'
+    becomes(source, f"accelerator.wait_for_everyone()\nmodel.{loads}")
+    becomes(source, f"accelerator.wait_for_everyone()\naccelerator.unwrap_model(model).{loads}", ACCELERATE)
 
 
 def test_follows_a_checkpoint_that_is_read_by_its_parts():
@@ -71,21 +70,14 @@ def test_keeps_a_load_into_a_model_that_is_built_anew_when_all_is_done():
     end += 'model.load_state_dict(torch.load("m.pt"))\n'
     text = migrated(training() + end + "print(model.weight)\n")
     assert 'model.load_state_dict(torch.load("m.pt", map_location="cpu"))\nprint(model.weight)\n' in text
-    assert "unwrap_model" in migrated(training() + end.replace("nn.Linear(3, 2)", "copy.copy(model)"))
+    assert "unwrap_model" not in migrated(training() + end, ACCELERATE)
+    assert "unwrap_model" in migrated(training() + end.replace("nn.Linear(3, 2)", "copy.copy(model)"), ACCELERATE)
 
 
 def test_does_not_wait_where_nothing_is_saved():
     source = training(after='model.load_state_dict(torch.load("m.pt"))')
-    becomes(source, 'accelerator.unwrap_model(model).load_state_dict(torch.load("m.pt", map_location="cpu"))')
-    assert "wait_for_everyone" not in _after(source)
-
-
-def _after(source: str) -> str:
-    from accel_migrate.settings import DEFAULTS
-
-    from tests.migrate.rules.verbs import _migrated
-
-    return _migrated(source, DEFAULTS).after.decode()
+    becomes(source, 'model.load_state_dict(torch.load("m.pt", map_location="cpu"))')
+    assert "wait_for_everyone" not in migrated(source)
 
 
 PARALLEL = """

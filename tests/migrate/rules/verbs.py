@@ -10,6 +10,8 @@ from accel_migrate.plan import FileResult, Status
 from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
 
+ACCELERATE = Settings(target="accelerate")
+
 
 def rewritten(before: str, after: str, settings: Settings = DEFAULTS) -> FileResult:
     """The script becomes exactly the other one."""

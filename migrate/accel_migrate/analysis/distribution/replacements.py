@@ -105,11 +105,8 @@ class Distribution:
 
     @property
     def unwrapped(self) -> frozenset[ast.AST]:
-        """Models that the author took out of their wrapper, as in `model.module`."""
-        taken_out = f"{ACCELERATOR}.unwrap_model("
-        return frozenset(
-            replacement.node for replacement in self.replacements if (replacement.text or "").startswith(taken_out)
-        )
+        """Models that the author took out of their wrapper."""
+        return frozenset(replacement.node for replacement in self.replacements if _takes_out(replacement.node))
 
     def rewritten(self) -> set[ast.AST]:
         """Statements that change, or go with what they stand in."""
@@ -152,3 +149,10 @@ class Distribution:
                     return True
             inner = parent
         return False
+
+
+def _takes_out(node: ast.AST) -> bool:
+    """`model.module`, `model.module if ddp else model`"""
+    if isinstance(node, ast.IfExp):
+        return _takes_out(node.body) or _takes_out(node.orelse)
+    return isinstance(node, ast.Attribute) and node.attr == "module"

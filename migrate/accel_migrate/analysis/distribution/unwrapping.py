@@ -1,4 +1,4 @@
-"""`.module`: the model inside a wrapper that one process does not have."""
+"""What is asked of a wrapper that one process does not have: `.module`, the model inside, and `.no_sync()`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from accel_migrate.flow.nodes import unparse
 CODE = "AM702"
 
 
-def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Variable]) -> Iterator[Replacement]:
-    """Each `model.module` of a prepared model; before `prepare` it is the model itself."""
+def unwrapped(
+    module: Module, home: Scope, place: Place, aliases: frozenset[Variable], wraps: bool
+) -> Iterator[Replacement]:
+    """Each `model.module` of a prepared model, which is the model itself: always, or before `prepare` if that wraps it."""
     for node in module.walk(module.tree, ast.Attribute):
         if not isinstance(node, ast.Attribute) or node.attr != "module" or module.variable(node.value) not in aliases:
             continue
@@ -29,7 +31,9 @@ def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Vari
             continue  # saving collects the state
         whole = _choice(module, node)
         text = module.source.code(node.value)
-        if module is place.module and module.scope(node) is home and node.lineno <= (place.after.end_lineno or 0):
+        if not wraps and not _under_parameter(module, node):
+            yield Replacement(CODE, module, whole, text, "there is no wrapper")
+        elif module is place.module and module.scope(node) is home and node.lineno <= (place.after.end_lineno or 0):
             yield Replacement(CODE, module, whole, text, "there is no wrapper before `prepare`")
         else:
             yield Replacement(
@@ -37,8 +41,18 @@ def unwrapped(module: Module, home: Scope, place: Place, aliases: frozenset[Vari
                 module,
                 whole,
                 f"{ACCELERATOR}.unwrap_model({text})",
-                "there is a wrapper on several processes only",
+                "there is a wrapper on several processes only" if wraps else "the model itself",
             )
+
+
+def deferred(module: Module, aliases: frozenset[Variable]) -> Iterator[Replacement]:
+    """Each `model.no_sync()` of a model that was wrapped."""
+    for call in module.calls:
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "no_sync" and not call.args:
+            if module.variable(function.value) in aliases:
+                text = f"{ACCELERATOR}.no_sync({module.source.code(function.value)})"
+                yield Replacement(CODE, module, call, text, "gradients are exchanged later, on any number of processes")
 
 
 def _choice(module: Module, node: ast.Attribute) -> ast.expr:
@@ -49,6 +63,18 @@ def _choice(module: Module, node: ast.Attribute) -> ast.expr:
         if unparse(other) == unparse(node.value):
             return parent
     return node
+
+
+def _under_parameter(module: Module, node: ast.Attribute) -> bool:
+    """`if several: net = net.module`: with the statement its condition would go, and leave a parameter that nobody reads."""
+    statement = module.statement(node)
+    above = module.parents[statement]
+    if not isinstance(statement, ast.Assign) or statement.value is not node or not isinstance(above, ast.If):
+        return False
+    if [unparse(target) for target in statement.targets] != [unparse(node.value)]:
+        return False
+    asked = [v for name in module.walk(above.test, ast.Name) if (v := module.variable(name)) is not None]
+    return any(binding.kind == "parameter" for variable in asked for binding in module.bindings(variable))
 
 
 def _either_state(module: Module, node: ast.Attribute) -> ast.IfExp | None:

@@ -18,7 +18,7 @@ def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:
         if _is_part(roles, wrapping.module, wrapping.model):
             part = wrapping.module.source.code(wrapping.model)
             raise NotMigrated(
-                f"`{part}`, a part of a model, is wrapped in {name} by itself; `prepare` wraps whole models",
+                f"`{part}`, a part of a model, is wrapped in {name} by itself; `prepare` takes whole models",
                 wrapping.call.lineno,
                 wrapping.module,
             )

@@ -59,7 +59,7 @@ def own_attributes(
     methods: tuple[ForwardMethod, ...],
 ) -> Iterator[Question]:
     """Each question to a prepared model that its wrapper answers otherwise, once it is prepared; with the model in it."""
-    registered: set[ast.AST] = {method.call.func for method in methods}
+    registered: set[ast.AST] = {method.call.func for method in methods if method.is_known}
     for module in modules:
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
             assert isinstance(node, ast.Name | ast.Attribute)

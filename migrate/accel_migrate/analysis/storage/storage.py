@@ -26,7 +26,7 @@ class Storage:
     taken: tuple[StateTaken, ...]
     written: tuple[Written, ...]
     loads: tuple[Load, ...]
-    loaded: tuple[StateLoaded, ...]
+    loaded: tuple[StateLoaded, ...]  # past a wrapper
 
     @property
     def needs(self) -> list[tuple[Module, ast.AST]]:
@@ -63,8 +63,10 @@ class Storage:
         return load.late and bool(self.saves)
 
 
-def find_storage(roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, held: frozenset[Variable]) -> Storage:
-    """`held` are the variables that hold a prepared object."""
+def find_storage(
+    roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, held: frozenset[Variable], wraps: bool
+) -> Storage:
+    """`held` are the variables that hold a prepared object; `wraps`: models are in a wrapper on several processes."""
     everywhere = roles.project.modules
     saves = tuple(save for module in everywhere for save in saves_in(graph, timing, module))
     models = same_models(roles, graph, held)
@@ -76,7 +78,7 @@ def find_storage(roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing,
         tuple(_before_guards(one, saves) for one in taken),
         tuple(written for module in everywhere for written in written_in(graph, module)),
         tuple(load for module in everywhere for load in loads_in(timing, module)),
-        tuple(loaded for module in everywhere for loaded in states_loaded_in(roles, timing, module, held)),
+        tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
     )
 
 

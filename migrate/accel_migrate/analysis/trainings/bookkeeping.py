@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution
-from accel_migrate.analysis.distribution.unwrapping import unwrapped
+from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution, Replacement
+from accel_migrate.analysis.distribution.unwrapping import deferred, unwrapped
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.placement.respelling import Respelling
@@ -18,16 +18,27 @@ from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import unparse, walk
 
+# What a wrapper is told of the forwards to come; without one each loss shows which weights it came through.
+_OF_FORWARDS = ("find_unused_parameters", "static_graph")
+
 
 def with_unwrapping(
-    distribution: Distribution, modules: Iterable[Module], home: Scope, place: Place, aliases: frozenset[Variable]
+    distribution: Distribution,
+    modules: Iterable[Module],
+    home: Scope,
+    place: Place,
+    aliases: frozenset[Variable],
+    wraps: bool,
 ) -> Distribution:
-    """The distribution with every `.module` of a prepared model that was wrapped by hand."""
+    """The distribution with all that is asked of the wrapper of a prepared model, which was wrapped by hand."""
     if not distribution.wrappings:
         return distribution
     gone = {part for node in distribution.gone() for part in walk(node)}
-    found = [p for module in modules for p in unwrapped(module, home, place, aliases) if p.node not in gone]
-    return replace(distribution, replacements=(*distribution.replacements, *found))
+    found: list[Replacement] = []
+    for module in modules:
+        found += [*unwrapped(module, home, place, aliases, wraps), *deferred(module, aliases)]
+    asked = [replacement for replacement in found if replacement.node not in gone]
+    return replace(distribution, replacements=(*distribution.replacements, *asked))
 
 
 def through_trainer(roles: Roles, distribution: Distribution, home: Scope) -> Distribution:
@@ -53,11 +64,13 @@ def _trainer(roles: Roles, module: Module, scope: Scope, before: ast.stmt, home:
     return None
 
 
-def carried_settings(distribution: Distribution, carrier: Respelling) -> tuple[tuple[str, str], ...]:
+def carried_settings(distribution: Distribution, carrier: Respelling, wraps: bool) -> tuple[tuple[str, str], ...]:
     """What DistributedDataParallel was told, as the place that makes the Accelerator writes it."""
     module = distribution.settings_module
     found = []
     for name, value in distribution.settings:
+        if name in _OF_FORWARDS and not wraps:
+            continue
         carried = carrier.carried(module, value) if module is not None else None
         if carried is None:
             raise NotMigrated(f"`{name}` is not known where the Accelerator is made", value.lineno, module)

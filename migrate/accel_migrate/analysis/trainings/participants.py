@@ -64,14 +64,14 @@ def find_participants(
     flow: RankFlow,
     group: Group,
     loops: list[LoaderLoop],
-    by_batch: bool,
+    for_accelerate: bool,
     whole: dict[ast.stmt, NotMigrated],
 ) -> Participants:
     """NotMigrated where nothing known is trained, or something stands in the way.
 
     The evaluations in `whole` read their loader whole, each for its reason.
     """
-    return _Finder(roles, graph, flow, group, loops, by_batch, whole).participants()
+    return _Finder(roles, graph, flow, group, loops, for_accelerate, whole).participants()
 
 
 def only_prepared(
@@ -122,10 +122,10 @@ class _Finder:
         flow: RankFlow,
         group: Group,
         loops: list[LoaderLoop],
-        by_batch: bool,
+        for_accelerate: bool,
         whole: dict[ast.stmt, NotMigrated],
     ) -> None:
-        self.by_batch = by_batch  # whether an evaluation may go through whole batches
+        self.for_accelerate = for_accelerate  # then no evaluation goes through whole batches
         self.whole = whole
         self.roles = roles
         self.graph = graph
@@ -137,7 +137,7 @@ class _Finder:
         self._check_gradients()
         models, optimizers = self._trained()
         check_backwards(self.flow, self.group.backwards)
-        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models))
+        methods = tuple(find_forward_methods(self.roles, self.graph, self.group.backwards, models, self.for_accelerate))
         loops = self._own_loops(models)
         evaluations = with_shared_by_hand(self.roles, self.graph, self.group.backwards, self._evaluations(loops))
         near = self._files(models + optimizers, loops)
@@ -371,7 +371,7 @@ class _Finder:
         training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
         trains = frozenset(other.function for other in training if other.function is not None)
         apart = all(other.function not in (None, loop.function) for other in training)
-        if isinstance(by_rows, Gather) or not self.by_batch or not apart:
+        if isinstance(by_rows, Gather) or self.for_accelerate or not apart:
             return by_rows
         return judge_by_batch(self.roles, self.graph, by_rows, trains)
 

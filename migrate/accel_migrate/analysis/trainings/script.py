@@ -73,11 +73,11 @@ def read(
     prints_once: bool = False,
     keeps: Callable[[Module, int], bool] = lambda module, line: False,
     facts: Facts | None = None,
-    by_batch: bool = True,
+    for_accelerate: bool = False,
 ) -> Script:
     """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line.
 
-    `by_batch` lets evaluations go through whole batches, which Accelerate cannot.
+    `for_accelerate`: on several processes its models are in a wrapper, and evaluations cannot go through whole batches.
     """
     project = Project(modules)
     roles = Roles(project, facts)
@@ -92,7 +92,7 @@ def read(
         try:
             trainings += [
                 _Reader(
-                    roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps, by_batch
+                    roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps, for_accelerate
                 ).training()
                 for own_graph in entries(roles, graph, group)
             ]
@@ -186,9 +186,9 @@ class _Reader:
         keep_device: bool,
         prints_once: bool,
         keeps: Callable[[Module, int], bool],
-        by_batch: bool,
+        for_accelerate: bool,
     ) -> None:
-        self.by_batch = by_batch
+        self.for_accelerate = for_accelerate
         self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
         self.roles = roles
         self.graph = self.seen = graph  # what the training's own files call, and all that is visible to the analysis
@@ -223,7 +223,7 @@ class _Reader:
 
     def _training(self, whole: dict[ast.stmt, NotMigrated]) -> Training:
         participants = find_participants(
-            self.roles, self.graph, self.flow, self.group, self.loops, self.by_batch, whole
+            self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole
         )
         self.sharded = [e.loop.statement for e in participants.evaluations if not isinstance(e, Whole)]
         setup = find_setup(self.roles, self.graph, self.group, participants)
@@ -272,8 +272,10 @@ class _Reader:
             needs_device=device is not None and device_is_needed(device, gone, reach, self.graph),
             device_texts=texts_of(self.roles, self.graph, device, modules, gone) if device is not None else (),
             given=given,
+            wraps_models=self.for_accelerate,
             model_attributes=found.attributes,
             forward_methods=self._forward_methods(participants, setup),
+            loss_parts=frozenset(m.call for m in participants.methods if not m.is_known),
             timing=found.timing,
             local=found.local,
             decisions=found.decisions,
@@ -282,7 +284,7 @@ class _Reader:
             flow=self.flow,
             precision=precision,
             distribution=distribution,
-            settings=carried_settings(found.distribution, carrier),
+            settings=carried_settings(found.distribution, carrier, self.for_accelerate),
             waiting=carried_timeout(found.distribution, carrier),
             rebound=rebound + (given.rebound() if given is not None else ()),
             gone=gone,
@@ -316,13 +318,13 @@ class _Reader:
         modules = (*modules, *self._moving(modules, participants, place, timing))
         held = handed_on(self.roles, self.graph, timing, participants.aliases)
         everywhere = dict.fromkeys([*modules, *[variable.scope.module for variable in held]])
-        distribution = with_unwrapping(participants.distribution, everywhere, home, place, held)
+        distribution = with_unwrapping(participants.distribution, everywhere, home, place, held, self.for_accelerate)
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)
         staying = [m for m in dropped if self.keep_device or self.keeps(m.module, m.call.lineno)]
         dropped, kept = [move for move in dropped if move not in staying], [*kept, *staying]
-        storage = find_storage(self.roles, self.graph, self.flow, timing, held)
+        storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [
             loop for loop in participants.loops if is_share(participants, loop) and not is_chosen(self.roles, loop)
@@ -386,7 +388,7 @@ class _Reader:
         ]
         needs += [(decision.module, decision.place) for decision in found.decisions if decision.is_number]
         needs += found.storage.needs
-        needs += found.bare
+        needs += found.bare if self.for_accelerate else ()
         needs += [(region.module, region.call) for region in found.precision.regions]
         needs += found.precision.scaling.unscaled
         creation = self._creation(setup, found, needs)
@@ -397,7 +399,7 @@ class _Reader:
             creation,
             home if creation.is_class else None,
             needs,
-            [*self._wishes(participants, found), *[(asked.module, asked.node) for asked in found.attributes]],
+            [*self._wishes(participants, found), *self._asked_of_models(found)],
             self.seen,
             self._under_main_guard(creation, place if found.device is None else None, found.device),
             self.keep_device,
@@ -405,6 +407,9 @@ class _Reader:
             found.taken,
         )
         return creation, reach, needs
+
+    def _asked_of_models(self, found: _Findings) -> list[tuple[Module, ast.AST]]:
+        return [(asked.module, asked.node) for asked in found.attributes] if self.for_accelerate else []
 
     def _check_told(self, distribution: Distribution, rebound: tuple[str, ...], creation: Scope) -> None:
         """What a spawned function was told it must be able to ask of the Accelerator."""
@@ -513,7 +518,7 @@ class _Reader:
             (built, method.name): None
             for method in participants.methods
             for built in setup.prepared
-            if built.variable in chain(self.roles, self.graph, method.model)
+            if method.is_known and built.variable in chain(self.roles, self.graph, method.model)
         }
         return tuple(found)
 

@@ -62,8 +62,10 @@ class Training:
     needs_device: bool  # whether the device's variable is still read after migration
     device_texts: tuple[tuple[Module, ast.expr], ...]  # where the device is asked for by name
     given: OutsideDevice | None  # a device from outside, where the script decides on none
+    wraps_models: bool  # whether models are in a wrapper on several processes, as those of Accelerate are
     model_attributes: tuple[Question, ...]  # that a wrapped model does not answer
     forward_methods: tuple[tuple[Built, str], ...]  # that make the loss in the place of forward
+    loss_parts: frozenset[ast.Call]  # that make it likewise, and may be parts of the model
     timing: Timing
     local: Locality  # which values are this process's own
     decisions: tuple[Decision, ...]  # that processes must take alike, on values of their own

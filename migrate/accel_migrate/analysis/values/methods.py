@@ -1,4 +1,4 @@
-"""Losses that a model makes by another of its methods than `forward`, past what exchanges gradients."""
+"""Losses that a model makes by another of its methods than `forward`, or by one of its parts."""
 
 from __future__ import annotations
 
@@ -31,32 +31,34 @@ class ForwardMethod:
     name: str
     module: Module
     call: ast.Call
+    is_known: bool  # as a method of the project; it may be a part of the model else: `model.encoder(x)`
 
 
 def find_forward_methods(
-    roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable]
+    roles: Roles, graph: CallGraph, backwards: list[Backward], models: list[Variable], wraps: bool
 ) -> Iterator[ForwardMethod]:
-    """Raises NotMigrated for what is called like a method and is not one of the project's own."""
+    """Raises NotMigrated for what may be a part of the model, where a wrapper averages what comes through it alone."""
     owners = {link: model for model in models for link in chain(roles, graph, model)}
     for backward in backwards:
         search = _Search(roles, graph, backward, owners)
         for method in search.methods:
-            if method.model not in search.forwards:
-                _check_method(roles, method)
-                yield method
+            if method.model in search.forwards:
+                continue
+            if wraps and not method.is_known:
+                raise NotMigrated(
+                    f"{unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
+                    "averaged over processes; call it from forward()",
+                    method.call.lineno,
+                )
+            yield method
 
 
-def _check_method(roles: Roles, method: ForwardMethod) -> None:
-    """A part of a model is called like a method: `model.encoder(x)`. It must go on being a part."""
-    assert isinstance(method.call.func, ast.Attribute)
-    model = roles.value(method.module, method.call.func.value)
-    known = model.owner is not None and model.module is not None
-    if not known or roles.project.method(Definition(model.module, model.owner), method.name) is None:  # type: ignore[arg-type]
-        raise NotMigrated(
-            f"{unparse(method.call.func)}() makes the loss, past the model's forward, so its gradients would not be "
-            "averaged over processes; call it from forward()",
-            method.call.lineno,
-        )
+def _is_method(roles: Roles, module: Module, function: ast.Attribute) -> bool:
+    """Whether the class of a model is visible, and has the method."""
+    model = roles.value(module, function.value)
+    if model.owner is None or model.module is None:
+        return False
+    return roles.project.method(Definition(model.module, model.owner), function.attr) is not None
 
 
 class _Search(LossPath):
@@ -81,7 +83,8 @@ class _Search(LossPath):
             if model is not None and call.func.attr == "forward":
                 self.forwards.add(model)
             elif model is not None and call.func.attr not in _HARMLESS:
-                self.methods.append(ForwardMethod(model, call.func.attr, module, call))
+                known = _is_method(self.roles, module, call.func)
+                self.methods.append(ForwardMethod(model, call.func.attr, module, call, known))
         super()._call(module, call, depth)
 
     def _model(self, module: Module, node: ast.expr) -> Variable | None:

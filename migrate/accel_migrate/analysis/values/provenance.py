@@ -73,9 +73,10 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
         sources = []
         for caller, call in graph.sites.get(function, ()):  # type: ignore[call-overload]
             for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
-                source = caller.variable(argument) if name == variable.name else None
-                if source is not None:
-                    sources.append(source)
+                if name == variable.name:
+                    sources += [
+                        s for part in _models_in(roles, caller, argument) if (s := caller.variable(part)) is not None
+                    ]
         return sources
     root, dot, path = variable.name.partition(".")
     if dot and not bindings and not variable.scope.is_class:
@@ -89,6 +90,13 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
         # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
         return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
     return []
+
+
+def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
+    """`model` of `model.module`, also behind `model.module if ddp else model`; anything else is what it is."""
+    parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+    bare = [p.value for p in parts if isinstance(p, ast.Attribute) and p.attr == "module"]
+    return bare if bare and all(roles.role(module, part) & Role.MODEL for part in bare) else [value]
 
 
 def _passed_on(module: Module, value: ast.expr) -> Variable | None:

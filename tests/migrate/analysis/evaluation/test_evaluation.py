@@ -12,10 +12,10 @@ from tests.migrate.analysis.reading import BUILT, TRAINED, training
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
 
 
-def judged(body: str, after: str = "", target: str = "x, y", by_batch: bool = True) -> Evaluation:
+def judged(body: str, after: str = "", target: str = "x, y", for_accelerate: bool = False) -> Evaluation:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     text = f"{BUILT}{OPENING}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
-    (found,) = training(text, by_batch=by_batch).evaluations
+    (found,) = training(text, for_accelerate=for_accelerate).evaluations
     return found
 
 
@@ -71,7 +71,7 @@ def test_is_gathered(body: str) -> None:
     ],
 )
 def test_no_rows_are_gathered_because_the_figure_depends_on_the_batches(body: str, after: str) -> None:
-    assert isinstance(judged(body, after, by_batch=False), Whole)
+    assert isinstance(judged(body, after, for_accelerate=True), Whole)
     assert not isinstance(judged(body, after), Gather)
 
 
