@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
+from accel_migrate.analysis.notes.kept import find_kept
 from accel_migrate.analysis.notes.loss_reduced import unseen_losses
 from accel_migrate.analysis.notes.may_download import may_download
 from accel_migrate.analysis.notes.not_analysed import not_analysed
@@ -32,7 +33,8 @@ def find(context: Context) -> Iterator[Change]:
     told: set[str] = set()
     clauses = []
     for finder, text in _CLAUSES:
-        found = {each.name: each for each in finder(context) if each.name not in told}
+        repeats = finder in (_losses, _order)  # of which the first clause does not speak
+        found = {each.name: each for each in finder(context) if repeats or each.name not in told}
         told |= set(found)
         if found:
             clauses.append(text.format(_named(context.module, found.values())) + _moved(context, finder))
@@ -85,6 +87,14 @@ def _downloads(context: Context) -> Iterable[Unseen]:
     return may_download(context.script, context.training)
 
 
+def _kept(context: Context) -> Iterable[Unseen]:
+    script, training = context.script, context.training
+    if training.distribution.joins:
+        return []
+    found = find_kept(script.roles, script.graph, training.local, training.backwards)
+    return [Unseen(kept.module, kept.statement, kept.name) for kept in found if not kept.sure]
+
+
 _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     (
         _code,
@@ -106,6 +116,10 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
         _order,
         "in which order {} gives its samples: a stream or a sampler of its own must give the same on every process, and "
         "`prepare` shards it",
+    ),
+    (
+        _kept,
+        "what {} keeps from step to step: where it comes of batches, each process keeps what its own give",
     ),
     (_downloads, "what {} downloads: every process looks for it, so have it there by a run on one process first"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import calls_of_callers, is_called
+from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.project import Project
@@ -27,7 +27,9 @@ def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
             if node.id in told or not isinstance(node.ctx, ast.Load) or not is_unseen(script.project, module, node):
                 continue
             whole = _whole(module, node)
-            if _runs(module, whole) and _is_reached(script, training, module, node):
+            if training.flow.only_main(module, node) or not may_run(script, training, module, node):
+                continue
+            if _runs(module, whole):
                 told.add(node.id)
                 yield Unseen(module, whole, f"{unparse(whole)}()")
 
@@ -67,10 +69,3 @@ def _runs(module: Module, node: ast.expr) -> bool:
         raised = isinstance(module.parents[parent], ast.Raise)
         return not asked and not raised and (parent.func is node or isinstance(node, ast.Name))
     return isinstance(parent, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def _is_reached(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
-    scope = module.scope(node)
-    if training.flow.only_main(module, node):
-        return False
-    return scope.function is None or scope.owner_class is not None or is_called(script, training, scope.function)

@@ -18,6 +18,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import default_of
 
 # Libraries that have models; those of transformers for texts have no batch normalisation.
 _MODELS = (
@@ -105,6 +106,10 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
 def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.Name) -> bool:
     """Whether a variable that is called holds a class or a function that can be read, in a table or by itself."""
     parts = [(owner, part) for owner, part in contents(graph, module, called) if part is not called]
+    variable = module.variable(called)
+    is_local = variable is not None and variable.scope.is_function
+    default = default_of(variable.scope.node, variable.name) if is_local else None  # type: ignore[union-attr]
+    parts += [(module, default)] if default is not None else []
     return bool(parts) and all(
         roles.project.definition(owner, part) is not None
         or is_library(owner.qualified(part) or "?")
