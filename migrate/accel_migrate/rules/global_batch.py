@@ -28,7 +28,9 @@ def find(context: Context) -> Iterator[Change]:
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
-        message += f"; figures of training that are printed, logged or written are of one process's shard{_numbered(context)}"
+        message += (
+            f"; figures of training that are printed, logged or written are of one process's shard{_numbered(context)}"
+        )
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:

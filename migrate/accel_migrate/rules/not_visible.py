@@ -68,6 +68,8 @@ def _moved(context: Context, finder: object) -> str:
 
 
 def _losses(context: Context) -> Iterable[Unseen]:
+    if context.training.distribution.joins:
+        return []  # the original averaged the same gradients
     return unseen_losses(context.script, context.training)
 
 
@@ -98,14 +100,15 @@ def _kept(context: Context) -> Iterable[Unseen]:
 _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     (
         _code,
-        "what {} does, in files that were not given: every process runs it, so see to it that it downloads, writes and logs once, "
-        "and mind what it counts, keeps from step to step or normalises, which is of one process's batches",
+        "what {} does, which was not analysed: every process runs it, so hand its files over as well, or see to it that it "
+        "downloads, writes and logs once, and mind what it counts, keeps from step to step or normalises, which is of one "
+        "process's batches",
     ),
     (
         _losses,
-        "how {} reduces the loss: gradients are averaged over processes, which is right for a mean over samples; multiply a sum by "
-        "accelerator.num_processes, and mind means over a mask or by length and losses between samples, which are of one "
-        "process's batch",
+        "how the loss is reduced, at {}: gradients are averaged over processes, which is right for a mean over samples; multiply "
+        "a sum by accelerator.num_processes, and mind means over a mask or by length and losses between samples, which are of "
+        "one process's batch",
     ),
     (
         _layers,
@@ -114,7 +117,7 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     ),
     (
         _order,
-        "in which order {} gives its samples: a stream or a sampler of its own must give the same on every process, and "
+        "in which order samples come from {}: a stream or a sampler of its own must give the same on every process, and "
         "`prepare` shards it",
     ),
     (

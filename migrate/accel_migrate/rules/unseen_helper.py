@@ -5,7 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import asks, done_by_callers, done_elsewhere, done_on_import, is_called, may_run
+from accel_migrate.analysis.notes.elsewhere import (
+    asks,
+    done_by_callers,
+    done_elsewhere,
+    done_on_import,
+    is_called,
+    may_run,
+)
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
@@ -24,7 +31,11 @@ def _asked(context: Context) -> Iterator[Change]:
     """`input()` in the training's own file."""
     module, training = context.module, context.training
     for call in module.calls:
-        if asks(module, call) and not training.flow.only_main(module, call) and may_run(context.script, training, module, call):
+        if (
+            asks(module, call)
+            and not training.flow.only_main(module, call)
+            and may_run(context.script, training, module, call)
+        ):
             message = (
                 "every process asks here, and of N processes only the first has the terminal: the others end with EOFError, "
                 "and all with them; ask where accelerator.is_main_process is true, and hand the answer on by "

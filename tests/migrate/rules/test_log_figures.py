@@ -109,7 +109,10 @@ def test_notes_the_number_of_a_batch_that_a_shard_may_not_have(test: str, told: 
     ("inside", "told"),
     [
         ("rate = min(1.0, i / 1000)", True),
-        ("total += i * 0.1", True),
+        ("done = epoch * len(loader) + i\nif done % 400 == 0:\n    print(done)", True),
+        ("if i % 5 == 0:\n    total += 1\nif total % 400 == 0:\n    print(total)", True),
+        ("done = epoch * len(loader) + i\nprint(done)", False),
+        ("if x.max() > 3:\n    total += 1\nif total > 400:\n    print(total)", False),
         ("rate = i / len(loader)", False),
         ("print(i, f'{i}', '%d' % (i + 1), '{}'.format(i * 2))", False),
         ("wandb.log({'step': i + 1})", False),

@@ -12,8 +12,8 @@ from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
 
 CODE, LOSS, LAYERS, ORDER, KEPT, DOWNLOADS = (
-    "in files that were not given",
-    "reduces the loss",
+    "which was not analysed",
+    "how the loss is reduced",
     "which layers",
     "in which order",
     "keeps from step to step: where",
@@ -134,10 +134,28 @@ def test_says_nothing_of_layers_that_are_known(functions: str, model: str) -> No
     ],
 )
 def test_says_that_the_order_of_samples_cannot_be_read(data: str, told: bool) -> None:
-    functions = "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
+    functions = (
+        "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
+    )
     functions += "class Rows(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        return i, i\n"
     source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", data)
     assert (ORDER in said(source)) == told
+
+
+def test_says_that_a_mean_may_be_by_length():
+    collated = "DataLoader(data, batch_size=4, shuffle=True, collate_fn={})"
+    source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", collated)
+    assert LOSS in said(source.replace("{}", "lambda rows: torch.stack(rows)"))
+    assert LOSS not in said(source.replace("{}", "None"))
+
+
+def test_follows_a_function_to_the_data_that_it_gives():
+    functions = "def rows():\n    return {}\n"
+    for given, told in (("TensorDataset(torch.ones(4, 3))", False), ("eval('data')", True)):
+        source = training(functions=functions.format(given))
+        assert (
+            ORDER in said(source.replace("DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(rows())"))
+        ) == told
 
 
 @pytest.mark.parametrize(
@@ -155,9 +173,20 @@ def test_says_that_something_may_be_downloaded(functions: str, told: bool) -> No
     assert (DOWNLOADS in said(training(functions=functions))) == told
 
 
+def test_says_what_may_be_kept_from_step_to_step():
+    functions = "class Bank:\n    def __init__(self):\n        self.rows = []\n"
+    functions += (
+        "    def put(self, row):\n        self.rows.append(row)\n        return sum(self.rows)\nbank = Bank()\n"
+    )
+    kept = training(functions=functions, loss="criterion(model(x), y) * bank.put({})")
+    assert KEPT not in said(kept.replace("{}", "x.mean()"))  # AM811 speaks of it
+    assert "AM811" in codes(kept.replace("{}", "x.mean()"))
+    assert KEPT not in said(kept.replace("{}", "1"))
+
+
 def test_numbers_what_is_several():
     source = training(functions="from tools import rate\n", loss="rate(model(x), y)")
     source = source.replace("nn.Linear(3, 2)", "torch.load('x.pt')")
     assert "(1) what rate()" in said(source)
-    assert "(2) how rate() (line" in said(source)
+    assert "(2) how the loss is reduced, at rate() (line" in said(source)
     assert "(3) which layers torch.load()" in said(source)

@@ -15,7 +15,9 @@ from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
 
-_SHOWS = re.compile(r"add_[a-z]|log|write|plot|print|format|info|debug|warn|set_(description|postfix)|show|save|append|str$")
+_SHOWS = re.compile(
+    r"add_[a-z]|log|write|plot|print|format|info|debug|warn|set_(description|postfix)|show|save|append|str$"
+)
 
 
 def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
@@ -23,11 +25,15 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
     counts = counts_in(script, training)
     found: dict[ast.expr, Module] = {}
     for module, around in _regions(training):
-        counters = set(_counters(module, around))
+        counters = _counters(module, around)
         for node in module.walk(around, ast.Name, ast.Attribute) if counters else ():
             if isinstance(getattr(node, "ctx", None), ast.Load) and module.variable(node) in counters:
                 whole = _used(module, node)  # type: ignore[arg-type]
-                if whole is not None and not _is_of_share(module, counts, whole):
+                if (
+                    whole is not None
+                    and not _goes_on(module, whole)
+                    and not _is_of_share(module, counts, whole, counters)
+                ):
                     found[whole] = module
     return [(module, node) for node, module in found.items()]
 
@@ -45,22 +51,48 @@ def _regions(training: Training) -> Iterator[tuple[Module, ast.AST]]:
             yield backward.module, backward.function
 
 
-def _counters(module: Module, around: ast.AST) -> Iterator[Variable]:
-    """What numbers the batches: the number of `enumerate` or `range`, and what each round raises by a number."""
+def _counters(module: Module, around: ast.AST) -> set[Variable]:
+    """What numbers the batches: the number of `enumerate` or `range`, what each round raises, and what goes on from these."""
+    found: set[Variable | None] = set()
     if isinstance(around, ast.For):
         target, text = around.target, module.source.code(around.iter)
         first = target.elts[0] if isinstance(target, ast.Tuple) and "enumerate(" in text else target
-        variable = module.variable(first) if "enumerate(" in text or "range(" in text else None
-        if variable is not None:
-            yield variable
-    for node in module.walk(around, ast.AugAssign):
-        assert isinstance(node, ast.AugAssign)
-        parents = list(module.ancestors(node))
-        inner = parents[: parents.index(around)]
-        if isinstance(node.value, ast.Constant) and all(isinstance(each, ast.With | ast.Try) for each in inner):
-            variable = module.variable(node.target)
-            if variable is not None:
-                yield variable
+        found |= {module.variable(first)} if "enumerate(" in text or "range(" in text else set()
+    for node in module.walk(around, ast.AugAssign, ast.Assign):
+        if isinstance(node, ast.AugAssign):
+            parents = list(module.ancestors(node))
+            inner = parents[: parents.index(around)]
+            found |= {module.variable(node.target)} if _raises(module, node, inner, found) else set()
+        elif isinstance(node, ast.Assign) and _goes_on(module, node.value) and _names(module, node.value, found):
+            found |= {module.variable(target) for target in node.targets}
+    return {variable for variable in found if variable is not None}
+
+
+def _raises(module: Module, node: ast.AugAssign, inner: list[ast.AST], counters: set[Variable | None]) -> bool:
+    """`step += 1` each round, or each so many rounds; not what only some batches count for."""
+    variable = module.variable(node.value) if isinstance(node.value, ast.Attribute) else None
+    given = variable is not None and not module.bindings(variable)  # `opt.n_critic`
+    if not isinstance(node.value, ast.Constant) and not given:
+        return False
+    return all(
+        isinstance(each, ast.With | ast.Try) or (isinstance(each, ast.If) and _names(module, each.test, counters))
+        for each in inner
+    )
+
+
+def _names(module: Module, node: ast.expr, variables: set[Variable | None]) -> bool:
+    return any(module.variable(part) in variables - {None} for part in module.walk(node, ast.Name, ast.Attribute))
+
+
+def _goes_on(module: Module, node: ast.expr) -> bool:
+    """`done = epoch * len(loader) + i`: the number of a batch over all epochs, and no use of it yet."""
+    linear = all(
+        isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.expr_context | ast.Add | ast.Sub | ast.Mult)
+        or (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Sub | ast.Mult))
+        or is_length(part)
+        for part in module.walk(node)
+    )
+    return linear and isinstance(module.parents[node], ast.Assign)
 
 
 def _used(module: Module, node: ast.expr) -> ast.expr | None:
@@ -69,7 +101,11 @@ def _used(module: Module, node: ast.expr) -> ast.expr | None:
     for parent in module.ancestors(node):
         if isinstance(parent, ast.JoinedStr | ast.Dict) or (isinstance(parent, ast.Call) and _shows(parent)):
             return None
-        if isinstance(parent, ast.BinOp) and isinstance(parent.left, ast.Constant) and isinstance(parent.left.value, str):
+        if (
+            isinstance(parent, ast.BinOp)
+            and isinstance(parent.left, ast.Constant)
+            and isinstance(parent.left.value, str)
+        ):
             return None  # `"%d" % i`
         if isinstance(parent, ast.Compare):
             return None if _is_first(parent) else parent
@@ -91,11 +127,15 @@ def _is_first(node: ast.Compare) -> bool:
     return zero and all(isinstance(side, ast.Constant | ast.Name | ast.Attribute) for side in sides)
 
 
-def _is_of_share(module: Module, counts: Counts, node: ast.expr) -> bool:
+def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:
     """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
     lengths = [part for part in module.walk(node) if is_length(part)]
     for part in module.walk(node, ast.Name):
         variable = module.variable(part)
-        values = [binding.value for binding in module.bindings(variable)] if variable is not None else []
+        values = (
+            [binding.value for binding in module.bindings(variable)]
+            if variable is not None and variable not in counters
+            else []
+        )
         lengths += [inner for value in values if value is not None for inner in module.walk(value) if is_length(inner)]
     return any(counts.counted(module, length) is Counted.SHARE for length in lengths)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """What is kept from step to step: made of this process's own batches, and read again where a loss is computed.
 
-Silent where nothing that outlives a step and is read on the way of the loss is changed in it, or only by numbers that no batch has
-part in. `sure` is what surely comes of batches; what is put in by code that nobody is seen to call may.
+Silent where nothing that outlives a step and is read on the way of the loss is changed in it, or only by numbers that no
+batch has part in. `sure` is what surely comes of batches; what a function puts in that nobody is seen to call may.
 
 Queues of keys, codebooks by moving averages, banks of features, pools of pictures, centres, labels that training changes.
 A figure that is only shown is not that, nor what an optimizer or a copy of weights changes.
@@ -60,8 +60,10 @@ def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: Iterab
         owner = node if isinstance(node, ast.ClassDef) else None
         name = write.variable.name
         known = (owner, write.module, name)  # a name that a function is handed is the same thing again
-        sure = write.variable in path.read and writes.is_own(write)
-        if sure and (known not in found or not found[known].sure) or (known not in found and write.variable in path.read and writes.is_own(write, wherever=True)):
+        if write.variable not in path.read or (known in found and found[known].sure):
+            continue
+        sure = writes.is_own(write)
+        if sure or (known not in found and writes.is_own(write, wherever=True)):
             is_buffer = owner is not None and _is_buffer(write.variable.scope.module, owner, name.partition(".")[2])
             found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer, sure)
     return list(found.values())

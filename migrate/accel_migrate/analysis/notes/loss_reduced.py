@@ -1,7 +1,8 @@
 """How a loss is reduced over its batch: from the backward pass back over names, calls and functions.
 
 Silent where every loss is proven to be a mean over the samples of a batch: a loss of torch, or a mean, over rows that each
-come of one sample by operations that are known to keep them apart. Any other is a sum, uneven, or not known.
+come of one sample by operations that are known to keep them apart, of batches that no function of the script's own collates,
+to whatever length. Any other is a sum, uneven, or not known.
 
 Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven` count, one `weighted` by class, or `unknown`;
 `rows` is a tensor that still has its samples, `free` what no sample has part in, `unseen` what a call gives that cannot be read.
@@ -28,6 +29,7 @@ from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -50,7 +52,9 @@ _BY_ROW = (
     "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub", "upsample", "where",
 )  # fmt: skip
 _NUMBERS = ("math.", "numpy.", "random.", "time.")
-_MADE = re.compile(r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|Tensor|FloatTensor|LongTensor|from_numpy|normal|is_")
+_MADE = re.compile(
+    r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|Tensor|FloatTensor|LongTensor|from_numpy|normal|is_"
+)
 _DEPTH = 40
 _LONGEST = 40  # characters of an expression that is named
 
@@ -59,11 +63,23 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
     """The losses that are neither proven to be means over samples nor known to be something else."""
     for backward in training.backwards:
         found = reduced(script.roles, script.graph, backward)
-        if found.kind == "unknown":
+        if found.kind == "mean" and any(_collates(script, built.variable) for built in training.prepared):
+            yield Unseen(backward.module, backward.loss, unparse(backward.loss))
+        elif found.kind == "unknown":
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
             name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
             yield Unseen(owner, node, name if len(name) < _LONGEST else unparse(backward.loss))
+
+
+def _collates(script: Script, loader: Variable) -> bool:
+    """Whether batches may differ in their length: a function of the script's own makes them of samples."""
+    return bool(script.roles.of(loader) & Role.LOADER) and any(
+        keyword.arg == "collate_fn" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+        for link in chain(script.roles, script.graph, loader)
+        for _, call in constructions(script.roles, link, Role.LOADER)
+        for keyword in call.keywords
+    )
 
 
 def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
@@ -128,13 +144,16 @@ class _Search:
                     return Reduced("sum", node)
             if {first.kind, second.kind} in ({"mean"}, {"mean", "unseen"}):
                 return Reduced("unknown", node)
-            both = [one for one in (first, second) if one.kind != "unseen"]
-            return worst(both) if any(one.kind in WORST[:4] or one.kind == "mean" for one in both) else first
-        if isinstance(op, ast.MatMult):  # rows by rows: each sample meets others
-            return Reduced("rows") if "free" in (first.kind, second.kind) else Reduced("unseen", node)
+            return worst([first, second])
+        if isinstance(op, ast.MatMult):
+            return self._product(first, second, node)
         if isinstance(op, ast.Pow) and first.kind == "mean":
             return Reduced("unknown", node)
         return worst([first, second])
+
+    def _product(self, first: Reduced, second: Reduced, node: ast.AST) -> Reduced:
+        """Rows by weights are rows; rows by rows may be pairs of samples."""
+        return Reduced("rows") if "free" in (first.kind, second.kind) else Reduced("unseen", node)
 
     def _divided(self, module: Module, first: Reduced, by: ast.expr, second: Reduced, node: ast.AST) -> Reduced:
         if second.kind in ("sum", "uneven"):
@@ -143,7 +162,7 @@ class _Search:
             return Reduced("mean") if self._is_size(module, by) else Reduced("unknown", node)
         if first.kind == "mean" and second.kind in ("mean", "unseen") and not self._is_size(module, by):
             return Reduced("unknown", node)
-        return second if first.kind == "free" else first
+        return second if first.kind == "free" or second.kind == "unseen" else first
 
     def _is_size(self, module: Module, node: ast.expr) -> bool:
         """The number of samples of the batch, by itself, under a name or times something else."""
@@ -244,7 +263,9 @@ class _Search:
                 over = over[1:] if node.args[torch:] else over
             if name in ("sum", "mean", "nanmean", *_OVER_ALL):
                 return self._over(module, name, inner, over, node)
-            if name in _SAME and not torch:
+            if name in ("mm", "matmul") and len(node.args) > torch:
+                return self._product(self.kind(module, inner), self.kind(module, node.args[torch]), node)
+            if (name in _SAME or name.endswith("_")) and not torch:
                 found = self.kind(module, inner, index)
                 return Reduced("unknown", node) if found.kind == "mean" and name in _CURVED else found
         if dotted == "torch.nn.Parameter":
@@ -273,7 +294,7 @@ class _Search:
     def _rated(self, module: Module, found: Reduced, node: ast.Call) -> Reduced:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
         given = [*node.args, *[keyword.value for keyword in node.keywords]]
-        unclear = [kind for kind in map(lambda each: self._given(module, each), given) if kind.kind == "unseen"]
+        unclear = [rows for each in given if (rows := self._given(module, each)).kind == "unseen"]
         return Reduced("unknown", unclear[0].node) if unclear and found.kind == "mean" else found
 
     def _given(self, module: Module, node: ast.expr) -> Reduced:
@@ -355,7 +376,9 @@ class _Search:
         if function is not None:
             return self._returned(function, index)
         if not isinstance(made, ast.Call):
-            name = (module.qualified(made) or "").rpartition(".")[2]
+            owner, _, name = (module.qualified(made) or "").rpartition(".")
+            if owner.startswith("torch") and _MADE.match(name):  # `Tensor = torch.cuda.FloatTensor`
+                return Reduced("free")
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
         dotted = module.qualified(made.func) or ""
         name = dotted.rpartition(".")[2]

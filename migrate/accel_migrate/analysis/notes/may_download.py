@@ -25,10 +25,16 @@ _TOLD = ("pretrained", "weights", "download", "pretrained_backbone", "weights_ba
 
 
 def may_download(script: Script, training: Training) -> Iterator[Unseen]:
-    for module in run_by(script, training):
-        for call in module.calls:
-            if _may_fetch(script, module, call) and not downloads(module, call):
-                yield Unseen(module, call, f"{unparse(call.func)}()")
+    calls = [(module, call) for module in run_by(script, training) for call in module.calls]
+    surely = [call for module, call in calls if downloads(module, call)]
+    for module, call in calls:
+        if call not in surely and _may_fetch(script, module, call) and not (surely and _is_told(call)):
+            yield Unseen(module, call, f"{unparse(call.func)}()")
+
+
+def _is_told(call: ast.Call) -> bool:
+    """`MNIST(root, download=download)`, beside one that AM604 names."""
+    return any(keyword.arg == "download" for keyword in call.keywords)
 
 
 def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
@@ -37,11 +43,17 @@ def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
     if _FETCHES.fullmatch(module.qualified(call.func) or ""):
         return True
     told = [keyword.value for keyword in call.keywords if keyword.arg in _TOLD]
-    library = (module.qualified(call.func) or "").startswith(("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai."))
-    first = call.args[0] if call.args and library and "torchvision.models" in (module.qualified(call.func) or "") else None
+    library = (module.qualified(call.func) or "").startswith(
+        ("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai.")
+    )
+    first = (
+        call.args[0] if call.args and library and "torchvision.models" in (module.qualified(call.func) or "") else None
+    )
     if isinstance(first, ast.Constant) and first.value is True:  # `resnet18(True)`
         return True
-    by_name = module.qualified(call.func) is None and not isinstance(call.func, ast.Attribute)  # `models.__dict__[arch]()`
+    by_name = module.qualified(call.func) is None and not isinstance(
+        call.func, ast.Attribute
+    )  # `models.__dict__[arch]()`
     return (library or by_name) and any(not _is_off(value) for value in told)
 
 

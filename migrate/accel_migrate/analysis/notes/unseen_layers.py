@@ -46,7 +46,10 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
     for module, node in nodes:
         for call in module.walk(node, ast.Call):
             assert isinstance(call, ast.Call)
-            if _builds(module, call) and not _is_visible(roles, graph, module, call, seen_by_name):
+            again = (
+                len(values) > 1 and module.qualified(call.func) == "torch.load"
+            )  # a model that was built, and is read back
+            if _builds(module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
 

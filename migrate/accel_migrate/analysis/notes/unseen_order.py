@@ -20,7 +20,16 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "torch_geometric.", "dgl.")
-_INDEXED = ("torchvision.", "torchaudio.datasets.", "torch.", "numpy.", "torch_geometric.", "dgl.", "sklearn.", "datasets.")
+_INDEXED = (
+    "torchvision.",
+    "torchaudio.datasets.",
+    "torch.",
+    "numpy.",
+    "torch_geometric.",
+    "dgl.",
+    "sklearn.",
+    "datasets.",
+)
 _CONTAINERS = (ast.List, ast.Tuple, ast.ListComp)
 
 
@@ -73,7 +82,12 @@ def _has_index(roles: Roles, module: Module, made: ast.expr) -> bool:
     if not isinstance(made, ast.Call):
         return False
     target = roles.target(module, made)
-    if target is not None and isinstance(target.node, ast.ClassDef):
+    if target is not None and not isinstance(target.node, ast.ClassDef):
+        returned = [node.value for node in target.module.walk(target.node, ast.Return)]  # type: ignore[attr-defined]
+        return bool(returned) and all(
+            value is not None and _has_index(roles, target.module, value) for value in returned
+        )
+    if target is not None:
         outside = roles.project.base_names(Definition(target.module, target.node))
         is_stream = any(base.endswith("IterableDataset") for base in outside)  # AM807 speaks of it
         return is_stream or roles.project.method(target, "__getitem__") is not None or _of_library(outside)

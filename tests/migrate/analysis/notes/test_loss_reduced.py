@@ -14,7 +14,7 @@ SAID = {
     "maybe": "may be summed over the batch",
     "uneven": "differs from batch to batch",
     "weighted": "weighted by class",
-    "unknown": "reduces the loss",
+    "unknown": "how the loss is reduced",
 }
 
 
@@ -57,6 +57,11 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("unknown", "F.cross_entropy(torch.mm(model(x), model(-x).t()), y)"),
         ("unknown", "torch.cdist(model(x), model(-x)).mean()"),
         ("mean", "F.cross_entropy(model(x) @ torch.ones(2, 2), y)"),
+        ("mean", "F.cross_entropy(torch.mm(model(x), torch.ones(2, 2)), y)"),
+        ("mean", "F.cross_entropy(model(x).mm(torch.ones(2, 2)), y)"),
+        ("unknown", "(model(x) / torch.exp(torch.mm(model(x), model(x).t())).sum(dim=-1)).log().mean()"),
+        ("unknown", "(model(x) * outside(x)).mean()"),
+        ("mean", "F.mse_loss(model(x), torch.FloatTensor(4, 1).fill_(1.0))"),
         ("unknown", "torch.sqrt(F.mse_loss(model(x), y))"),
         ("unknown", "F.mse_loss(model(x), y) ** 0.5"),
         ("unknown", "F.mse_loss(model(x), y) * F.mse_loss(model(-x), y)"),
