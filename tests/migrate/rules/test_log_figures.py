@@ -112,6 +112,7 @@ def test_notes_the_number_of_a_batch_that_a_shard_may_not_have(test: str, told: 
         ("done = epoch * len(loader) + i\nif done % 400 == 0:\n    print(done)", True),
         ("if i % 5 == 0:\n    total += 1\nif total % 400 == 0:\n    print(total)", True),
         ("done = epoch * len(loader) + i\nprint(done)", False),
+        ("left = 2 * len(loader) - i\nwait = left * 0.5", False),
         ("if x.max() > 3:\n    total += 1\nif total > 400:\n    print(total)", False),
         ("rate = i / len(loader)", False),
         ("print(i, f'{i}', '%d' % (i + 1), '{}'.format(i * 2))", False),

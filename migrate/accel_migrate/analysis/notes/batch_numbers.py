@@ -87,8 +87,8 @@ def _names(module: Module, node: ast.expr, variables: set[Variable | None]) -> b
 def _goes_on(module: Module, node: ast.expr) -> bool:
     """`done = epoch * len(loader) + i`: the number of a batch over all epochs, and no use of it yet."""
     linear = all(
-        isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.expr_context | ast.Add | ast.Sub | ast.Mult)
-        or (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Sub | ast.Mult))
+        isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.expr_context | ast.Add | ast.Mult)
+        or (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Mult))
         or is_length(part)
         for part in module.walk(node)
     )
