@@ -12,7 +12,10 @@ from accel_migrate.plan import Change, Edit, Remove, Replace, Safety, Substitute
 from accel_migrate.source import Source
 
 if TYPE_CHECKING:
+    from accel_migrate.analysis.program.scopes import Module
     from accel_migrate.rule import Context
+
+_MOST = 6  # places that one note names
 
 
 def change(
@@ -29,6 +32,16 @@ def change(
     line = getattr(node, "lineno", 1)
     column = getattr(node, "col_offset", 0) + 1
     return Change(code, line, column, message, safety, tuple(edits), loop, required)
+
+
+def places(module: Module, nodes: Iterable[tuple[Module, ast.AST]]) -> str:
+    """`line 4, line 9, other.py:3`: where nodes are, as seen from a file."""
+    lines = [
+        f"line {node.lineno}" if owner is module else f"{owner.source.path.name}:{node.lineno}"  # type: ignore[attr-defined]
+        for owner, node in nodes
+    ]
+    shown = list(dict.fromkeys(lines))
+    return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST} more" if len(shown) > _MOST else "")
 
 
 def dot(source: Source, attribute: ast.Attribute) -> int:

@@ -35,6 +35,7 @@ from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.not_visible import RULE as NOT_VISIBLE
 from accel_migrate.rules.observed_fact import RULE as OBSERVED_FACT
 from accel_migrate.rules.order_drawn import RULE as ORDER_DRAWN
 from accel_migrate.rules.other_move import RULE as OTHER_MOVE
@@ -107,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     ORDER_DRAWN,
     WEIGHTS_DRAWN,
     KEPT_BETWEEN_STEPS,
+    NOT_VISIBLE,
     OBSERVED_FACT,
     LOOP_LEFT,
 )

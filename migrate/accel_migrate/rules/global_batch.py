@@ -1,13 +1,16 @@
-"""AM801: on N processes a step sees N batches, and the learning rate is as it was."""
+"""AM801: on N processes a step sees N batches, and the learning rate is as it was.
+
+Silent where no loader that is trained on is sharded, and where the original ran on several processes already.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.batch_numbers import batch_numbers
 from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
-from accel_migrate.analysis.notes.shown import shows_figures
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
-from accel_migrate.edits import change
+from accel_migrate.edits import change, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -25,8 +28,9 @@ def find(context: Context) -> Iterator[Change]:
         divides = worker is not None and worker.count is not None
         if not divides and any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
             message += "; DataParallel split one batch over the GPUs, so divide batch_size by N to keep it"
-        if shows_figures(context.script, training):
-            message += "; figures of training that are printed, logged or written are of the main process's shard"
+        message += (
+            f"; figures of training that are printed, logged or written are of one process's shard{_numbered(context)}"
+        )
         yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
     whole = read_whole_before(context.script, training)
     if whole is not None and whole[0] is context.module:
@@ -42,6 +46,14 @@ def _keeps_batch(context: Context) -> str:
     if context.settings.target == "accelerate":
         return "; `Accelerator(split_batches=True)` splits each batch over the processes"
     return "; `accel launch --keep-batch` splits each batch over the processes"
+
+
+def _numbered(context: Context) -> str:
+    """Where the script goes by the number of a batch."""
+    found = batch_numbers(context.script, context.training)
+    if not found:
+        return ""
+    return f"; what goes by the number of a batch ({places(context.module, found)}) comes N times later in the data, or never"
 
 
 def _steps(context: Context) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.results import is_length
-from accel_migrate.analysis.notes.batch_numbers import waited_for
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import LoaderLoop
@@ -25,10 +24,6 @@ _GOES_ON = (
     "an epoch has N times fewer steps on N processes than are counted for it here: the number leaps at the end of each epoch; "
     "take the length of the prepared loader if it should not"
 )
-_WAITS = (
-    "on N processes each has N times fewer batches in an epoch, so that the one with this number comes N times later in the "
-    "data, or never; compare with the length of the prepared loader if the last one is meant"
-)
 _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
 
 
@@ -37,11 +32,7 @@ def find(context: Context) -> Iterator[Change]:
     counts = counts_in(context.script, training)
     for loop in training.loops:
         counters = _counters(loop)
-        if loop.module is not module or not training.shares(loop):
-            continue
-        for compared in waited_for(context.script, loop) if not training.distribution.joins else ():
-            yield change(CODE, compared, _WAITS, loop=training.index, safety=Safety.NOTE)
-        if not loop.trains:
+        if loop.module is not module or not loop.trains or not training.shares(loop):
             continue
         for node in walk(loop.statement):
             if isinstance(node, ast.Compare) and _compares_with_all(module, counts, node, counters):

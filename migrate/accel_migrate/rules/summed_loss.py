@@ -1,4 +1,7 @@
-"""AM802: a loss that is not a plain mean over samples weighs differently once gradients are averaged over processes."""
+"""AM802: a loss that is not a plain mean over samples weighs differently once gradients are averaged over processes.
+
+Silent where `loss_reduced` proves a mean; AM812 speaks of losses of which it can prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,21 @@ _SUM = (
     "one process's batch; for the sum over all of them multiply the loss by accelerator.num_processes"
 )
 _UNEVEN = (
-    "the loss {verb} a mean over as many items as the batch happens to hold ({line}), and every process weighs the same in "
+    "the loss {verb} divided by a count or a sum that differs from batch to batch ({line}), and every process weighs the same in "
     "the average; for the mean over all items divide the sum by accelerator.reduce(count) / accelerator.num_processes"
-)
-_UNKNOWN = (
-    "whether the loss is a mean over the batch or a sum is not visible to the analysis ({line}), and gradients are averaged over "
-    "processes: that is right for a mean; a sum is to be multiplied by accelerator.num_processes"
 )
 _WEIGHTED = (
     "the loss {verb} a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
     "weighs the same in the average"
 )
-_TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED, "unknown": _UNKNOWN}
+_TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
 
 
 def find(context: Context) -> Iterator[Change]:
     for backward in context.training.backwards:
         if backward.module is context.module:
             kind, node, sure = reduced(context.script.roles, context.script.graph, backward)
-            if kind != "mean":
+            if kind in _TOLD:
                 owner = next((m for m in context.script.project.modules if node in m.parents), context.module)
                 where = "line" if owner is context.module else f"{owner.source.path.name}, line"
                 message = _TOLD[kind].format(

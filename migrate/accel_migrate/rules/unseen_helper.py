@@ -1,14 +1,18 @@
-"""AM607: what every process does in files that were not analysed, or are not changed."""
+"""AM607: what every process does in files that are not changed, and what it asks for."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import asks, done_by_callers, done_elsewhere, done_on_import, is_called
-from accel_migrate.analysis.program.libraries import is_library
-from accel_migrate.analysis.program.scopes import Module
-from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.notes.elsewhere import (
+    asks,
+    done_by_callers,
+    done_elsewhere,
+    done_on_import,
+    is_called,
+    may_run,
+)
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
@@ -18,46 +22,20 @@ CODE = "AM607"
 
 
 def find(context: Context) -> Iterator[Change]:
-    """One note for each file and kind: what was not analysed, and what was and is not changed."""
-    yield from _not_analysed(context)
+    """What asks at the terminal, and what is done in files that are not changed."""
     yield from _asked(context)
     yield from _not_changed(context)
-
-
-def _not_analysed(context: Context) -> Iterator[Change]:
-    """Functions that get what is prepared, and all that is called for its effect alone."""
-    module, training = context.module, context.training
-    found: dict[str, ast.Call] = {}
-    for call in module.calls:
-        given = [*call.args, *[keyword.value for keyword in call.keywords]]
-        gets = any(training.holds(module.variable(a)) for a in given if isinstance(a, ast.Name | ast.Attribute))
-        acts = isinstance(module.parents[call], ast.Expr)
-        if not (gets or acts) or not training.timing.after_prepare(module, call):
-            continue
-        if training.flow.only_main(module, call):
-            continue
-        name = _unseen(context, module, call.func) if gets or acts else None
-        name = name or (_made_unseen(context, call) if acts else None)
-        if name is not None:
-            found.setdefault(name, call)
-    if found:
-        names = ", ".join(f"{name} (line {call.lineno})" for name, call in found.items())
-        message = (
-            f"every process runs code outside of the files that were analysed: {names}; hand its file to accel-migrate as "
-            "well, or see to it that it writes and logs once, and counts each sample once"
-        )
-        if any(wrapping.is_data_parallel for wrapping in training.distribution.wrappings):
-            message += "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
-        yield change(CODE, next(iter(found.values())), message, loop=training.index, safety=Safety.NOTE)
 
 
 def _asked(context: Context) -> Iterator[Change]:
     """`input()` in the training's own file."""
     module, training = context.module, context.training
     for call in module.calls:
-        function = module.scope(call).function
-        runs = function is None or is_called(context.script, training, function)
-        if asks(module, call) and runs and not training.flow.only_main(module, call):
+        if (
+            asks(module, call)
+            and not training.flow.only_main(module, call)
+            and may_run(context.script, training, module, call)
+        ):
             message = (
                 "every process asks here, and of N processes only the first has the terminal: the others end with EOFError, "
                 "and all with them; ask where accelerator.is_main_process is true, and hand the answer on by "
@@ -93,35 +71,12 @@ def _not_changed(context: Context) -> Iterator[Change]:
         yield change(CODE, first, message, loop=training.index, safety=Safety.NOTE)
 
 
-def _unseen(context: Context, module: Module, function: ast.expr) -> str | None:
-    """The name of an imported function that is neither the project's nor a known library's."""
-    dotted = module.qualified(function)
-    if dotted is None or context.script.roles.project.definition(module, function) is not None:
-        return None
-    return None if is_library(dotted) else f"{unparse(function)}()"
-
-
-def _made_unseen(context: Context, call: ast.Call) -> str | None:
-    """`logger.scalar("loss", ...)` where `logger = Logger()` comes from elsewhere, handed over or not."""
-    if not isinstance(call.func, ast.Attribute):
-        return None
-    module = context.module
-    variable = module.variable(call.func.value)
-    if variable is None or context.script.roles.of(variable):
-        return None  # a model, an optimizer, a scheduler
-    for owner, part in contents(context.script.graph, module, call.func.value):
-        in_loop = any(isinstance(parent, ast.For | ast.While) for parent in owner.ancestors(part))
-        if isinstance(part, ast.Call) and not in_loop and _unseen(context, owner, part.func) is not None:
-            return f"{unparse(call.func)}()"
-    return None
-
-
 RULE = Rule(
     code=CODE,
     name="unseen_helper",
-    summary="code outside of the files that were analysed",
-    why="Every process runs the whole script. A logger, a checkpoint class or an evaluation in a file that accel-migrate did not "
-    "see writes its files N times, and an evaluation there goes through all of the data on every process.",
+    summary="what files that are not changed do on every process",
+    why="Every process runs the whole script. A logger, a checkpoint class or a question at the terminal in a file that no edit "
+    "reaches happens N times.",
     example_before="from mylog import Logger\n\nlogger = Logger()\nlogger.scalar(loss)",
     example_after="from mylog import Logger\n\nlogger = Logger()\nlogger.scalar(loss)",
     find=find,

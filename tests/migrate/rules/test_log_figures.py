@@ -86,12 +86,15 @@ def test_says_nothing_of_a_count_of_steps():
         ("40 <= i", True),
         ("round == 30", True),
         ("i == 0", False),
-        ("i < 40", False),
-        ("i % 30 == 29", False),
+        ("i < 40", True),
+        ("i % 30 == 29", True),
+        ("(step + 1) % 600 == 0", True),
+        ("step == 1000", True),
+        ("step == i", True),
+        ("total == 3", False),
+        ("step > 0", False),
         ("i == len(loader) - 1", False),
         ("i == end", False),
-        ("step == 1000", False),
-        ("step == i", False),
     ],
 )
 def test_notes_the_number_of_a_batch_that_a_shard_may_not_have(test: str, told: bool) -> None:
@@ -100,6 +103,24 @@ def test_notes_the_number_of_a_batch_that_a_shard_may_not_have(test: str, told: 
     source = source.replace("    total = 0.0", "    total, round = 0.0, 0\n    round = 0")
     messages = [note for note in notes(source) if "comes N times later" in note]
     assert len(messages) == told
+
+
+@pytest.mark.parametrize(
+    ("inside", "told"),
+    [
+        ("rate = min(1.0, i / 1000)", True),
+        ("done = epoch * len(loader) + i\nif done % 400 == 0:\n    print(done)", True),
+        ("if i % 5 == 0:\n    total += 1\nif total % 400 == 0:\n    print(total)", True),
+        ("done = epoch * len(loader) + i\nprint(done)", False),
+        ("left = 2 * len(loader) - i\nwait = left * 0.5", False),
+        ("if x.max() > 3:\n    total += 1\nif total > 400:\n    print(total)", False),
+        ("rate = i / len(loader)", False),
+        ("print(i, f'{i}', '%d' % (i + 1), '{}'.format(i * 2))", False),
+        ("wandb.log({'step': i + 1})", False),
+    ],
+)
+def test_notes_what_is_computed_with_the_number_of_a_batch(inside: str, told: bool) -> None:
+    assert ("number of a batch (line" in "".join(notes(training(inside=inside)))) == told
 
 
 def test_brings_a_batch_back_for_numpy():

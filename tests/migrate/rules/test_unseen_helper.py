@@ -13,34 +13,6 @@ from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
 
 
-def test_names_an_evaluation_that_was_not_given():
-    source = training(functions="from judging import judge\n", after="print(judge(model, test_loader))")
-    assert "judge() (line" in noted(source, "AM607")
-
-
-def test_says_what_data_parallel_did_for_it():
-    source = training(functions="from judging import judge\n", after="print(judge(model, test_loader))")
-    assert "DataParallel" not in noted(source, "AM607")
-    wrapped = source.replace("criterion = nn.Cross", "model = nn.DataParallel(model)\ncriterion = nn.Cross")
-    assert "DataParallel moved" in noted(wrapped, "AM607")
-
-
-def test_names_an_object_that_is_used_for_its_effect():
-    source = training(functions="from .notes import Book\nbook = Book('runs')\n", after="book.note(total)")
-    assert "book.note()" in noted(source, "AM607")
-
-
-def test_names_a_function_that_is_called_for_its_effect():
-    source = training(functions="import drawing\n", after='drawing.save_pictures(x, "x.png")')
-    assert "drawing.save_pictures()" in noted(source, "AM607")
-
-
-def test_names_an_object_that_is_handed_over():
-    functions = "from notes import Book\ndef tell(book):\n    book.note('x')\n"
-    source = training(functions=functions, ready="book = Book('runs')", after="tell(book)")
-    assert "book.note()" in noted(source, "AM607")
-
-
 @pytest.mark.parametrize(
     ("line", "what"),
     [

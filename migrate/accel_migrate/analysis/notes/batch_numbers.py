@@ -1,83 +1,141 @@
-"""Numbers of batches that a script waits for, and that a shard may not have."""
+"""Where a script goes by the number of a batch, of which each process has N times fewer in an epoch.
+
+Silent where the number is only shown, where it is the first batch that counts, and where it is set against the length of
+a sharded loader, which is this process's own. Every other use is one.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.evaluation.results import is_length
+from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.program.scopes import Module, Variable
-from accel_migrate.analysis.trainings.training import Script
-from accel_migrate.analysis.values.contents import handed_for
-from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.analysis.trainings.training import Script, Training
 
-_REACHES = (ast.Eq, ast.Gt, ast.GtE)
-_IS_REACHED = (ast.Eq, ast.Lt, ast.LtE)
-
-
-def waited_for(script: Script, loop: LoaderLoop) -> Iterator[ast.Compare]:
-    """`if i == 390:` in a loop over a loader: comparisons with a number that is given, and is no loader's length."""
-    module = loop.module
-    counters = set(_counters(loop))
-    for node in module.walk(loop.statement, ast.Compare) if counters else ():
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-            continue
-        for counted, number, operators in (
-            (node.left, node.comparators[0], _REACHES),
-            (node.comparators[0], node.left, _IS_REACHED),
-        ):
-            if isinstance(node.ops[0], operators) and _counts(module, counted, counters):
-                if _is_number(script, module, number):
-                    yield node
+_SHOWS = re.compile(
+    r"add_[a-z]|log|write|plot|print|format|info|debug|warn|set_(description|postfix)|show|save|append|str$"
+)
 
 
-def _counters(loop: LoaderLoop) -> Iterator[Variable]:
-    """What numbers the batches of each pass: of `enumerate`, or set to a number before the loop and raised by one in it."""
-    module, statement = loop.module, loop.statement
-    target = statement.target
-    if isinstance(target, ast.Tuple) and "enumerate(" in module.source.code(statement.iter):
-        variable = module.variable(target.elts[0])
-        if variable is not None:
-            yield variable
-    outer = [parent for parent in module.ancestors(statement) if isinstance(parent, ast.For | ast.While)]
-    for node in module.walk(statement, ast.AugAssign):
-        if not isinstance(node, ast.AugAssign) or module.source.code(node.value) != "1":
-            continue
-        variable = module.variable(node.target)
-        set_to = [b for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
-        if variable is not None and any(
-            [parent for parent in module.ancestors(b.statement) if isinstance(parent, ast.For | ast.While)] == outer
-            and module.scope(b.statement) is module.scope(statement)
-            for b in set_to
-        ):
-            yield variable
+def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
+    """Each expression that a number of batches decides on, or is computed with, where loaders are sharded."""
+    counts = counts_in(script, training)
+    found: dict[ast.expr, Module] = {}
+    for module, around in _regions(training):
+        counters = _counters(module, around)
+        for node in module.walk(around, ast.Name, ast.Attribute) if counters else ():
+            if isinstance(getattr(node, "ctx", None), ast.Load) and module.variable(node) in counters:
+                whole = _used(module, node)  # type: ignore[arg-type]
+                if (
+                    whole is not None
+                    and not _goes_on(module, whole)
+                    and not _is_of_share(module, counts, whole, counters)
+                ):
+                    found[whole] = module
+    return [(module, node) for node, module in found.items()]
 
 
-def _counts(module: Module, node: ast.expr, counters: set[Variable]) -> bool:
-    """`i`, or `i + 1`; not where the name is another loop's."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.right, ast.Constant):
-        node = node.left
-    variable = module.variable(node) if isinstance(node, ast.Name) else None
-    if variable is None or variable not in counters:
+def _regions(training: Training) -> Iterator[tuple[Module, ast.AST]]:
+    """The loops over sharded loaders, and for batches that are asked for one by one the loop around the backward pass."""
+    yield from ((loop.module, loop.statement) for loop in training.loops if training.shares(loop))
+    statements = {loop.statement for loop in training.loops}
+    for backward in training.backwards:
+        around = list(backward.module.ancestors(backward.call))
+        inner = next((node for node in around if isinstance(node, ast.For | ast.While)), None)
+        if inner is not None and statements.isdisjoint(around):
+            yield backward.module, inner
+        elif inner is None and backward.function is not None:
+            yield backward.module, backward.function
+
+
+def _counters(module: Module, around: ast.AST) -> set[Variable]:
+    """What numbers the batches: the number of `enumerate` or `range`, what each round raises, and what goes on from these."""
+    found: set[Variable | None] = set()
+    if isinstance(around, ast.For):
+        target, text = around.target, module.source.code(around.iter)
+        first = target.elts[0] if isinstance(target, ast.Tuple) and "enumerate(" in text else target
+        found |= {module.variable(first)} if "enumerate(" in text or "range(" in text else set()
+    for node in module.walk(around, ast.AugAssign, ast.Assign):
+        if isinstance(node, ast.AugAssign):
+            parents = list(module.ancestors(node))
+            inner = parents[: parents.index(around)]
+            found |= {module.variable(node.target)} if _raises(module, node, inner, found) else set()
+        elif isinstance(node, ast.Assign) and _goes_on(module, node.value) and _names(module, node.value, found):
+            found |= {module.variable(target) for target in node.targets}
+    return {variable for variable in found if variable is not None}
+
+
+def _raises(module: Module, node: ast.AugAssign, inner: list[ast.AST], counters: set[Variable | None]) -> bool:
+    """`step += 1` each round, or each so many rounds; not what only some batches count for."""
+    variable = module.variable(node.value) if isinstance(node.value, ast.Attribute) else None
+    given = variable is not None and not module.bindings(variable)  # `opt.n_critic`
+    if not isinstance(node.value, ast.Constant) and not given:
         return False
-    assert isinstance(node, ast.Name)
-    return all(binding.kind in ("for", "augment", "assign") for binding in reaching(module, node, variable))
+    return all(
+        isinstance(each, ast.With | ast.Try) or (isinstance(each, ast.If) and _names(module, each.test, counters))
+        for each in inner
+    )
 
 
-def _is_number(script: Script, module: Module, node: ast.expr, depth: int = 0) -> bool:
-    """Whether it is one that the author or the user gives, and not of the first batches; a loader's length is not one."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int) and (node.value > 1 or depth > 0)
-    if isinstance(node, ast.BinOp):
-        return all(_is_number(script, module, side, depth + 1) for side in (node.left, node.right))
-    if not isinstance(node, ast.Name | ast.Attribute) or depth > 6:
-        return False
-    variable = module.variable(node)
-    bindings = module.bindings(variable) if variable is not None else []
-    if variable is None or not bindings:
-        return isinstance(node, ast.Attribute)  # `args.limit`
-    values = [(module, b.value) for b in bindings if b.kind == "assign" and b.value is not None and not b.path]
-    known = len(values) == len(bindings)
-    if all(binding.kind == "parameter" for binding in bindings):
-        values, known = [*handed_for(script.graph, variable)], True
-    return known and bool(values) and all(_is_number(script, owner, value, depth + 1) for owner, value in values)
+def _names(module: Module, node: ast.expr, variables: set[Variable | None]) -> bool:
+    return any(module.variable(part) in variables - {None} for part in module.walk(node, ast.Name, ast.Attribute))
+
+
+def _goes_on(module: Module, node: ast.expr) -> bool:
+    """`done = epoch * len(loader) + i`: the number of a batch over all epochs, and no use of it yet."""
+    linear = all(
+        isinstance(part, ast.Name | ast.Attribute | ast.Constant | ast.expr_context | ast.Add | ast.Mult)
+        or (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Mult))
+        or is_length(part)
+        for part in module.walk(node)
+    )
+    return linear and isinstance(module.parents[node], ast.Assign)
+
+
+def _used(module: Module, node: ast.expr) -> ast.expr | None:
+    """The largest expression that a number is used in; None where it is shown, or asked whether it is the first."""
+    whole: ast.expr = node
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.JoinedStr | ast.Dict) or (isinstance(parent, ast.Call) and _shows(parent)):
+            return None
+        if (
+            isinstance(parent, ast.BinOp)
+            and isinstance(parent.left, ast.Constant)
+            and isinstance(parent.left.value, str)
+        ):
+            return None  # `"%d" % i`
+        if isinstance(parent, ast.Compare):
+            return None if _is_first(parent) else parent
+        if not isinstance(parent, ast.expr | ast.keyword):
+            return None if whole is node else whole
+        whole = parent if isinstance(parent, ast.expr) else whole
+    return None
+
+
+def _shows(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return bool(_SHOWS.match(name))
+
+
+def _is_first(node: ast.Compare) -> bool:
+    """`i == 0`, `step > 0`: every process has a first batch."""
+    sides = (node.left, *node.comparators)
+    zero = any(isinstance(side, ast.Constant) and side.value in (0, None) for side in sides)
+    return zero and all(isinstance(side, ast.Constant | ast.Name | ast.Attribute) for side in sides)
+
+
+def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:
+    """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
+    lengths = [part for part in module.walk(node) if is_length(part)]
+    for part in module.walk(node, ast.Name):
+        variable = module.variable(part)
+        values = (
+            [binding.value for binding in module.bindings(variable)]
+            if variable is not None and variable not in counters
+            else []
+        )
+        lengths += [inner for value in values if value is not None for inner in module.walk(value) if is_length(inner)]
+    return any(counts.counted(module, length) is Counted.SHARE for length in lengths)  # type: ignore[arg-type]

@@ -20,6 +20,9 @@ from accel_migrate.analysis.storage.files import (
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
 
+_ASKS = {
+    "getpass.getpass", "sys.stdin.readline", "sys.stdin.read", "click.prompt", "click.confirm", "pdb.set_trace", "ipdb.set_trace",
+}  # fmt: skip
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
 # What must not be done N times, the gravest first.
@@ -102,6 +105,14 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
     return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
 
 
+def may_run(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
+    """Whether a run of the training may come to a node: not in a function that nobody is seen to call or to hand on."""
+    function = module.scope(node).function
+    if function is None or module.scope(node).owner_class is not None or is_called(script, training, function):
+        return True
+    return _is_passed_on(loaded_with(script.project, training.place.module), function)
+
+
 def is_called(script: Script, training: Training, function: Function) -> bool:
     """Whether a run of the training comes to a function; what only another script calls is no part of it."""
     loaded = loaded_with(script.project, training.place.module)
@@ -174,11 +185,13 @@ def _guarded(script: Script, training: Training, function: Function, callee: Fun
 
 
 def asks(module: Module, call: ast.Call) -> bool:
-    """`input()`, which of N processes only the one that has the terminal is answered."""
+    """`input()` and the like, which of N processes only the one that has the terminal is answered."""
+    if module.qualified(call.func) in _ASKS:
+        return True
     return (
         isinstance(call.func, ast.Name)
-        and call.func.id == "input"
-        and module.resolve("input", module.scope(call)) is None
+        and call.func.id in ("input", "breakpoint")
+        and module.resolve(call.func.id, module.scope(call)) is None
     )
 
 

@@ -1,5 +1,8 @@
 """What is kept from step to step: made of this process's own batches, and read again where a loss is computed.
 
+Silent where nothing that outlives a step and is read on the way of the loss is changed in it, or only by numbers that no
+batch has part in. `sure` is what surely comes of batches; what a function puts in that nobody is seen to call may.
+
 Queues of keys, codebooks by moving averages, banks of features, pools of pictures, centres, labels that training changes.
 A figure that is only shown is not that, nor what an optimizer or a copy of weights changes.
 """
@@ -34,6 +37,7 @@ class Kept:
     name: str
     owner: ast.ClassDef | None  # the class whose objects keep it
     is_buffer: bool  # of a module, which a wrapper hands to all processes
+    sure: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +60,12 @@ def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: Iterab
         owner = node if isinstance(node, ast.ClassDef) else None
         name = write.variable.name
         known = (owner, write.module, name)  # a name that a function is handed is the same thing again
-        if write.variable in path.read and known not in found and writes.is_own(write):
+        if write.variable not in path.read or (known in found and found[known].sure):
+            continue
+        sure = writes.is_own(write)
+        if sure or (known not in found and writes.is_own(write, wherever=True)):
             is_buffer = owner is not None and _is_buffer(write.variable.scope.module, owner, name.partition(".")[2])
-            found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer)
+            found[known] = Kept(write.module, write.module.statement(write.node), name, owner, is_buffer, sure)
     return list(found.values())
 
 
@@ -96,10 +103,14 @@ class _Writes:
         found = {w.node: w for module, node in self._region(path) for w in self._in(module, node)}
         self.all = list(found.values())
         self._seen: set[ast.AST] = set()
+        self._wherever = False
 
-    def is_own(self, write: _Write) -> bool:
-        """Whether what is put in is made of batches: this process's own, or whatever a forward is given."""
-        self._seen = set()
+    def is_own(self, write: _Write, wherever: bool = False) -> bool:
+        """Whether what is put in is made of batches: this process's own, or whatever a forward is given.
+
+        `wherever` takes what a function is given that nobody is seen to call for a batch.
+        """
+        self._seen, self._wherever = set(), wherever
         return any(self._is_own(write.module, part) for part in write.given)
 
     def _region(self, path: _Path) -> list[tuple[Module, ast.AST]]:
@@ -185,7 +196,10 @@ class _Writes:
         if isinstance(node, ast.Attribute):
             whole = _whole(variable)
             writes = [w for w in self.all if w.variable == whole] if variable.scope.is_class else []
-            return any(self._is_own(w.module, part) for w in writes for part in w.given)
+            owner = variable.scope.module
+            return any(self._is_own(w.module, part) for w in writes for part in w.given) or any(
+                self._is_own(owner, binding.value) for binding in owner.bindings(whole) if binding.value is not None
+            )
         fed = [given for _, given in self.local.feeds(module).get(variable, ())]
         return any(self._is_own_binding(module, variable, b) for b in reaching(module, node, variable)) or any(
             self._is_own(module, given) for given in fed
@@ -205,7 +219,10 @@ class _Writes:
         function = variable.scope.node
         if getattr(function, "name", "") in _RUNS:
             return True
-        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
+        sites = self.graph.sites.get(function, ())  # type: ignore[call-overload]
+        if self._wherever and not sites:
+            return True
+        for caller, call in sites:
             given = dict(arguments_of(call, Definition(module, function))).get(variable.name)  # type: ignore[arg-type]
             if given is not None and self._is_own(caller, given):
                 return True

@@ -1,5 +1,9 @@
 """How a loss is reduced over its batch: from the backward pass back over names, calls and functions.
 
+Silent where every loss is proven to be a mean over the samples of a batch: a loss of torch, or a mean, over rows that each
+come of one sample by operations that are known to keep them apart, of batches that no function of the script's own collates,
+to whatever length. Any other is a sum, uneven, or not known.
+
 Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven` count, one `weighted` by class, or `unknown`;
 `rows` is a tensor that still has its samples, `free` what no sample has part in, `unseen` what a call gives that cannot be read.
 """
@@ -7,6 +11,7 @@ Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.losses import (
@@ -19,9 +24,12 @@ from accel_migrate.analysis.notes.losses import (
     parts_of,
     worst,
 )
+from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -29,12 +37,49 @@ from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse, walk
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
-_SAME = (
-    "abs", "clamp", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "exp", "expand_as", "flatten", "float",
-    "half", "log", "log_softmax", "masked_fill", "mul", "neg", "permute", "pow", "relu", "requires_grad_", "reshape", "sigmoid",
-    "softmax", "sqrt", "square", "squeeze", "tanh", "t", "to", "transpose", "type", "unsqueeze", "view", "values",
+# By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.
+_CURVED = (
+    "abs", "clamp", "clamp_min", "clip", "exp", "log", "log1p", "log_softmax", "logsigmoid", "masked_fill", "maximum", "minimum",
+    "pow", "relu", "sigmoid", "softmax", "softplus", "sqrt", "square", "tanh", "threshold",
 )  # fmt: skip
+_SAME = (
+    *_CURVED, "argmax", "bool", "chunk", "clone", "contiguous", "cpu", "cuda", "detach", "div", "double", "expand", "expand_as",
+    "flatten", "float", "gather", "half", "int", "item", "long", "mul", "neg", "permute", "requires_grad_", "reshape", "split",
+    "squeeze", "t", "to", "transpose", "type", "type_as", "unsqueeze", "values", "view", "view_as",
+)  # fmt: skip
+_BY_ROW = (
+    *_SAME, "Variable", "add", "as_tensor", "cat", "concat", "cosine_similarity", "dropout", "eq", "interpolate", "logical_and",
+    "lgamma", "normalize", "one_hot", "pad", "pairwise_distance", "sign", "stack", "sub", "upsample", "where",
+)  # fmt: skip
+_NUMBERS = ("math.", "numpy.", "random.", "time.")
+_MADE = re.compile(
+    r"zeros|ones|full|empty|rand|arange|linspace|eye|tensor|Tensor|FloatTensor|LongTensor|from_numpy|normal|is_"
+)
 _DEPTH = 40
+_LONGEST = 40  # characters of an expression that is named
+
+
+def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
+    """The losses that are neither proven to be means over samples nor known to be something else."""
+    for backward in training.backwards:
+        found = reduced(script.roles, script.graph, backward)
+        if found.kind == "mean" and any(_collates(script, built.variable) for built in training.prepared):
+            yield Unseen(backward.module, backward.loss, unparse(backward.loss))
+        elif found.kind == "unknown":
+            node = found.node if isinstance(found.node, ast.expr) else backward.loss
+            owner = next((module for module in script.project.modules if node in module.parents), backward.module)
+            name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
+            yield Unseen(owner, node, name if len(name) < _LONGEST else unparse(backward.loss))
+
+
+def _collates(script: Script, loader: Variable) -> bool:
+    """Whether batches may differ in their length: a function of the script's own makes them of samples."""
+    return bool(script.roles.of(loader) & Role.LOADER) and any(
+        keyword.arg == "collate_fn" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+        for link in chain(script.roles, script.graph, loader)
+        for _, call in constructions(script.roles, link, Role.LOADER)
+        for keyword in call.keywords
+    )
 
 
 def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
@@ -97,16 +142,27 @@ class _Search:
             for scalar, other in ((first, right), (second, left)):
                 if scalar.kind == "mean" and self._is_size(module, other):
                     return Reduced("sum", node)
-            both = [one for one in (first, second) if one.kind != "unseen"]
-            return worst(both) if any(one.kind in WORST[:4] or one.kind == "mean" for one in both) else first
-        return Reduced("rows") if isinstance(op, ast.MatMult) else worst([first, second])
+            if {first.kind, second.kind} in ({"mean"}, {"mean", "unseen"}):
+                return Reduced("unknown", node)
+            return worst([first, second])
+        if isinstance(op, ast.MatMult):
+            return self._product(first, second, node)
+        if isinstance(op, ast.Pow) and first.kind == "mean":
+            return Reduced("unknown", node)
+        return worst([first, second])
+
+    def _product(self, first: Reduced, second: Reduced, node: ast.AST) -> Reduced:
+        """Rows by weights are rows; rows by rows may be pairs of samples."""
+        return Reduced("rows") if "free" in (first.kind, second.kind) else Reduced("unseen", node)
 
     def _divided(self, module: Module, first: Reduced, by: ast.expr, second: Reduced, node: ast.AST) -> Reduced:
         if second.kind in ("sum", "uneven"):
             return Reduced("uneven", node)
         if first.kind == "sum" and not isinstance(by, ast.Constant):
             return Reduced("mean") if self._is_size(module, by) else Reduced("unknown", node)
-        return second if first.kind == "free" else first
+        if first.kind == "mean" and second.kind in ("mean", "unseen") and not self._is_size(module, by):
+            return Reduced("unknown", node)
+        return second if first.kind == "free" or second.kind == "unseen" else first
 
     def _is_size(self, module: Module, node: ast.expr) -> bool:
         """The number of samples of the batch, by itself, under a name or times something else."""
@@ -197,7 +253,9 @@ class _Search:
         torch = dotted.startswith("torch.")
         name = (dotted or unparse(function)).rpartition(".")[2]
         if torch and is_loss(name):
-            return criterion(name, node)
+            return self._rated(module, criterion(name, node), node)
+        if dotted.startswith(_NUMBERS):
+            return worst(self.kind(module, argument) for argument in node.args)
         if (torch and node.args) or (isinstance(function, ast.Attribute) and not dotted):
             inner = node.args[0] if torch else function.value  # type: ignore[attr-defined]
             over = [*node.args[torch:], *[k.value for k in node.keywords if k.arg in ("dim", "axis")]]
@@ -205,13 +263,15 @@ class _Search:
                 over = over[1:] if node.args[torch:] else over
             if name in ("sum", "mean", "nanmean", *_OVER_ALL):
                 return self._over(module, name, inner, over, node)
-            if name in _SAME and not torch:
-                return self.kind(module, inner, index)
+            if name in ("mm", "matmul") and len(node.args) > torch:
+                return self._product(self.kind(module, inner), self.kind(module, node.args[torch]), node)
+            if (name in _SAME or name.endswith("_")) and not torch:
+                found = self.kind(module, inner, index)
+                return Reduced("unknown", node) if found.kind == "mean" and name in _CURVED else found
         if dotted == "torch.nn.Parameter":
             return Reduced("free")
         if torch:
-            found = worst(self.kind(module, argument) for argument in node.args)
-            return Reduced("rows") if found.kind in ("free", "unseen") and node.args else found
+            return self._of_torch(module, name, node)
         if isinstance(function, ast.Name) and module.variable(function) is None and not dotted and node.args:
             if name == "sum":
                 return self._summed(module, node.args[0], node)
@@ -221,6 +281,26 @@ class _Search:
         if target is not None:
             return self._returned(target, index)
         return self._made(module, node, index)
+
+    def _of_torch(self, module: Module, name: str, node: ast.Call) -> Reduced:
+        """What a function of torch gives: a row for each sample only where it is known to keep them apart."""
+        found = worst(self.kind(module, argument) for argument in node.args)
+        if found.kind == "mean" and name in _CURVED:
+            return Reduced("unknown", node)
+        if found.kind == "free" or _MADE.match(name):
+            return Reduced("free")
+        return found if name in _BY_ROW or found.kind in WORST[:4] else Reduced("unseen", node)
+
+    def _rated(self, module: Module, found: Reduced, node: ast.Call) -> Reduced:
+        """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
+        given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        unclear = [rows for each in given if (rows := self._given(module, each)).kind == "unseen"]
+        return Reduced("unknown", unclear[0].node) if unclear and found.kind == "mean" else found
+
+    def _given(self, module: Module, node: ast.expr) -> Reduced:
+        """What a loss is given; what a model gives for a batch has a row for each sample."""
+        rows = self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
+        return Reduced("rows") if rows else self.kind(module, node)
 
     def _over(self, module: Module, name: str, inner: ast.expr, over: list[ast.expr], node: ast.Call) -> Reduced:
         """A reduction over everything, or over the dimensions that it names."""
@@ -236,6 +316,8 @@ class _Search:
             chosen = self._chosen(module, inner)
             if chosen is not None:
                 return Reduced("uneven", chosen)
+            if found.kind == "unseen" and not self.roles.role(module, inner) & (Role.BATCH | Role.OUTPUT):
+                return Reduced("unknown", found.node)
             return found if found.kind in WORST[:4] else Reduced("mean")
         return found if found.kind not in ("rows", "unseen") else Reduced("unknown", node)
 
@@ -252,7 +334,9 @@ class _Search:
         values = self._built(module, node.func)
         found = [self._object(owner, value, node, index) for owner, value in values]
         if found:
-            return either(found)
+            is_model = self.roles.role(module, node.func) & Role.MODEL
+            one = either(found)
+            return Reduced("rows") if one.kind == "unseen" and is_model else self._rated(module, one, node)
         of_loss = self.roles.role(module, node.func) & Role.CRITERION or "loss" in unparse(node.func).lower()
         if not of_loss and self.roles.role(module, node.func) & Role.MODEL:
             return Reduced("rows")
@@ -292,7 +376,9 @@ class _Search:
         if function is not None:
             return self._returned(function, index)
         if not isinstance(made, ast.Call):
-            name = (module.qualified(made) or "").rpartition(".")[2]
+            owner, _, name = (module.qualified(made) or "").rpartition(".")
+            if owner.startswith("torch") and _MADE.match(name):  # `Tensor = torch.cuda.FloatTensor`
+                return Reduced("free")
             return criterion(name, node) if is_loss(name) else Reduced("unseen", node)
         dotted = module.qualified(made.func) or ""
         name = dotted.rpartition(".")[2]

@@ -26,11 +26,11 @@ class OfModels:
         self.graph = script.graph
         self.models = [built.variable for built in training.prepared if built.role is Role.MODEL]
 
-    def may_hold(self, module: Module, call: ast.Call) -> bool:
-        line = module.statement(call).lineno
+    def may_hold(self, module: Module, node: ast.AST) -> bool:
+        line = module.statement(node).lineno
         if any(part.module is module and part.line == line for part in self._unread):
             return False
-        return not self.are_known or any(node in self.building for node in (call, *module.ancestors(call)))
+        return not self.are_known or any(each in self.building for each in (node, *module.ancestors(node)))
 
     @cached_property
     def _unread(self) -> list[Part]:

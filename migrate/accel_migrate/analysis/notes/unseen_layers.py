@@ -1,21 +1,56 @@
-"""Models that are found by their name, or built by code out of sight: what layers they have, nobody can tell."""
+"""Calls that build the prepared models, or a part of them, and whose layers nobody can read.
+
+Silent where every call of that code leads to code of the project, to torch, or to a library whose models are known.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import default_of
 
-_MODEL_LIBRARIES = (
-    "timm.", "monai.networks", "torch.hub.load", "torchvision.models.get_model", "torchvision.models.segmentation",
-    "torchvision.models.detection", "torchvision.models.video", "segmentation_models_pytorch.", "kornia.",
+# Libraries that have models; those of transformers for texts have no batch normalisation.
+_MODELS = (
+    "timm.", "torchvision.", "torchaudio.", "transformers.", "diffusers.", "monai.", "kornia.", "torch_geometric.", "dgl.",
+    "torch.hub.load", "torch.load", "torch.jit.load", "ray.", "google.",
 )  # fmt: skip
-_BY_NAME = ("globals", "locals", "eval", "getattr", "vars")
+_WITHOUT = re.compile(
+    r"torchvision\.(models\.(\w+\.)*(alexnet|vgg\d+|squeezenet\w+|vit_\w+|swin_\w+|convnext_\w+)|(?!models)\w+\..*)"
+    r"|torchvision\.models\.(\w+\.)*[A-Z]\w+_Weights.*"
+    r"|transformers\.(\w+\.)*(AutoModel|Auto\w+For(Seq|Tok|Caus|Mask|Quest|Mult|Next)\w+|(Distil|Ro)?[Bb]ert\w*|Albert\w*|Electra\w*"
+    r"|XLNet\w*|XLMRoberta\w*|Deberta\w*|GPT\w*|OpenAI\w*|Opt\w*|OPT\w*|Llama\w*|T5\w*|MT5\w*|Bart\w*|Longformer\w*|\w*(Config|Tokenizer\w*))"
+    r"(\..*)?"
+)
+_FOUND_BY_NAME = ("globals", "locals", "eval", "getattr", "vars")
+
+
+def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Unseen]:
+    """The calls of all that builds a model that cannot be read; the model itself where nothing is seen to build it."""
+    values = list(built_by(roles, graph, model))
+    if not any(isinstance(node, ast.Call) for _, value in values for node in ast.walk(value)):
+        yield Unseen(model.scope.module, _binding(model), model.name)
+    seen_by_name = next(looked_up(roles, graph, model), None) is not None
+    nodes: list[tuple[Module, ast.AST]] = [*values]
+    nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
+    for module, node in nodes:
+        for call in module.walk(node, ast.Call):
+            assert isinstance(call, ast.Call)
+            again = (
+                len(values) > 1 and module.qualified(call.func) == "torch.load"
+            )  # a model that was built, and is read back
+            if _builds(module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
+                yield Unseen(module, call, f"{unparse(call.func)}()")
 
 
 def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Module]:
@@ -40,33 +75,51 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
                     yield from (other for other in project.modules if package in other.source.path.parents)
 
 
-def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> tuple[Module, ast.Call] | None:
-    """The first call by which a model is built, or a part of it, that does not lead to code of the project."""
-    nodes: list[tuple[Module, ast.AST]] = [*built_by(roles, graph, model)]
-    nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
-    seen_by_name = next(looked_up(roles, graph, model), None) is not None
-    for module, node in nodes:
-        for call in module.walk(node, ast.Call):
-            if isinstance(call, ast.Call) and _is_unseen(roles, module, call, seen_by_name):
-                return module, call
-    return None
+def _binding(variable: Variable) -> ast.AST:
+    bindings = variable.scope.module.bindings(variable)
+    return bindings[0].statement if bindings else variable.scope.node
 
 
-def _is_unseen(roles: Roles, module: Module, call: ast.Call, seen_by_name: bool) -> bool:
-    by_name = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    if isinstance(by_name, ast.Call):
-        return getattr(by_name.func, "id", "") in _BY_NAME and not seen_by_name
-    if isinstance(call.func, ast.Subscript):
-        return isinstance(by_name, ast.Attribute) and by_name.attr == "__dict__" and not seen_by_name
-    dotted = module.qualified(call.func)
-    if dotted is None or roles.target(module, call) is not None:
-        return False
-    made = dotted.rpartition(".")[2][:1].isupper() and not is_library(dotted) and not _is_raised(module, call)
-    return made or dotted.startswith(_MODEL_LIBRARIES)
+def _builds(module: Module, call: ast.Call) -> bool:
+    """Whether a call may build layers: not one that a forward makes, nor what is raised."""
+    function = module.scope(call).function
+    return getattr(function, "name", "") not in ("forward", "__call__") and not isinstance(
+        module.parents[call], ast.Raise
+    )
 
 
-def _is_raised(module: Module, call: ast.Call) -> bool:
-    return isinstance(module.parents[call], ast.Raise)
+def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, seen_by_name: bool) -> bool:
+    if roles.target(module, call) is not None:
+        return True
+    called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
+    if isinstance(called, ast.Call):  # `getattr(nets, name)()`, `globals()[name]()`
+        return getattr(called.func, "id", "") not in _FOUND_BY_NAME or seen_by_name
+    if isinstance(called, ast.Attribute) and called.attr == "__dict__":
+        return seen_by_name
+    dotted = module.qualified(called)
+    if dotted is not None:
+        in_project = roles.project.definition(module, called) is not None
+        known = is_library(dotted) and (not dotted.startswith(_MODELS) or _WITHOUT.fullmatch(dotted) is not None)
+        return in_project or known or itself(call) is not call
+    if isinstance(called, ast.Name) and module.variable(called) is not None:
+        return _is_known(roles, graph, module, called)
+    return True  # a method of an object: what built that is looked at where it is built
+
+
+def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.Name) -> bool:
+    """Whether a variable that is called holds a class or a function that can be read, in a table or by itself."""
+    parts = [(owner, part) for owner, part in contents(graph, module, called) if part is not called]
+    variable = module.variable(called)
+    is_local = variable is not None and variable.scope.is_function
+    default = default_of(variable.scope.node, variable.name) if is_local else None  # type: ignore[union-attr]
+    parts += [(module, default)] if default is not None else []
+    return bool(parts) and all(
+        roles.project.definition(owner, part) is not None
+        or is_library(owner.qualified(part) or "?")
+        or not isinstance(part, ast.Name | ast.Attribute)
+        or owner.variable(part) is not None
+        for owner, part in parts
+    )
 
 
 def _imported(roles: Roles, module: Module, holder: ast.expr) -> Module | None:

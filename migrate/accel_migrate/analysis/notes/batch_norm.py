@@ -1,0 +1,107 @@
+"""Layers of the prepared models that normalise by the batch, which on several processes is each one's own.
+
+Silent where the script converts them or holds their statistics still, and where no code that builds the models names one.
+What cannot be read of that code `unseen_layers` gives.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel_migrate.analysis.notes.of_models import OfModels
+from accel_migrate.analysis.notes.unseen_layers import looked_up
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.nodes import unparse
+
+_NORMALISED = re.compile(
+    r"(wide_)?(resnet|resnext|densenet|mobilenet|googlenet|inception|mnasnet|shufflenet|efficientnet|regnet)|vgg\w+_bn$"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Where a layer is built or named; `chosen` where another may be taken in its place."""
+
+    module: Module
+    node: ast.AST
+    chosen: bool = False
+
+
+def batch_norm(script: Script, training: Training) -> list[Layer]:
+    """The first layer in each file of the training, or else one in the files that the models are written in."""
+    own = OfModels(script, training)
+    here = [layer for module in training.modules if (layer := _first(own, module, module.tree)) is not None]
+    return here or list(_elsewhere(script, training, own))[:1]
+
+
+def is_settled(script: Script, training: Training) -> bool:
+    """Whether the script converts the layers, or holds their statistics still where that runs.
+
+    The latter is `if isinstance(layer, nn.BatchNorm2d): layer.eval()`.
+    """
+    if any("SyncBatchNorm" in (m.qualified(c.func) or "") for m in script.project.modules for c in m.calls):
+        return True
+    files = loaded_with(script.project, training.place.module)
+    called = {
+        c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "") for m in files for c in m.calls
+    }
+    for module in files:
+        for node in module.walk(module.tree, ast.If):
+            function = module.scope(node).function
+            runs = function is None or function.name in called or function.name in ("__init__", "forward", "train")
+            if isinstance(node, ast.If) and runs and "BatchNorm" in unparse(node.test):
+                calls = [c.func for s in node.body for c in module.walk(s, ast.Call) if isinstance(c, ast.Call)]
+                if any(isinstance(function, ast.Attribute) and function.attr == "eval" for function in calls):
+                    return True
+    return False
+
+
+def _first(own: OfModels, module: Module, around: ast.AST) -> Layer | None:
+    """A call that builds one, or else a name of one that is handed on: `norm_layer=nn.BatchNorm2d`."""
+    for node in module.walk(around, ast.Call):
+        assert isinstance(node, ast.Call)
+        if _normalises(module, node.func) and own.may_hold(module, node):
+            return Layer(module, node)
+    for name in module.walk(around, ast.Name, ast.Attribute):
+        if _is_handed_on(module, name) and _normalises(module, name) and own.may_hold(module, name):
+            return Layer(module, name, chosen=True)
+    return None
+
+
+def _normalises(module: Module, called: ast.AST) -> bool:
+    owner, _, name = (module.qualified(called) or "").rpartition(".")
+    if owner.startswith("torchvision.models"):
+        return bool(_NORMALISED.match(name))
+    return owner.startswith("torch.nn") and name.startswith("BatchNorm")
+
+
+def _is_handed_on(module: Module, node: ast.AST) -> bool:
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Call):
+        return parent.func is not node and getattr(parent.func, "id", "") != "isinstance"
+    return isinstance(parent, ast.arguments | ast.keyword | ast.Assign | ast.IfExp | ast.Dict | ast.Return)
+
+
+def _elsewhere(script: Script, training: Training, own: OfModels) -> Iterator[Layer]:
+    """A layer in the files that the models are written in, where the training does not touch those."""
+    roles, graph = script.roles, script.graph
+    models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+    for model in models:
+        for part in made_of(roles, graph, model):
+            layer = _first(own, part.module, part.node) if part.module not in training.modules else None
+            if layer is not None:
+                yield layer
+        for owner in looked_up(roles, graph, model):
+            yield from (Layer(owner, call, chosen=True) for call in owner.calls if _normalises(owner, call.func))
+    if not own.are_known:  # `{"small": Small(), "large": Large()}[name]`
+        for node, owner in own.building.items():
+            for call in owner.walk(node, ast.Call) if owner not in training.modules else ():
+                if isinstance(call, ast.Call) and _normalises(owner, call.func):
+                    yield Layer(owner, call, chosen=True)

@@ -1,0 +1,61 @@
+"""Calls of libraries that fetch files where they are not there yet: weights, tokenizers, data sets.
+
+Silent where no call of a library that can fetch is told to, or may be; AM604 speaks of those that surely do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from accel_migrate.analysis.notes.not_analysed import run_by
+from accel_migrate.analysis.notes.unseen import Unseen
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.storage.files import downloads
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.flow.nodes import unparse
+
+_FETCHES = re.compile(
+    r"(transformers|diffusers|peft|tokenizers|sentence_transformers)\..*\.from_pretrained|transformers\.pipeline"
+    r"|datasets\.load_(dataset|metric)|evaluate\.load|torch\.hub\.load\w*|torch\.utils\.model_zoo\.load_url|huggingface_hub\..*"
+    r"|torchaudio\.(datasets|pipelines)\..*|torchtext\..*(datasets|vocab)\..*|spacy\.cli\.download|nltk\.download"
+)
+_TOLD = ("pretrained", "weights", "download", "pretrained_backbone", "weights_backbone")
+
+
+def may_download(script: Script, training: Training) -> Iterator[Unseen]:
+    calls = [(module, call) for module in run_by(script, training) for call in module.calls]
+    surely = [call for module, call in calls if downloads(module, call)]
+    for module, call in calls:
+        if call not in surely and _may_fetch(script, module, call) and not (surely and _is_told(call)):
+            yield Unseen(module, call, f"{unparse(call.func)}()")
+
+
+def _is_told(call: ast.Call) -> bool:
+    """`MNIST(root, download=download)`, beside one that AM604 names."""
+    return any(keyword.arg == "download" for keyword in call.keywords)
+
+
+def _may_fetch(script: Script, module: Module, call: ast.Call) -> bool:
+    if script.roles.target(module, call) is not None:
+        return False
+    if _FETCHES.fullmatch(module.qualified(call.func) or ""):
+        return True
+    told = [keyword.value for keyword in call.keywords if keyword.arg in _TOLD]
+    library = (module.qualified(call.func) or "").startswith(
+        ("torchvision.", "timm.", "torch_geometric.", "dgl.", "monai.")
+    )
+    first = (
+        call.args[0] if call.args and library and "torchvision.models" in (module.qualified(call.func) or "") else None
+    )
+    if isinstance(first, ast.Constant) and first.value is True:  # `resnet18(True)`
+        return True
+    by_name = module.qualified(call.func) is None and not isinstance(
+        call.func, ast.Attribute
+    )  # `models.__dict__[arch]()`
+    return (library or by_name) and any(not _is_off(value) for value in told)
+
+
+def _is_off(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value in (None, False)

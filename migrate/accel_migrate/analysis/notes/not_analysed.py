@@ -1,0 +1,71 @@
+"""Code outside of the files that were analysed: what every process does there nobody has read.
+
+Silent where all that a training runs is code of the project, or of Python and the libraries that are known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
+from accel_migrate.analysis.notes.unseen import Unseen
+from accel_migrate.analysis.program.libraries import is_library
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.imported import brought_by
+from accel_migrate.flow.nodes import unparse
+
+
+def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
+    """Every imported name that is called, handed on or derived from, at its first use."""
+    for module in run_by(script, training):
+        told = set()
+        for node in module.walk(module.tree, ast.Name):
+            assert isinstance(node, ast.Name)
+            if node.id in told or not isinstance(node.ctx, ast.Load) or not is_unseen(script.project, module, node):
+                continue
+            whole = _whole(module, node)
+            if training.flow.only_main(module, node) or not may_run(script, training, module, node):
+                continue
+            if _runs(module, whole):
+                told.add(node.id)
+                yield Unseen(module, whole, f"{unparse(whole)}()")
+
+
+def run_by(script: Script, training: Training) -> list[Module]:
+    """The files that a training runs: its own, those that they import, and those that call it."""
+    callers = [module for module, _ in calls_of_callers(script, training)]
+    return list(dict.fromkeys([*training.modules, *brought_by(script.project, training.modules), *callers]))
+
+
+def is_unseen(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether a name comes from a file or a package that is neither given nor known."""
+    dotted = module.qualified(node)
+    if dotted is None or is_library(dotted):
+        return False
+    owner = dotted.rpartition(".")[0]
+    return project.imported_module(module, dotted) is None and (
+        not owner.strip(".") or project.imported_module(module, owner) is None
+    )
+
+
+def _whole(module: Module, name: ast.expr) -> ast.expr:
+    """`drawing.save` of its `drawing`."""
+    parent = module.parents[name]
+    while isinstance(parent, ast.Attribute) and parent.value is name:
+        name, parent = parent, module.parents[parent]
+    return name
+
+
+def _runs(module: Module, node: ast.expr) -> bool:
+    """Whether it is called, handed to a call, or a class or function is made with it; not what is only read."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.keyword):
+        return isinstance(node, ast.Name)
+    if isinstance(parent, ast.Call):
+        asked = isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "issubclass")
+        raised = isinstance(module.parents[parent], ast.Raise)
+        return not asked and not raised and (parent.func is node or isinstance(node, ast.Name))
+    return isinstance(parent, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)

@@ -1,0 +1,99 @@
+"""Sharded loaders of which nobody can read in which order they give their samples.
+
+`prepare` shards what all processes draw alike. Silent where every loader is torch's DataLoader with `shuffle=True`, with a
+sampler (AM807 speaks of the author's own), or over data that is indexed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.notes.unseen import Unseen
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
+
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "torch_geometric.", "dgl.")
+_INDEXED = (
+    "torchvision.",
+    "torchaudio.datasets.",
+    "torch.",
+    "numpy.",
+    "torch_geometric.",
+    "dgl.",
+    "sklearn.",
+    "datasets.",
+)
+_CONTAINERS = (ast.List, ast.Tuple, ast.ListComp)
+
+
+def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
+    roles, graph = script.roles, script.graph
+    for built in training.prepared:
+        if built.role is not Role.LOADER:
+            continue
+        links = list(chain(roles, graph, built.variable))
+        calls = [call for link in links for call in constructions(roles, link, Role.LOADER)]
+        if not calls and built.key is None:
+            module = built.variable.scope.module
+            bindings = module.bindings(built.variable)
+            yield Unseen(module, bindings[0].statement if bindings else training.place.after, built.variable.name)
+        for module, call in calls:
+            is_torchs = (module.qualified(call.func) or "").startswith(_LOADERS)
+            if not is_torchs or not (_says_order(call) or _is_indexed(script, module, call)):
+                yield Unseen(module, call, f"{unparse(call.func)}()")
+
+
+def _says_order(call: ast.Call) -> bool:
+    """`shuffle=True` and samplers are for data with a length and an index alone."""
+    if len(call.args) > 2:
+        return True
+    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    shuffle = said.get("shuffle")
+    return (isinstance(shuffle, ast.Constant) and shuffle.value is True) or not said.keys().isdisjoint(
+        {"sampler", "batch_sampler"}
+    )
+
+
+def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:
+    data = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
+    if data is None:
+        return False
+    parts = [(owner, part) for owner, part in contents(script.graph, module, data) if not _is_name(owner, part)]
+    return bool(parts) and all(_has_index(script.roles, owner, part) for owner, part in parts)
+
+
+def _is_name(module: Module, node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and module.variable(node) is not None
+
+
+def _has_index(roles: Roles, module: Module, made: ast.expr) -> bool:
+    """Whether a data set is one of a library that is indexed, or of a class of the project that is, or says it is a stream."""
+    while isinstance(made, ast.Subscript):
+        made = made.value
+    if isinstance(made, _CONTAINERS):
+        return True
+    if not isinstance(made, ast.Call):
+        return False
+    target = roles.target(module, made)
+    if target is not None and not isinstance(target.node, ast.ClassDef):
+        returned = [node.value for node in target.module.walk(target.node, ast.Return)]  # type: ignore[attr-defined]
+        return bool(returned) and all(
+            value is not None and _has_index(roles, target.module, value) for value in returned
+        )
+    if target is not None:
+        outside = roles.project.base_names(Definition(target.module, target.node))
+        is_stream = any(base.endswith("IterableDataset") for base in outside)  # AM807 speaks of it
+        return is_stream or roles.project.method(target, "__getitem__") is not None or _of_library(outside)
+    streams = any(keyword.arg == "streaming" for keyword in made.keywords)
+    return not streams and (module.qualified(made.func) or "").startswith(_INDEXED)
+
+
+def _of_library(bases: set[str]) -> bool:
+    return any(base.startswith(_INDEXED) and not base.endswith(".Dataset") for base in bases)

@@ -1,0 +1,140 @@
+"""AM812: what on several processes depends on code or values that the analysis cannot read, in one note.
+
+Each clause has a proof that silences it, in the module of `analysis/notes` that finds its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
+from accel_migrate.analysis.notes.kept import find_kept
+from accel_migrate.analysis.notes.loss_reduced import unseen_losses
+from accel_migrate.analysis.notes.may_download import may_download
+from accel_migrate.analysis.notes.not_analysed import not_analysed
+from accel_migrate.analysis.notes.shares import trains_on_share
+from accel_migrate.analysis.notes.unseen import Unseen
+from accel_migrate.analysis.notes.unseen_layers import unseen_layers
+from accel_migrate.analysis.notes.unseen_order import unseen_order
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.roles import Role
+from accel_migrate.edits import change
+from accel_migrate.plan import Change, Safety
+from accel_migrate.rule import Context, Rule
+
+CODE = "AM812"
+_MOST = 5  # places that a clause names
+
+
+def find(context: Context) -> Iterator[Change]:
+    training = context.training
+    if training.place.module is not context.module:
+        return
+    told: set[str] = set()
+    clauses = []
+    for finder, text in _CLAUSES:
+        repeats = finder in (_losses, _order)  # of which the first clause does not speak
+        found = {each.name: each for each in finder(context) if repeats or each.name not in told}
+        told |= set(found)
+        if found:
+            clauses.append(text.format(_named(context.module, found.values())) + _moved(context, finder))
+    if clauses:
+        numbered = clauses if len(clauses) == 1 else [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
+        message = f"not visible to the analysis, so look at it before N processes run: {'; '.join(numbered)}"
+        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _named(module: Module, found: Iterable[Unseen]) -> str:
+    names = [f"{each.name} ({_line(module, each)})" for each in found]
+    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + rest
+
+
+def _line(module: Module, each: Unseen) -> str:
+    line = getattr(each.node, "lineno", 1)
+    return f"line {line}" if each.module is module else f"{each.module.source.path.name}:{line}"
+
+
+def _code(context: Context) -> Iterable[Unseen]:
+    return not_analysed(context.script, context.training)
+
+
+def _moved(context: Context, finder: object) -> str:
+    """What DataParallel did for a model that is called out of sight."""
+    wrapped = any(wrapping.is_data_parallel for wrapping in context.training.distribution.wrappings)
+    if finder is not _code or not wrapped:
+        return ""
+    return "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
+
+
+def _losses(context: Context) -> Iterable[Unseen]:
+    if context.training.distribution.joins:
+        return []  # the original averaged the same gradients
+    return unseen_losses(context.script, context.training)
+
+
+def _layers(context: Context) -> Iterable[Unseen]:
+    script, training = context.script, context.training
+    if is_settled(script, training) or batch_norm(script, training):
+        return []
+    models = [built.variable for built in training.prepared if built.role is Role.MODEL]
+    return [each for model in models for each in unseen_layers(script.roles, script.graph, model)]
+
+
+def _order(context: Context) -> Iterable[Unseen]:
+    return unseen_order(context.script, context.training) if trains_on_share(context.script, context.training) else []
+
+
+def _downloads(context: Context) -> Iterable[Unseen]:
+    return may_download(context.script, context.training)
+
+
+def _kept(context: Context) -> Iterable[Unseen]:
+    script, training = context.script, context.training
+    if training.distribution.joins:
+        return []
+    found = find_kept(script.roles, script.graph, training.local, training.backwards)
+    return [Unseen(kept.module, kept.statement, kept.name) for kept in found if not kept.sure]
+
+
+_CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
+    (
+        _code,
+        "what {} does, which was not analysed: every process runs it, so hand its files over as well, or see to it that it "
+        "downloads, writes and logs once, and mind what it counts, keeps from step to step or normalises, which is of one "
+        "process's batches",
+    ),
+    (
+        _losses,
+        "how the loss is reduced, at {}: gradients are averaged over processes, which is right for a mean over samples; multiply "
+        "a sum by accelerator.num_processes, and mind means over a mask or by length and losses between samples, which are of "
+        "one process's batch",
+    ),
+    (
+        _layers,
+        "which layers {} builds: with batch normalisation each process normalises by its own batch, unless "
+        "torch.nn.SyncBatchNorm.convert_sync_batchnorm converts it before prepare",
+    ),
+    (
+        _order,
+        "in which order samples come from {}: a stream or a sampler of its own must give the same on every process, and "
+        "`prepare` shards it",
+    ),
+    (
+        _kept,
+        "what {} keeps from step to step: where it comes of batches, each process keeps what its own give",
+    ),
+    (_downloads, "what {} downloads: every process looks for it, so have it there by a run on one process first"),
+)
+
+RULE = Rule(
+    code=CODE,
+    name="not_visible",
+    summary="code and values that cannot be read, and what depends on them on several processes",
+    why="What N processes mean for a script can be said where its code can be read. Where it cannot, this says what to look for, "
+    "and where: nothing is taken for harmless because it is not visible.",
+    example_before="model = build(args)",
+    example_after="model = build(args)",
+    find=find,
+    safety=Safety.NOTE,
+)

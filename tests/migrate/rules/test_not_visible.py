@@ -1,0 +1,192 @@
+"""AM812: what cannot be read is said, with what depends on it; what can be read is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
+
+from tests.migrate.rules.scripts import codes, training
+from tests.migrate.rules.verbs import noted
+
+CODE, LOSS, LAYERS, ORDER, KEPT, DOWNLOADS = (
+    "which was not analysed",
+    "how the loss is reduced",
+    "which layers",
+    "in which order",
+    "keeps from step to step: where",
+    "downloads: every process looks",
+)
+
+
+def built(functions: str, model: str) -> str:
+    return training(functions=functions).replace("model = nn.Linear(3, 2)", f"model = {model}")
+
+
+def said(source: str) -> str:
+    return noted(source, "AM812") if "AM812" in codes(source) else ""
+
+
+def test_says_nothing_where_all_can_be_read():
+    assert "AM812" not in codes(training(inside="total += loss.item()", after="print(total)"))
+
+
+@pytest.mark.parametrize(
+    ("functions", "ready", "after", "name"),
+    [
+        ("from judging import judge\n", "", "print(judge(model, test_loader))", "judge()"),
+        ("from .notes import Book\nbook = Book('runs')\n", "", "book.note(total)", "Book()"),
+        ("import drawing\n", "", "drawing.save_pictures(x, 'x.png')", "drawing.save_pictures()"),
+        ("from tools import seeded\n", "seeded(3)", "", "seeded()"),
+        ("from tools import settings\nrate = settings()['rate']\n", "", "", "settings()"),
+        ("from tools import told\n@told\ndef tell():\n    pass\n", "tell()", "", "told()"),
+        ("from tools import Base\nclass Mine(Base):\n    pass\n", "Mine()", "", "Base()"),
+        ("from tools import hook\n", "model.register_forward_hook(hook)", "", "hook()"),
+    ],
+)
+def test_names_code_that_was_not_given(functions: str, ready: str, after: str, name: str) -> None:
+    message = said(training(functions=functions, ready=ready, after=after))
+    assert f"{name} (line" in message
+    assert CODE in message
+
+
+@pytest.mark.parametrize(
+    ("functions", "ready"),
+    [
+        ("from tools import RATE\n", "rate = RATE"),
+        ("import settings\n", "rate = settings.rate"),
+        ("from tools import Odd\n", "print(isinstance(model, Odd))"),
+        ("from tools import tell\ndef never():\n    tell()\n", ""),
+        ("import json\n", "json.dumps({})"),
+    ],
+)
+def test_says_nothing_of_what_is_only_read_or_never_run(functions: str, ready: str) -> None:
+    assert CODE not in said(training(functions=functions, ready=ready))
+
+
+def test_says_nothing_of_code_that_was_given():
+    script = training(functions="from judging import judge\n", after="print(judge(total))")
+    files = {"train.py": script, "judging.py": "def judge(total):\n    return total\n"}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()])
+    assert not [note for result in results for note in result.notes if note.code == "AM812"]
+
+
+def test_says_what_data_parallel_did_for_it():
+    source = training(functions="from judging import judge\n", after="print(judge(model, test_loader))")
+    assert "DataParallel" not in said(source)
+    wrapped = source.replace("criterion = nn.Cross", "model = nn.DataParallel(model)\ncriterion = nn.Cross")
+    assert "DataParallel moved" in said(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        ("import timm\n", "timm.create_model('resnet18')"),
+        ("import torchvision.models as models\n", "models.__dict__[sys.argv[1]](num_classes=2)"),
+        ("import torchvision.models as models\n", "getattr(models, sys.argv[1])()"),
+        ("import torchvision\n", "torchvision.models.segmentation.fcn_resnet50()"),
+        ("from transformers import AutoModelForImageClassification as Auto\n", "Auto.from_pretrained('x')"),
+        ("", "torch.load('model.pt')"),
+        ("", "torch.hub.load('some/where', 'net')"),
+        (
+            "import timm\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.body = timm.create_model('x')\n    def forward(self, x):\n        return self.body(x)\n",
+            "Net()",
+        ),
+    ],
+)
+def test_says_that_layers_cannot_be_read(functions: str, model: str) -> None:
+    assert LAYERS in said(built(functions, model))
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        ("", "nn.Sequential(nn.Linear(3, 2), nn.ReLU())"),
+        ("from transformers import AutoModel\n", "AutoModel.from_pretrained('x')"),
+        ("import torchvision.models as models\n", "models.vgg16()"),
+        ("import torchvision.models as models\n", "models.resnet18()"),  # AM804 speaks of it
+        (
+            "class Net(nn.Module):\n    def __init__(self, act=nn.ReLU):\n        super().__init__()\n"
+            "        self.body = nn.Sequential(nn.Linear(3, 2), act())\n    def forward(self, x):\n"
+            "        for layer in self.body:\n            x = layer(x)\n        return x\n",
+            "Net()",
+        ),
+    ],
+)
+def test_says_nothing_of_layers_that_are_known(functions: str, model: str) -> None:
+    assert LAYERS not in said(built(functions, model))
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("DataLoader(data, batch_size=4, shuffle=True)", False),
+        ("DataLoader(data, batch_size=4)", False),
+        ("DataLoader(Rows(), batch_size=4)", False),
+        ("DataLoader(rows(), batch_size=4)", True),
+        ("DataLoader(rows(), batch_size=4, shuffle=True)", False),
+        ("DataLoader(Odd(), batch_size=4)", True),
+        ("DataLoader(load_dataset('x', streaming=True), batch_size=4)", True),
+        ("DataLoader(load_dataset('x')['train'], batch_size=4)", False),
+    ],
+)
+def test_says_that_the_order_of_samples_cannot_be_read(data: str, told: bool) -> None:
+    functions = (
+        "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
+    )
+    functions += "class Rows(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        return i, i\n"
+    source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", data)
+    assert (ORDER in said(source)) == told
+
+
+def test_says_that_a_mean_may_be_by_length():
+    collated = "DataLoader(data, batch_size=4, shuffle=True, collate_fn={})"
+    source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", collated)
+    assert LOSS in said(source.replace("{}", "lambda rows: torch.stack(rows)"))
+    assert LOSS not in said(source.replace("{}", "None"))
+
+
+def test_follows_a_function_to_the_data_that_it_gives():
+    functions = "def rows():\n    return {}\n"
+    for given, told in (("TensorDataset(torch.ones(4, 3))", False), ("eval('data')", True)):
+        source = training(functions=functions.format(given))
+        assert (
+            ORDER in said(source.replace("DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(rows())"))
+        ) == told
+
+
+@pytest.mark.parametrize(
+    ("functions", "told"),
+    [
+        ("from transformers import AutoTokenizer\ntokens = AutoTokenizer.from_pretrained('x')\n", True),
+        ("from torchvision.models import vgg16\nfeatures = vgg16(pretrained=sys.argv[1])\n", True),
+        ("from torchvision.models import vgg16\nfeatures = vgg16(True)\n", True),
+        ("from torchvision.datasets import MNIST\nmore = MNIST('x', download=sys.argv[1])\n", True),
+        ("from torchvision.models import vgg16\nfeatures = vgg16(pretrained=False)\n", False),
+        ("from torchvision.datasets import MNIST\nmore = MNIST('x')\n", False),
+    ],
+)
+def test_says_that_something_may_be_downloaded(functions: str, told: bool) -> None:
+    assert (DOWNLOADS in said(training(functions=functions))) == told
+
+
+def test_says_what_may_be_kept_from_step_to_step():
+    functions = "class Bank:\n    def __init__(self):\n        self.rows = []\n"
+    functions += (
+        "    def put(self, row):\n        self.rows.append(row)\n        return sum(self.rows)\nbank = Bank()\n"
+    )
+    kept = training(functions=functions, loss="criterion(model(x), y) * bank.put({})")
+    assert KEPT not in said(kept.replace("{}", "x.mean()"))  # AM811 speaks of it
+    assert "AM811" in codes(kept.replace("{}", "x.mean()"))
+    assert KEPT not in said(kept.replace("{}", "1"))
+
+
+def test_numbers_what_is_several():
+    source = training(functions="from tools import rate\n", loss="rate(model(x), y)")
+    source = source.replace("nn.Linear(3, 2)", "torch.load('x.pt')")
+    assert "(1) what rate()" in said(source)
+    assert "(2) how the loss is reduced, at rate() (line" in said(source)
+    assert "(3) which layers torch.load()" in said(source)
