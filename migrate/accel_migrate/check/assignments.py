@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from accel_migrate.check.evidence import Side, is_accelerator
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File
 
 
@@ -74,4 +75,6 @@ def _last(place: ast.expr) -> object:
             return name
         case ast.Subscript(slice=ast.Constant(value=key)):
             return key
+        case ast.Subscript(slice=ast.Attribute() as member):  # of an enumeration
+            return unparse(member)
     return None
