@@ -11,7 +11,7 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope, default_of
 
 Found = Iterator[tuple[File, ast.AST, str]]
-_DEPTH = 12
+_DEPTH = 100
 _OF_ALL = frozenset(
     ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
 )
@@ -186,6 +186,8 @@ class Devices:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._moves: list[tuple[File, ast.Call, ast.expr | None, set[str]]] | None = None
+        self._known: dict[ast.expr, set[str]] = {}
+        self._found: dict[ast.expr, set[str]] = {}  # of the question that is being answered: each expression once
         self._options = {option for _, call in side.calls for option in _options(call)}
         self._owners: set[str] = set()  # of attributes that are called device
         self._keyed: dict[
@@ -210,7 +212,7 @@ class Devices:
             self._moves = []
             for file, call in self._side.calls:
                 for named in self._named(file, call):
-                    self._moves.append((file, call, named, self._devices(file, named, 0)))
+                    self._moves.append((file, call, named, self.of(file, named)))
                 if isinstance(call.func, ast.Attribute) and not file.qualified(call.func) and not call.args:
                     if call.func.attr in ("cpu", "cuda") and not call.keywords:
                         self._moves.append((file, call, None, {call.func.attr}))
@@ -224,7 +226,10 @@ class Devices:
 
     def of(self, file: File, node: ast.expr) -> set[str]:
         """The devices that an expression may name."""
-        return self._devices(file, node, 0)
+        if node not in self._known:
+            self._found = {}
+            self._known[node] = self._devices(file, node, 0)
+        return self._known[node]
 
     def _named(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
         """The expressions of a call that name a device; what the project's own functions are told is looked up in them."""
@@ -236,8 +241,12 @@ class Devices:
 
     def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
         """The devices that an expression may name; what is not known is named by its text."""
-        if depth > _DEPTH:
-            return set()
+        if node not in self._found and depth <= _DEPTH:
+            self._found[node] = set()  # one that is made of itself is what else it is made of
+            self._found[node] = self._named_by(file, node, depth)
+        return self._found.get(node, set())
+
+    def _named_by(self, file: File, node: ast.expr, depth: int) -> set[str]:
         match node:
             case ast.Attribute(attr="device") if is_accelerator(node.value):
                 return {"accelerator"}
