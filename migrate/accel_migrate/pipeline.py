@@ -7,7 +7,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accel_migrate.analysis.program.scopes import Module
@@ -18,7 +18,7 @@ from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
-from accel_migrate.rewriting import Left, Loop, failure, rewrite
+from accel_migrate.rewriting import LOOP_LEFT, Left, Loop, failure, rewrite
 from accel_migrate.rule import Context
 from accel_migrate.rules import RULES
 from accel_migrate.settings import DEFAULTS, Settings
@@ -171,12 +171,13 @@ def _readable(source: Source) -> Module | None:
         return None  # a neighbour that cannot be read tells nothing
 
 
-def _script(modules: list[Module], settings: Settings, keeps: Keeps) -> Script:
+def _script(modules: list[Module], settings: Settings, keeps: Keeps, staying: Mapping[int, str]) -> Script:
     """What the code tells; and where that leaves a loop, what a run showed beside it."""
 
     def understood(facts: Facts | None) -> Script:
         kept = lambda module, line: keeps(module.source, line)  # noqa: E731
-        return read(modules, settings.keep_device, settings.prints_once, kept, facts, settings.target == "accelerate")
+        for_accelerate = settings.target == "accelerate"
+        return read(modules, settings.keep_device, settings.prints_once, kept, facts, for_accelerate, staying)
 
     script = understood(None)
     return understood(settings.facts) if settings.facts is not None and script.refusals else script
@@ -185,10 +186,33 @@ def _script(modules: list[Module], settings: Settings, keeps: Keeps) -> Script:
 def _migrate_modules(
     modules: list[Module], others: list[Module], settings: Settings, accept: Accept, keeps: Keeps
 ) -> dict[Path, FileResult]:
+    """The results with as few moves as can be; a loop that is left so is tried once more with all of its moves."""
+
+    def attempt(staying: Mapping[int, str]) -> _Attempt:
+        script = _script([*modules, *others], settings, keeps, staying)
+        return _attempted(script, modules, others, settings, accept)
+
     try:
-        script = _script([*modules, *others], settings, keeps)
+        lean = attempt({})
     except Exception as error:  # one file's trouble never costs another's result
         return _without_the_strange(modules, others, settings, accept, keeps, error)
+    return (lean.better(attempt(lean.parted)) if lean.parted else lean).results
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    results: dict[Path, FileResult]
+    parted: Mapping[int, str]  # the trainings that were taken back and dropped moves, with what would have been wrong
+    left: frozenset[tuple[Path, int]]  # the loops that stay as they were
+
+    def better(self, other: _Attempt) -> _Attempt:
+        """This one, unless the other migrates a loop more and none less."""
+        return other if other.left < self.left else self
+
+
+def _attempted(
+    script: Script, modules: list[Module], others: list[Module], settings: Settings, accept: Accept
+) -> _Attempt:
     left = {module.source.path: Left() for module in modules}
     for refusal in script.refusals:
         if refusal.module.source.path in left:
@@ -221,13 +245,23 @@ def _migrate_modules(
         if training.index in without:
             left[loop.path].add(loop.line, "a training that shares functions with it is left")
     loops = [(training, loop) for training, loop in loops if training.index not in without]
-    return rewrite(
+    done = rewrite(
         [module.source for module in modules],
         [module.source for module in others],
         [loop for _, loop in loops],
         left,
         lambda result: _check_stable(result, settings),
         accept,
+    )
+    notes = [(path, note) for path, result in done.results.items() for note in result.notes]
+    return _Attempt(
+        done.results,
+        {
+            training.index: why.without
+            for training, loop in loops
+            if training.dropped and (why := done.taken.get(loop)) and why.without
+        },
+        frozenset((path, note.line) for path, note in notes if note.code == LOOP_LEFT),
     )
 
 

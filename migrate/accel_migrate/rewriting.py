@@ -45,6 +45,15 @@ class Taken:
 
     reason: str
     detail: str = ""
+    without: str = ""  # what the result would be like, as the condition that it breaks says it
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """The result of each source, and the loops that were taken back."""
+
+    results: dict[Path, FileResult]
+    taken: Mapping[Loop, Taken]
 
 
 @dataclass
@@ -71,8 +80,8 @@ def rewrite(
     left: Mapping[Path, Left],
     confirm: Callable[[Source], None],
     accept: Callable[[Source, Change, None], bool] = lambda source, change, together: True,
-) -> dict[Path, FileResult]:
-    """The result of each source. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
+) -> Rewriting:
+    """Rewrite the sources. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
 
     `accept` is asked for each change that only follows from those of the loops.
     """
@@ -114,12 +123,13 @@ def rewrite(
         for violation in found:
             _take(loops, taken, violation.path, _reason(violation, results.get(violation.path)))
     kept = [loop for loop in loops if loop not in taken]
-    return {
+    files = {
         source.path: failure(source, failed[source.path])
         if source.path in failed
         else _result(source, kept, taken, left, applied.get(source.path, ()), results.get(source.path))
         for source in sources
     }
+    return Rewriting(files, taken)
 
 
 def _trouble(strange: Sequence[Source], error: Exception) -> str:
@@ -204,7 +214,7 @@ def _reason(violation: Violation, result: Version | None) -> Taken:
         f"this is a bug of accel-migrate: please report this script with {violation.code} at {place} of its result"
         + (f", `{code}`" if code else "")
     )
-    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail)
+    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, violation.message)
 
 
 def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:
@@ -213,7 +223,7 @@ def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Take
     waiting = [loop for loop in kept if loop.applied.get(path)] or kept
     broken = list(waiting)
     for loop in waiting:
-        with_it = Taken(f"it shares changes with a loop that is left in {path.name}: {why.reason}", why.detail)
+        with_it = replace(why, reason=f"it shares changes with a loop that is left in {path.name}: {why.reason}")
         taken.setdefault(loop, why if loop in broken else with_it)
         edits = loop.edits()
         waiting += [other for other in kept if other not in waiting and not edits.isdisjoint(other.edits())]

@@ -19,7 +19,7 @@ def said_after(it: Source, index: int, text: str) -> Change:
 
 
 def results(sources: list[Source], loops: list[Loop]) -> dict[str, FileResult]:
-    done = rewrite(sources, [], loops, {each.path: Left() for each in sources}, lambda result: None)
+    done = rewrite(sources, [], loops, {each.path: Left() for each in sources}, lambda result: None).results
     return {str(path): result for path, result in done.items()}
 
 

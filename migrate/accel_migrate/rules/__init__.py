@@ -35,6 +35,7 @@ from accel_migrate.rules.model_copied import RULE as MODEL_COPIED
 from accel_migrate.rules.model_exported import RULE as MODEL_EXPORTED
 from accel_migrate.rules.model_on_some import RULE as MODEL_ON_SOME
 from accel_migrate.rules.model_saved import RULE as MODEL_SAVED
+from accel_migrate.rules.moves_kept import RULE as MOVES_KEPT
 from accel_migrate.rules.not_visible import RULE as NOT_VISIBLE
 from accel_migrate.rules.observed_fact import RULE as OBSERVED_FACT
 from accel_migrate.rules.order_drawn import RULE as ORDER_DRAWN
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     OTHER_MOVE,
     CUDA_ONLY,
     HOST_VALUE,
+    MOVES_KEPT,
     BACKWARD_CALL,
     GRADIENT_CLIPPING,
     AUTOCAST_REGION,

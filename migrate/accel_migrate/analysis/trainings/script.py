@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from accel_migrate.analysis.distribution.one_or_many import silenced_prints
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
@@ -74,10 +75,13 @@ def read(
     keeps: Callable[[Module, int], bool] = lambda module, line: False,
     facts: Facts | None = None,
     for_accelerate: bool = False,
+    staying: Mapping[int, str] = MappingProxyType({}),
 ) -> Script:
     """Understand the files of a project together; `keep_device` leaves every move where it is, `keeps` those of a line.
 
     `for_accelerate`: on several processes its models are in a wrapper, and evaluations cannot go through whole batches.
+    `staying` are the trainings, by their
+    index, that keep all of their moves, each with what would be wrong without them.
     """
     project = Project(modules)
     roles = Roles(project, facts)
@@ -92,7 +96,17 @@ def read(
         try:
             trainings += [
                 _Reader(
-                    roles, own_graph, flow, group, loops, index, keep_device, prints_once, keeps, for_accelerate
+                    roles,
+                    own_graph,
+                    flow,
+                    group,
+                    loops,
+                    index,
+                    keep_device,
+                    prints_once,
+                    keeps,
+                    for_accelerate,
+                    staying.get(index, ""),
                 ).training()
                 for own_graph in entries(roles, graph, group)
             ]
@@ -146,6 +160,7 @@ class _Findings:
     attributes: tuple[Question, ...]
     dropped: list[Move]
     kept: list[Move]
+    spared: tuple[Move, ...]
     unplaced: frozenset[Variable]
     fetched: tuple[HostRead, ...]
     device: DeviceDefinition | None
@@ -187,8 +202,10 @@ class _Reader:
         prints_once: bool,
         keeps: Callable[[Module, int], bool],
         for_accelerate: bool,
+        staying: str,
     ) -> None:
         self.for_accelerate = for_accelerate
+        self.staying = staying  # why every move stays, where that is so
         self.sharded: list[ast.stmt] = []  # the evaluations of the latest attempt that do not read their loader whole
         self.roles = roles
         self.graph = self.seen = graph  # what the training's own files call, and all that is visible to the analysis
@@ -261,6 +278,8 @@ class _Reader:
             evaluations=participants.evaluations,
             dropped=tuple(found.dropped),
             kept=tuple(found.kept),
+            spared=found.spared,
+            staying=self.staying,
             unplaced=found.unplaced,
             fetched=found.fetched,
             device=device,
@@ -322,8 +341,10 @@ class _Reader:
         if home.is_class:
             distribution = through_trainer(self.roles, distribution, home)
         unplaced, dropped, kept, fetched = sort_moves(self.roles, self.graph, modules, participants, place, timing)
-        staying = [m for m in dropped if self.keep_device or self.keeps(m.module, m.call.lineno)]
-        dropped, kept = [move for move in dropped if move not in staying], [*kept, *staying]
+        spared = (
+            dropped if self.keep_device or self.staying else [m for m in dropped if self.keeps(m.module, m.call.lineno)]
+        )
+        dropped, kept = [move for move in dropped if move not in spared], [*kept, *spared]
         storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [
@@ -348,6 +369,7 @@ class _Reader:
             tuple(own_attributes(self.roles, self.graph, modules, participants.aliases, timing, participants.methods)),
             dropped,
             kept,
+            tuple(spared),
             unplaced,
             tuple(fetched),
             find_device(self.roles, self.graph, home, place, self._made(setup, kept + dropped), distribution),

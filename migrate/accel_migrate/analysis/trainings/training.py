@@ -51,6 +51,8 @@ class Training:
     evaluations: tuple[Evaluation, ...]
     dropped: tuple[Move, ...]  # moves that the prepared objects make needless
     kept: tuple[Move, ...]
+    spared: tuple[Move, ...]  # of those that are kept, the ones that the prepared objects make needless
+    staying: str  # what would be wrong without them; empty where the user asked for them
     unplaced: frozenset[Variable]  # loaders whose batches the script moves by itself, in part
     fetched: tuple[HostRead, ...]  # reads of batches that come from the device now, and that the CPU must make
     device: DeviceDefinition | None  # what decides on the device, where the Accelerator can be made
