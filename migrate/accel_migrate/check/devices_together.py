@@ -28,9 +28,8 @@ def _found(evidence: Evidence) -> Found:
     if not side.created:
         return
     devices = side.once(Devices)
-    told = {
-        unparse(n) for _, call in side.created for k in call.keywords for n in walk(k.value) if isinstance(n, ast.expr)
-    }
+    given = [k.value for _, call in side.created for k in call.keywords if k.arg in ("cpu", "device")]
+    told = {unparse(node) for value in given for node in walk(value) if isinstance(node, ast.expr)}
     scripts = {file for file, _ in side.created}
     for file, node, named, found in devices.moves():
         if file not in scripts and _runs_as_script(file, node):

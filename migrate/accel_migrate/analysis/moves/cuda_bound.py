@@ -42,18 +42,27 @@ def is_bound_to_cuda(
 
 
 def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> bool:
-    """`x.to(config.DEVICE)` that stays in a file beside, where config.py chooses between CUDA and the CPU."""
+    """`x.to(config.DEVICE)`, or `x.to(device)` of a file beside that has a `device` of its own: CUDA, or the CPU."""
     for module in loaded_with(roles.project, home):
-        for move in moves_in(roles, module):
-            dotted = module.qualified(move.device) if move.device is not None and move.call not in dropped else None
-            owner, _, name = (dotted or "").rpartition(".")
-            other = roles.project.imported_module(module, owner) if owner else None
-            bindings = other.bindings(Variable(other.root, name)) if other is not None else []
+        moved = [move.device for move in moves_in(roles, module) if move.call not in dropped]
+        made = [k.value for call in module.calls for k in call.keywords if k.arg == "device"]
+        for constant in [_constant(roles, module, node) for node in (*moved, *made) if node is not None]:
+            owner = constant.scope.module if constant is not None else home
+            bindings = owner.bindings(constant) if constant is not None and owner is not home else []
             for value in (binding.value for binding in bindings if binding.value is not None):
-                assert other is not None
-                if any(isinstance(node, ast.IfExp) and _is_about_cuda(other, node.test) for node in other.walk(value)):
+                if any(isinstance(node, ast.IfExp) and _is_about_cuda(owner, node.test) for node in owner.walk(value)):
                     return True
     return False
+
+
+def _constant(roles: Roles, module: Module, node: ast.expr) -> Variable | None:
+    """The global that an expression names, of its own file or of another of the project."""
+    owner, _, name = (module.qualified(node) or "").rpartition(".")
+    other = roles.project.imported_module(module, owner) if owner else None
+    if other is not None:
+        return Variable(other.root, name)
+    variable = module.variable(node)
+    return variable if variable is not None and variable.scope is module.root else None
 
 
 def or_without_cuda(wish: str | None) -> str:

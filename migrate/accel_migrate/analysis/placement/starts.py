@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.cuda_bound import is_bound_to_cuda, or_without_cuda
-from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.choices import Choice, below_definition, find_choice
 from accel_migrate.analysis.placement.outside_device import OutsideDevice
 from accel_migrate.analysis.placement.overriding import names_gpus, overrides
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
@@ -62,13 +64,19 @@ def find_start(
     """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
     if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
-        if is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases):
+        if not _names_others(device) and is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases):
             choice = Choice(cpu=or_without_cuda(choice.cpu))
     start = _placed(
-        roles, graph, creation, place, device, given, kept, reach, distribution, needs, gone, choice.cpu or choice.device,
-        choice.stays, prints_once,
+        roles, graph, creation, place, device, given, dropped, kept, reach, distribution, needs, gone,
+        choice.cpu or choice.device, choice.stays, prints_once,
     )  # fmt: skip
     return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+
+def _names_others(device: DeviceDefinition | None) -> bool:
+    """Whether the script itself goes to other accelerators than CUDA."""
+    text = device.module.source.code(device.statement) if device is not None else ""
+    return "mps" in text or "xpu" in text
 
 
 def _placed(
@@ -78,6 +86,7 @@ def _placed(
     place: Place,
     device: DeviceDefinition | None,
     given: OutsideDevice | None,
+    dropped: list[Move],
     kept: list[Move],
     reach: Reach,
     distribution: Distribution,
@@ -116,7 +125,7 @@ def _placed(
     ]
     known = max([known, *[position + 1 for position in late]])
     earliest = max(earliest, known)
-    users = _users(reach, module, early)
+    users = _users(reach, module, early) | _on_this_gpu(roles, module, dropped)
     for position, statement in enumerate(block[: index + 1]):
         if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
             if position < known:
@@ -283,6 +292,14 @@ def _users(reach: Reach, module: Module, early: list[ast.AST]) -> set[Function]:
     nodes = [node for node in early if node in module.parents]
     functions = {module.scope(node).function for node in nodes}
     return {function for function in functions if function is not None and function not in reach.parameters}
+
+
+def _on_this_gpu(roles: Roles, home: Module, dropped: list[Move]) -> set[Function]:
+    """Functions that go on moving things to "the" GPU: which one that is, the Accelerator says to each process."""
+    gone = {move.call for move in dropped}
+    moves = [m for module in loaded_with(roles.project, home) for m in moves_in(roles, module) if m.call not in gone]
+    to_gpu = [m for m in moves if m.device is None or where(roles, m.module, m.device) & Where.GPU]
+    return {function for m in to_gpu if (function := m.module.scope(m.call).function) is not None}
 
 
 def _names_no_variable(move: Move) -> bool:
