@@ -12,6 +12,7 @@ from typing import NamedTuple
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.deciding import Deciding
 from accel_migrate.check.devices_together import Devices
+from accel_migrate.check.evidence import Side
 from accel_migrate.check.fed_on_device import is_move
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Scope
@@ -91,7 +92,7 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {text for file, value in given for text in devices.of(file, value)}
     words = {word for _, value in given for word in _read(value)}
-    left = {(file.path, unparse(call)) for file, call in after.calls}
+    left = {(file.path, unparse(call)) for file, call in _elsewhere(after)}
     changed = {pair.path for pair in project.changed}
     for file, call, named, found in before.once(Devices).moves():
         if file.path not in changed or named is None or (file.path, unparse(call)) in left:
@@ -110,7 +111,7 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
         return
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {name for file, value in given for name in after.once(Deciding).options(file, value)}
-    left = Counter((file.path, unparse(call)) for file, call in after.calls)
+    left = Counter((file.path, unparse(call)) for file, call in _elsewhere(after))
     changed = {pair.path for pair in project.changed}
     for file, call, named, found in before.once(Devices).moves():
         left[file.path, unparse(call)] -= 1
@@ -124,6 +125,12 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
                 )
                 yield Violation(CODE, file.path, 1, message)
                 return
+
+
+def _elsewhere(after: Side) -> Iterator[tuple[File, ast.Call]]:
+    """The calls of the result without the moves to the Accelerator's device: it took those over, though they read as before."""
+    taken = {call for _, call, _, found in after.once(Devices).moves() if found == {"accelerator"}}
+    return ((file, call) for file, call in after.calls if call not in taken)
 
 
 def _guards(file: File, call: ast.Call) -> Iterator[ast.expr]:

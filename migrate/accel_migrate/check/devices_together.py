@@ -15,6 +15,7 @@ _DEPTH = 100
 _OF_ALL = frozenset(
     ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
 )
+_SETTINGS = frozenset({"SimpleNamespace", "Namespace", "dict", "EasyDict", "set_defaults", "update", "setdefault"})
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -235,7 +236,7 @@ class Devices:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and call.args:
             if not (file.qualified(call.args[0]) or "").startswith("torch."):
                 yield call.args[0]
-        if not self._side.flows.callees.get(call):
+        if not self._side.flows.callees.get(call) and not _only_notes(call):
             yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
 
     def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
@@ -352,6 +353,12 @@ class Devices:
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):
                 self._assign(file, part, each)
+
+
+def _only_notes(call: ast.Call) -> bool:
+    """`SimpleNamespace(device=...)`, `parser.set_defaults(device=...)`: a setting, which moves nothing by itself."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in _SETTINGS
 
 
 def _options(call: ast.Call) -> Iterator[str]:

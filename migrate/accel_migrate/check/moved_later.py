@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.check.evidence import Evidence, step_of
+from accel_migrate.check.evidence import Evidence, Side, step_of
 from accel_migrate.check.scattered import path_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
@@ -25,7 +25,7 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[File, ast.Call, 
             model = _moved(move)
             scope = old.scope(move).function
             now = scopes.get(path_of(scope))
-            if model and now is not None and isinstance(scope.node, Function) and not _is_placed(now, model):
+            if model and now is not None and isinstance(scope.node, Function) and not _is_placed(evidence.after, new, now, model):
                 for call in _runs_above(evidence, old, scope, move, model):
                     yield (
                         new,
@@ -41,11 +41,11 @@ def _moved(call: ast.AST) -> str:
     return ""
 
 
-def _is_placed(scope: Scope, model: str) -> bool:
-    """Whether a function still moves a model, or prepares it itself: prepare() is then below what ran before."""
+def _is_placed(side: Side, file: File, scope: Scope, model: str) -> bool:
+    """Whether a function moves a model that nothing has prepared yet, or prepares it: all below what ran before."""
     calls = [node for node in walk(scope.node) if isinstance(node, ast.Call)]
     return any(
-        _moved(call) == model
+        (_moved(call) == model and not side.after_prepare(file, call))
         or (getattr(call.func, "attr", "") == "prepare" and any(unparse(part) == model for part in call.args))
         for call in calls
     )

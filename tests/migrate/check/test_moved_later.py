@@ -29,3 +29,9 @@ def test_a_model_that_is_run_before_its_move(run: str) -> None:
 @pytest.mark.parametrize("run", ["print(net)", "writer.add_scalar('size', 1)", "net.train()"])
 def test_what_runs_nothing_may_stand_above(run: str) -> None:
     assert not said("AM969", BEFORE.format(run=run), AFTER.format(run=run, above=PREPARE, inside=""))
+
+
+def test_a_move_that_stays_below_prepare_comes_too_late() -> None:
+    run = "writer.add_graph(net, torch.rand(2, 3))"
+    stays = "    net.to(accelerator.device)\n"
+    assert said("AM969", BEFORE.format(run=run), AFTER.format(run=run, above=PREPARE, inside=stays))
