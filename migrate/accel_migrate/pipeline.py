@@ -257,9 +257,9 @@ def _attempted(
     return _Attempt(
         done.results,
         {
-            training.index: why.without
+            training.index: why.parted
             for training, loop in loops
-            if training.dropped and (why := done.taken.get(loop)) and why.without
+            if training.dropped and (why := done.taken.get(loop)) and why.parted
         },
         frozenset((path, note.line) for path, note in notes if note.code == LOOP_LEFT),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accel_migrate.check import NOTHING_ORPHANED, Violation, violations
+from accel_migrate.check import DEVICES_NAMED, NOTHING_ORPHANED, Violation, violations
 from accel_migrate.emptied import emptied
 from accel_migrate.errors import MigrateError, internal_error
 from accel_migrate.flow.depth import depth
@@ -45,7 +45,7 @@ class Taken:
 
     reason: str
     detail: str = ""
-    without: str = ""  # what the result would be like, as the condition that it breaks says it
+    parted: str = ""  # what would be wrong, where that is about a device which the script names
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,8 @@ def _reason(violation: Violation, result: Version | None) -> Taken:
         f"this is a bug of accel-migrate: please report this script with {violation.code} at {place} of its result"
         + (f", `{code}`" if code else "")
     )
-    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, violation.message)
+    parted = violation.message if violation.code in DEVICES_NAMED else ""
+    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted)
 
 
 def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:

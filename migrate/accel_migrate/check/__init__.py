@@ -39,7 +39,16 @@ from accel_migrate.flow.imports import used_by, users_of
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
 
-__all__ = ["CONDITIONS", "NOTHING_ORPHANED", "Condition", "Project", "Violation", "project", "violations"]
+__all__ = [
+    "CONDITIONS",
+    "DEVICES_NAMED",
+    "NOTHING_ORPHANED",
+    "Condition",
+    "Project",
+    "Violation",
+    "project",
+    "violations",
+]
 
 CONDITIONS: tuple[Condition, ...] = (
     NAMES_BOUND,
@@ -67,6 +76,10 @@ CONDITIONS: tuple[Condition, ...] = (
     STATISTICS_TOGETHER,
     LOADERS_PREPARED,
 )
+
+# About the devices that the script names. AM959 and AM969 are not among them: a batch that would be on the CPU without
+# its move may come from a loader that is not prepared, and the move would only hide that.
+DEVICES_NAMED = frozenset({DEVICES_TOGETHER.code, KEPT_ON_CPU.code, DEVICE_CHOSEN.code})
 
 
 def violations(

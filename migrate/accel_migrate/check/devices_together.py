@@ -33,15 +33,10 @@ def _found(evidence: Evidence) -> Found:
     told = {unparse(node) for value in given for node in walk(value) if isinstance(node, ast.expr)}
     scripts = {file for file, _ in side.created}
     for file, node, named, found in devices.moves():
-        if file not in scripts and _runs_as_script(file, node):
+        if not side.runs(file, node) or (file not in scripts and _runs_as_script(file, node)):
             continue
         own = found - {"accelerator"}
-        if (
-            file not in side.involved
-            or not own
-            or own in ({"cpu"}, {"cuda"})
-            or (named is not None and unparse(named) in told)
-        ):
+        if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and unparse(named) in told):
             continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
         if not _chosen_alike(told, own):
             listed = " or ".join(sorted(own))
@@ -121,7 +116,7 @@ def _loaded_where_it_was(side: Side) -> Found:
     """`net = torch.load(path)` that is run, and that nothing moves: it is on the GPU that it was saved from."""
     if any(keyword.arg == "cpu" for _, call in side.created for keyword in call.keywords):
         return
-    loads = [(f, c) for f, c in side.calls if f in side.involved and _loads_in_place(f, c) and side.after_prepare(f, c)]
+    loads = [(f, c) for f, c in side.calls if _loads_in_place(f, c) and side.runs(f, c) and side.after_prepare(f, c)]
     for file, load in loads:
         reached = side.flows.reached([side.flows.place(file, load)], computed=False)
         asked = [(f, c) for f, c in side.calls if side.flows.place(f, c.func) in reached]

@@ -83,6 +83,18 @@ class Side:
         """The scripts that make an Accelerator, themselves or by what they import, with all of that: the others run apart."""
         return self.imported_by({each for file, call in self.created for each in scripts_that_run(self, file, call)})
 
+    def runs(self, file: File, node: ast.AST) -> bool:
+        """Whether a node may run in a process that makes an Accelerator."""
+        return file in self.involved and unit_of(node, file.ancestors(node)) not in self._idle
+
+    @cached_property
+    def _idle(self) -> frozenset[Unit]:
+        scripts = {each.tree for file, call in self.created for each in scripts_that_run(self, file, call)}
+        loaded = [file.tree for file in self.involved]
+        asked = [*self.created, *[site for sites in self._asked.values() for site in sites]]
+        units = [unit for file, call in asked if (unit := unit_of(call, file.ancestors(call))) is not None]
+        return Words(loaded, [tree for tree in loaded if tree not in scripts]).idle(units)
+
     def imported_by(self, files: Iterable[File]) -> set[File]:
         """Some files, and all that they import."""
         found = set(files)

@@ -109,6 +109,8 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
         for node in file.of_kinds(ast.If) if file.path in paths else ():
             if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in walk(node.test)):
                 continue
+            if not evidence.ran(file, node):
+                continue
             # What is moved beside others, as far as it is there at all, goes where those go.
             outer = [above for above in file.ancestors(node) if isinstance(above, ast.If)]
             around = [above.test for above in outer if any(is_move(each) for each in above.body)]
@@ -293,7 +295,9 @@ def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
     """`if torch.cuda.is_available(): x = x.to(accelerator.device)`: on another accelerator x stays behind."""
     about_cuda = _about_cuda(side)
     for file, call in side.calls:
-        if not (isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args):
+        if not (
+            isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args and side.runs(file, call)
+        ):
             continue
         device = call.args[0]
         if isinstance(device, ast.Attribute) and device.attr == "device" and is_accelerator(device.value):
@@ -343,7 +347,7 @@ def _left_to_cuda(side: Side) -> Found:
     """`x.cuda() if torch.cuda.is_available() else x`, also in another file: on another accelerator x stays behind."""
     about_cuda = _about_cuda(side)
     for file, call in side.calls:
-        if file in side.involved and about_cuda and _moves(call) and getattr(call.func, "attr", "") == "cuda":
+        if about_cuda and _moves(call) and side.runs(file, call) and getattr(call.func, "attr", "") == "cuda":
             test = _condition(side, file, call, about_cuda)
             if test is not None and side.after_prepare(file, call):
                 yield (

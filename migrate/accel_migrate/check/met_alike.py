@@ -64,6 +64,8 @@ def find(project: Project) -> Iterator[Violation]:
             if len(others) != len(nodes):
                 continue
             for node, other in zip(nodes, others):
+                if not evidence.after.runs(new, node):
+                    continue
                 message = _parted(after, new, node, before, old, other) or _needed(after, new, node, before, old, other)
                 message = message or _left_behind(evidence.after, after, new, node, before, old, other)
                 if message and not _takes_any(evidence.after, new, node) and not _scatters(old, other):

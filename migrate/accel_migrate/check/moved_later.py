@@ -25,7 +25,12 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[File, ast.Call, 
             model = _moved(move)
             scope = old.scope(move).function
             now = scopes.get(path_of(scope))
-            if model and now is not None and isinstance(scope.node, Function) and not _is_placed(evidence.after, new, now, model):
+            if (
+                model
+                and now is not None
+                and isinstance(scope.node, Function)
+                and not _is_placed(evidence.after, new, now, model)
+            ):
                 for call in _runs_above(evidence, old, scope, move, model):
                     yield (
                         new,

@@ -6,9 +6,9 @@ A word is enough to run something: a name, an attribute, a text that may be look
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
-from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.nodes import children, unparse, walk
 
 Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
 _LOOKS_UP = {"globals", "locals", "vars", "eval", "exec", "getattr", "import_module", "__import__"}
@@ -16,15 +16,18 @@ _SHOWS_ALL = {"fire", "jsonargparse"}  # every function of a file is a command
 
 
 class Words:
-    """The words of each function and class of some files, and those of what runs when the files do."""
+    """The words of each function and class of some files, and those of what runs when the files do.
 
-    def __init__(self, trees: Iterable[ast.Module]) -> None:
+    Files that are only `imported` do not run what is under `if __name__ == "__main__":`.
+    """
+
+    def __init__(self, trees: Iterable[ast.Module], imported: Container[ast.Module] = ()) -> None:
         self.of: dict[Unit, set[str]] = {}
         self.top: set[str] = set()
         self._renamed: dict[str, set[str]] = {}
         self._shown = False
         for tree in trees:
-            for node in _outside(tree):
+            for node in _outside(tree, tree in imported):
                 if isinstance(node, Unit):
                     self.of[node] = {word for part in walk(node) for word in _words(part)}
                     self.top.update(word for part in _at_definition(node) for word in _words(part))
@@ -60,12 +63,14 @@ def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:
     return found[-1] if found else None
 
 
-def _outside(node: ast.AST) -> Iterator[ast.AST]:
+def _outside(node: ast.AST, imported: bool) -> Iterator[ast.AST]:
     """The functions and classes that are in no other, and every node outside of them."""
     for child in children(node):
+        if imported and isinstance(child, ast.If) and "__name__" in unparse(child.test):
+            continue
         yield child
         if not isinstance(child, Unit):
-            yield from _outside(child)
+            yield from _outside(child, imported)
 
 
 def _at_definition(unit: Unit) -> Iterator[ast.AST]:

@@ -29,13 +29,15 @@ def is_bound_to_cuda(
     dropped: Iterable[Move],
     kept: Iterable[Move],
     aliases: frozenset[Variable],
+    bound: bool,
 ) -> bool:
     """Whether the model must not go to another accelerator than CUDA, and the Accelerator can be told so."""
     if creation.module.imports.get("torch") != "torch":
         return False
     moved = any(_is_left_behind(graph, move, aliases) for move in kept)
     return (
-        moved
+        bound
+        or moved
         or any(_makes_tensors(module) for module in modules)
         or _follows_a_constant(roles, creation.module, {move.call for move in dropped})
     )

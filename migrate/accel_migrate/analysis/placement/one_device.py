@@ -15,6 +15,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 
 _RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
@@ -30,12 +31,15 @@ class Tied:
     given: OutsideDevice | None
     reach: Reach
     distribution: Distribution
+    idle: frozenset[Unit]  # what does not run in this training
 
     def check(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> None:
         """NotMigrated for a device that stays, in these files and what they import, and may be another than the Accelerator's."""
         for module in files_of(self.roles, modules):
             for node in _devices(self.roles, module):
                 if module not in modules and _runs_as_script(module, node):
+                    continue
+                if unit_of(node, module.ancestors(node)) in self.idle:
                     continue
                 if node in gone or where(self.roles, module, node) & ~_RIGHT == Where.NOTHING:
                     continue
@@ -46,6 +50,18 @@ class Tied:
                         node.lineno,
                         module,
                     )
+
+    def stays_on_cuda(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> bool:
+        """Whether a device of the script stays that is CUDA or the CPU, and not set from the Accelerator."""
+        return any(
+            node not in gone
+            and where(self.roles, module, node) == Where.CPU | Where.GPU
+            and unit_of(node, module.ancestors(node)) not in self.idle
+            and not (module not in modules and _runs_as_script(module, node))
+            and not self._holds(module, node)
+            for module in files_of(self.roles, modules)
+            for node in _devices(self.roles, module)
+        )
 
     def _holds(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression is set from the Accelerator, or asks for the number of the process."""

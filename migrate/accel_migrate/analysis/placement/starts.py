@@ -60,23 +60,22 @@ def find_start(
     modules: tuple[Module, ...],
     aliases: frozenset[Variable],
     prints_once: bool = False,
+    bound: bool = False,
 ) -> Start:
-    """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator."""
+    """`device` is the definition that the creating scope has itself; `needs` are the places that use the Accelerator.
+
+    `bound`: a device of the script stays beside the Accelerator's, and is CUDA or the CPU.
+    """
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
     if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
-        if not _names_others(device) and is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases):
+        others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in modules)
+        if not others and is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases, bound):
             choice = Choice(cpu=or_without_cuda(choice.cpu))
     start = _placed(
         roles, graph, creation, place, device, given, dropped, kept, reach, distribution, needs, gone,
         choice.cpu or choice.device, choice.stays, prints_once,
     )  # fmt: skip
     return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
-
-
-def _names_others(device: DeviceDefinition | None) -> bool:
-    """Whether the script itself goes to other accelerators than CUDA."""
-    text = device.module.source.code(device.statement) if device is not None else ""
-    return "mps" in text or "xpu" in text
 
 
 def _placed(

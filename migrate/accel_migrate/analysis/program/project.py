@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path, PurePath
 
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.program.star_imports import spell_out
-from accel_migrate.flow.idle import Words
 from accel_migrate.flow.nodes import unparse
 
 
@@ -45,11 +43,6 @@ class Project:
             if isinstance(node, ast.ClassDef) and node.bases
         ]
         spell_out(self)
-
-    @cached_property
-    def words(self) -> Words:
-        """What each function and class has a word for."""
-        return Words(module.tree for module in self.modules)
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
         """The project's file behind a module name, looked up beside the importer and then further out."""

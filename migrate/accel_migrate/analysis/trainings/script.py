@@ -58,13 +58,13 @@ from accel_migrate.analysis.trainings.participants import Participants, find_par
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
 from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setup
 from accel_migrate.analysis.trainings.training import Refusal, Script, Training
-from accel_migrate.analysis.values.imported import is_imported, loaded_with
+from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
-from accel_migrate.flow.idle import unit_of
+from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 
 
@@ -253,13 +253,18 @@ class _Reader:
         creation, reach, needs = self._reach(participants, setup, found)
         modules = self._all_touched(found.modules, reach)
         self._check_names(modules)
-        start, precision, carrier, given = self._start(participants, setup, found, creation, reach, modules, needs)
         passed = passed_instead(reach, self.graph)
         device = found.device
-        gone = replace(found, precision=precision).gone(reach) | passed
-        if device is not None and not start.stays:
-            gone |= frozenset(device.module.walk(device.statement))
-        tied = Tied(self.roles, self.graph, device, given, reach, found.distribution)
+        for bound in (False, True):
+            start, precision, carrier, given = self._start(
+                participants, setup, found, creation, reach, modules, needs, bound
+            )
+            gone = replace(found, precision=precision).gone(reach) | passed
+            if device is not None and not start.stays:
+                gone |= frozenset(device.module.walk(device.statement))
+            tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup))
+            if start.cpu or start.device or not tied.stays_on_cuda(modules, gone):
+                break
         if not self.keep_device:
             tied.check(modules, gone)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
@@ -377,12 +382,13 @@ class _Reader:
 
     def _made(self, setup: Setup, moves: list[Move]) -> list[Move]:
         """The moves that a run of this training may make: not those of functions that nothing runs."""
-        if not moves:
-            return []
+        idle = self._idle(setup) if moves else frozenset()
+        return [move for move in moves if unit_of(move.call, move.module.ancestors(move.call)) not in idle]
+
+    def _idle(self, setup: Setup) -> frozenset[Unit]:
         running = [(setup.place.module, setup.place.after), *[(b.module, b.call) for b in self.group.backwards]]
         own = [unit for m, node in running if (unit := unit_of(node, m.ancestors(node))) is not None]
-        idle = self.roles.project.words.idle(own)
-        return [move for move in moves if unit_of(move.call, move.module.ancestors(move.call)) not in idle]
+        return idle_in(self.roles.project, setup.place.module, own)
 
     def _moving(
         self, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing
@@ -488,6 +494,7 @@ class _Reader:
         reach: Reach,
         modules: tuple[Module, ...],
         needs: list[tuple[Module, ast.AST]],
+        bound: bool,
     ) -> tuple[Start, Precision, Respelling, OutsideDevice | None]:
         """Where the Accelerator is made, with what it is told there."""
         device = found.device
@@ -514,6 +521,7 @@ class _Reader:
             modules,
             participants.aliases,
             self._prints_once(modules),
+            bound,
         )
         replacements = {replacement.statement for replacement in found.distribution.replacements}
         carrier = Respelling(self.graph, start.module, start.statement, replacements)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.idle import Unit, Words
 
 _FORKS = (None, "fork")
 
@@ -22,16 +23,29 @@ def is_imported(roles: Roles, module: Module) -> bool:
 
 def loaded_with(project: Project, module: Module) -> list[Module]:
     """The files that a training of this file may run with: those that import it, and what all of them import."""
-    imports = {each: _imports(project, each) for each in project.modules}
-    scripts = [module]
-    for each in scripts:
-        scripts += [other for other in project.modules if each in imports[other] and other not in scripts]
-    loaded = dict.fromkeys(scripts)
+    loaded = dict.fromkeys([module, *importers_of(project, module)])
     pending = list(loaded)
     for each in pending:
-        pending += [other for other in imports[each] if other not in loaded]
-        loaded.update(dict.fromkeys(imports[each]))
+        imports = _imports(project, each)
+        pending += [other for other in imports if other not in loaded]
+        loaded.update(dict.fromkeys(imports))
     return list(loaded)
+
+
+def importers_of(project: Project, module: Module) -> list[Module]:
+    """The files that import a file, and those that import these."""
+    imports = {each: _imports(project, each) for each in project.modules}
+    found = [module]
+    for each in found:
+        found += [other for other in project.modules if each in imports[other] and other not in found]
+    return found[1:]
+
+
+def idle_in(project: Project, module: Module, running: Iterable[Unit]) -> frozenset[Unit]:
+    """What cannot run in a training of this file, whatever other scripts of the project call."""
+    loaded = loaded_with(project, module)
+    scripts = {module, *importers_of(project, module)}
+    return Words([m.tree for m in loaded], [m.tree for m in loaded if m not in scripts]).idle(running)
 
 
 def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
