@@ -136,3 +136,20 @@ def test_an_option_that_decides_whether_to_move() -> None:
     assert said("AM964", before, after.format(""))
     assert not said("AM964", before, after.format("cpu=not use"))
     assert not said("AM964", before.replace("not args.no_cuda and ", ""), after.format(""))
+
+
+def test_a_move_that_reads_as_before_may_be_the_accelerators() -> None:
+    """What chose its device is taken over with the device."""
+    before = (
+        "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--cpu')\nargs = p.parse_args()\n"
+        "if args.cpu:\n    device = 'cpu'\nelse:\n    device = 'cuda'\nnet = Net().to(device)\n"
+        "net(x.to(device)).sum().backward()\n"
+    )
+    chosen = "if args.cpu:\n    device = 'cpu'\nelse:\n    device = 'cuda'\n"
+    taken = (
+        before.replace(chosen, "accelerator = Accelerator({})\ndevice = accelerator.device\n")
+        .replace("import argparse", "from accel_runtime import Accelerator\nimport argparse")
+        .replace("net(x", "net = accelerator.prepare(net)\nnet(x")
+    )
+    assert said("AM964", before, taken.replace("{}", ""))
+    assert not said("AM964", before, taken.replace("{}", "cpu=args.cpu"))

@@ -19,7 +19,7 @@ MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
         "x = torch.zeros(3, device='cuda:0')\n",
         "p = argparse.ArgumentParser()\np.add_argument('--device')\nargs = p.parse_args()\nx = x.to(args.device)\n",
         "class A:\n    def __init__(self):\n        self.device = torch.device('cuda:0')\n"
-        "    def go(self, x):\n        return x.to(self.device)\n",
+        "    def go(self, x):\n        return x.to(self.device)\nx = A().go(x)\n",
         "from settings import *\nx = x.to(device)\n",
         "def pick():\n    return torch.device('cuda:1')\nx = x.to(pick())\n",
         "def move(x, device):\n    return x.to(device)\nmove(x, 'cuda:1')\n",
@@ -199,13 +199,13 @@ COMPARED = (
         (
             f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    fit()\n",
             "Net, fit",
-            "fit()\n",
+            "fit()\nmain()\n",
             False,
         ),
         (
             f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    fit()\n",
             "fit",
-            "run(fit)\n",
+            "run(fit)\nmain()\n",
             False,
         ),
         (f"def fit():\n    {MADE.replace(chr(10), chr(10) + '    ')}\nfit()\n", "Net", "main()\n", False),
@@ -219,3 +219,51 @@ def test_a_script_that_only_takes_a_class_from_one_that_trains_runs_apart(
     other = {"compare.py": COMPARED.format(name=name, then=then)}
     found = said("AM956", {"train.py": "x = 1\n", **other}, {"train.py": SCRIPT + made, **other})
     assert bool(found) is not apart
+
+
+HELPER = "import torch\ndef demo(net):\n    return net.to('cuda:0')\n"
+
+
+@pytest.mark.parametrize(
+    ("helper", "run", "named"),
+    [
+        ("", "", False),
+        ("", "tools.demo(net)\n", True),
+        ("", "getattr(tools, name)(net)\n", True),
+        ("demo(1)\n", "", True),
+        ("if __name__ == '__main__':\n    demo(1)\n", "", False),
+    ],
+    ids=[
+        "nothing calls it",
+        "the script calls it",
+        "looked up by name",
+        "its import calls it",
+        "its own main guard does",
+    ],
+)
+def test_a_function_that_the_run_never_reaches_is_not_named(helper: str, run: str, named: bool) -> None:
+    files = {"tools.py": HELPER + helper, "show.py": "import tools\ntools.demo(1)\n"}
+    after = "import tools\n" + TOP.format("") + run + MODEL
+    assert bool(said("AM956", {"train.py": "import tools\n", **files}, {"train.py": after, **files})) is named
+
+
+def test_only_what_chooses_the_device_tells_the_accelerator_of_it() -> None:
+    kept = CHOSEN + "x = x.to(device)\n" + MODEL
+    assert said("AM956", "x = 1\n", TOP.format("mixed_precision='fp16'") + kept)
+    assert not said("AM956", "x = 1\n", TOP.format("cpu=not torch.cuda.is_available()") + kept)
+
+
+def test_settings_that_hold_a_device_move_nothing() -> None:
+    made = "cfg = SimpleNamespace(device='cuda')\n"
+    assert not said("AM956", "x = 1\n", "from types import SimpleNamespace\n" + made + TOP.format("") + MODEL)
+
+
+def test_devices_that_many_functions_hand_each_other_are_found_soon() -> None:
+    """Each function calls all others: ways between them are without number, and functions are not."""
+    names = [f"f{n}" for n in range(30)]
+    handed = "".join(
+        f"def {name}(d):\n    d = {' or '.join(f'{other}(d)' for other in names if other != name)}\n    return d\n"
+        for name in names
+    )
+    kept = handed + "x = x.to(f0('cuda:1'))\n"
+    assert said("AM956", "x = 1\n", TOP.format("") + kept + MODEL)

@@ -459,3 +459,30 @@ def test_an_object_that_could_be_moved_is_where_it_was_put() -> None:
     assert "schedule = Schedule(device)\n" in migrated(SCHEDULE.format(told="device"))
     assert "may name another device" in unchanged(SCHEDULE.format(told="unseen()"))
     assert unchanged(SCHEDULE.format(told="device).to(unseen()"))
+
+
+def test_a_function_that_goes_to_the_gpu_of_its_process_runs_once_that_is_known() -> None:
+    nets = (
+        "from torch import nn\n\nclass Teacher(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = nn.Linear(4, 1).cuda()\n\n    def forward(self, x):\n        return self.layer(x)\n"
+    )
+    train = dedent("""\
+        import torch
+        from torch import nn
+        from nets import Teacher
+
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        teacher = Teacher()
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = (model(x.cuda()) - teacher(x.cuda())).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """)
+    sources = [Source.from_bytes(Path(name), text.encode()) for name, text in (("nets.py", nets), ("train.py", train))]
+    made = migrate(sources)[1]
+    after = made.after.decode()
+    assert made.status is Status.MIGRATED, made.reason
+    assert after.index("= Accelerator(") < after.index("teacher = Teacher()")

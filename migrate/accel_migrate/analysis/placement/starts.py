@@ -318,11 +318,18 @@ def _needs(
     """Whether a statement uses the Accelerator, by itself or through a function."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    if users and graph.reached_from(statement, roles, module) & users:
+    if users and (graph.reached_from(statement, roles, module) | _constructors(roles, module, statement)) & users:
         return True
     return any(
         node in module.parents and module.scope(node) is creation and module.holds(statement, node) for node in early
     )
+
+
+def _constructors(roles: Roles, module: Module, statement: ast.stmt) -> set[Function]:
+    """The `__init__` of each class of the project that a statement makes an object of."""
+    made = [target.node for call in _own_calls(statement) if (target := roles.target(module, call)) is not None]
+    bodies = [part for owner in made if isinstance(owner, ast.ClassDef) for part in owner.body]
+    return {part for part in bodies if isinstance(part, ast.FunctionDef) and part.name == "__init__"}
 
 
 def printing(
