@@ -61,7 +61,7 @@ class Side:
 
     @cached_property
     def calls(self) -> list[tuple[File, ast.Call]]:
-        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call) if isinstance(node, ast.Call)]
+        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call)]
 
     @cached_property
     def created(self) -> list[tuple[File, ast.Call]]:
@@ -288,7 +288,7 @@ def is_accelerator(node: ast.AST) -> bool:
 def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
     """The statement of a graph that a node runs in."""
     at: ast.AST = node
-    while not (isinstance(at, ast.stmt) and graph.holds(at)):
+    while not (graph.holds(at) and isinstance(at, ast.stmt)):
         if at not in file.parents:
             return None
         at = file.parents[at]
