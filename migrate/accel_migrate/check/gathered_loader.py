@@ -98,7 +98,11 @@ def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:
         return any(unparse(side) == unparse(node.targets[0]) for side in (node.value.left, node.value.right))
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
-        return isinstance(function, ast.Attribute) and function.attr in _GROWS and _root(function.value) not in _own(file, loop)
+        return (
+            isinstance(function, ast.Attribute)
+            and function.attr in _GROWS
+            and _root(function.value) not in _own(file, loop)
+        )
     return False
 
 

@@ -69,7 +69,7 @@ def unparse(node: ast.AST) -> str:
         return f"{unparse(node.value)}.{node.attr}"
     if type(node) is ast.Call and type(node.func) in _PRIMARIES:
         given = [unparse(each) for each in node.args]
-        given += [f"{k.arg}={unparse(k.value)}" if k.arg is not None else f"**{unparse(k.value)}" for k in node.keywords]
+        given += [f"{'**' if k.arg is None else k.arg + '='}{unparse(k.value)}" for k in node.keywords]
         return f"{unparse(node.func)}({', '.join(given)})"
     if type(node) is ast.Subscript and type(node.value) in _PRIMARIES and type(node.slice) in _INDICES:
         return f"{unparse(node.value)}[{unparse(node.slice)}]"

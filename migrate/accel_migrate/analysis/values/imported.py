@@ -22,6 +22,8 @@ def is_imported(roles: Roles, module: Module) -> bool:
 
 def loaded_with(project: Project, module: Module) -> list[Module]:
     """The files that a training of this file may run with: those that import it, and what all of them import."""
+    if len(project.modules) == 1:
+        return [module]
     imports = {each: _imports(project, each) for each in project.modules}
     scripts = [module]
     for each in scripts:
