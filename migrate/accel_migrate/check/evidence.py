@@ -180,7 +180,7 @@ class Side:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
                     names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
                     for name in names:
-                        found.setdefault(name, []).append(node)  # type: ignore[arg-type]
+                        found.setdefault(name, []).append(node)
         return self._bound[scope]
 
     def may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:

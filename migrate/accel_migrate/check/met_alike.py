@@ -127,7 +127,7 @@ def _scatters(file: File, node: ast.expr) -> bool:
 def _makers(file: File, call: ast.Call) -> list[str]:
     """The library functions whose results what is called was set to."""
     text = unparse(call.func)
-    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]  # type: ignore[attr-defined]
+    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]
     return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
 
 

@@ -75,6 +75,8 @@ class Stores:
 
     def _add(self, file: File, node: ast.AST) -> None:
         match node:
+            case ast.Call():
+                self._told(file, node)
             case ast.Assign():
                 for target in node.targets:
                     self._into(file, node, target, node.value, ())
@@ -86,8 +88,6 @@ class Stores:
                 self._into(file, node, node.target, node.iter, ("element",))
             case ast.withitem() if node.optional_vars is not None:
                 self._into(file, node, node.optional_vars, node.context_expr, ())
-            case ast.Call():
-                self._told(file, node)
 
     def _told(self, file: File, call: ast.Call) -> None:
         """An object is told something: `meter.update(loss)`, `early_stopping(loss, model)`."""

@@ -139,7 +139,7 @@ class Flows:
         for file in program.files:
             self._imports(file)
             for node in file.of_kinds(ast.ClassDef):
-                self._put(self.variable(file.scope(node), node.name), Made("class", node))  # type: ignore[attr-defined]
+                self._put(self.variable(file.scope(node), node.name), Made("class", node))
         self._solve()  # what a class inherits from is known before it is called
         for file in program.files:
             for node in file.of_kinds(*_CONSTRAINING):
@@ -322,6 +322,8 @@ class Flows:
 
     def _constrain(self, file: File, node: ast.AST) -> None:
         match node:
+            case ast.Call() | ast.BoolOp():
+                self.place(file, node)
             case ast.Assign():
                 for target in node.targets:
                     self._flow(file, node.value, target)
@@ -339,8 +341,6 @@ class Flows:
                         self._copy(self.place(file, part), ("result", function, index))
             case ast.If() | ast.While() | ast.IfExp():
                 self.place(file, node.test)
-            case ast.Call() | ast.BoolOp():
-                self.place(file, node)
 
     def _flow(self, file: File, value: ast.expr, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):

@@ -29,7 +29,7 @@ def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 # The fields of each kind of node that may hold nodes, alone or in a list.
-FIELDS: dict[type, tuple[str, ...]] = {
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
