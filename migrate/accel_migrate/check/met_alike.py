@@ -146,7 +146,7 @@ def _meetings(file: File) -> dict[Key, list[ast.expr]]:
                 continue
         else:
             name = type(node).__name__ + type(getattr(node, "op", None)).__name__
-        found.setdefault((path_of(file.scope(node).function), name), []).append(node)  # type: ignore[arg-type]
+        found.setdefault((path_of(file.scope(node).function), name), []).append(node)
     return found
 
 
