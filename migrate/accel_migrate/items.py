@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Edit, Guard, Insert, Remove, Replace, Unimport
 from accel_migrate.source import Source
 
@@ -64,7 +65,7 @@ def _with_joined_guards(source: Source, edits: list[Edit]) -> list[Edit]:
     """`if best and main: save()` in the place of one `if` in another, where nothing else stands in the outer one."""
     guards = {edit.statement: edit for edit in edits if isinstance(edit, Guard)}
     beside = {edit.anchor for edit in edits if isinstance(edit, Insert)}
-    for around in ast.walk(source.tree) if guards else ():
+    for around in walk(source.tree) if guards else ():
         if not isinstance(around, ast.If) or around.orelse or not beside.isdisjoint(around.body):
             continue
         if source.text.startswith("elif", source.start(around)):

@@ -189,7 +189,7 @@ class _Choices:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.found = [node for node in file.nodes if isinstance(node, ast.IfExp) and _is_choice(node)]
+        self.found = [node for node in file.of_kinds(ast.IfExp) if _is_choice(node)]
 
     def choice(self, node: ast.IfExp) -> _Choice:
         test = self._with_a_gpu(node.test, _DEPTH)
@@ -204,8 +204,8 @@ class _Choices:
     @cached_property
     def _assigned(self) -> dict[tuple[Scope | None, str], list[ast.expr | None]]:
         found: dict[tuple[Scope | None, str], list[ast.expr | None]] = {}
-        for node in self.file.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        for node in self.file.of_kinds(ast.Name):
+            if isinstance(node.ctx, ast.Store):
                 parent = self.file.parents[node]
                 value = parent.value if isinstance(parent, ast.Assign) else None
                 found.setdefault((self.file.binder(node.id, self.file.scope(node)), node.id), []).append(value)

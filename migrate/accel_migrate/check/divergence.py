@@ -234,7 +234,7 @@ class Divergence:
         related = [owner]
         for file in self._side.files:
             for node in file.of_kinds(ast.ClassDef):
-                bases = {made.node for base in node.bases for made in flows.made(file, base, "class")}  # type: ignore[attr-defined]
+                bases = {made.node for base in node.bases for made in flows.made(file, base, "class")}
                 if node in related:
                     related += [base for base in bases if base not in related]
                 elif any(each in related for each in bases):

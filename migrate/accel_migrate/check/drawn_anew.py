@@ -29,8 +29,9 @@ _OF_WEIGHTS = ("parameters", "named_parameters", "modules", "named_modules", "ch
 def drawn_anew(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
     """Statements after `prepare` that draw what they put into a prepared model, or into its gradients."""
     for file in side.involved:
-        for node in file.of_kinds(ast.Expr, ast.Assign, ast.AugAssign):
-            if not any(_draws(side, file, part) for part in walk(node)):
+        drawing = {file.statement(call) for call in file.of_kinds(ast.Call) if _draws(side, file, call)}
+        for node in file.of_kinds(ast.Expr, ast.Assign, ast.AugAssign) if drawing else ():
+            if node not in drawing:
                 continue
             changed = _changed(node)
             if any(_is_of_model(side, file, each) for each in changed) and side.after_prepare(file, node):

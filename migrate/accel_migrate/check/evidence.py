@@ -61,7 +61,7 @@ class Side:
 
     @cached_property
     def calls(self) -> list[tuple[File, ast.Call]]:
-        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call) if isinstance(node, ast.Call)]
+        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call)]
 
     @cached_property
     def created(self) -> list[tuple[File, ast.Call]]:
@@ -192,7 +192,7 @@ class Side:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
                     names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
                     for name in names:
-                        found.setdefault(name, []).append(node)  # type: ignore[arg-type]
+                        found.setdefault(name, []).append(node)
         return self._bound[scope]
 
     def may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
@@ -300,7 +300,7 @@ def is_accelerator(node: ast.AST) -> bool:
 def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
     """The statement of a graph that a node runs in."""
     at: ast.AST = node
-    while not (isinstance(at, ast.stmt) and graph.holds(at)):
+    while not (graph.holds(at) and isinstance(at, ast.stmt)):
         if at not in file.parents:
             return None
         at = file.parents[at]

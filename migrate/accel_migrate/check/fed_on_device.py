@@ -318,7 +318,7 @@ def _stays_behind(side: Side, file: File, moved: ast.expr) -> bool:
     name = unparse(moved)
     if any(unparse(argument) == name for _, call in side.asked("prepare") for argument in call.args):
         return False
-    values = [n.value for n in file.nodes if isinstance(n, ast.Assign) and unparse(n.targets[0]) == name]
+    values = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == name]
     made = [v for v in values if isinstance(v, ast.Call) and not unparse(v.func).startswith(f"{name}.")]
     return not made or any(
         call.args or call.keywords or not (file.qualified(call.func) or "").startswith("torch.nn.") for call in made
@@ -330,9 +330,9 @@ def _typed_by_cuda(side: Side) -> Found:
     flows = side.flows
     about_cuda = _about_cuda(side)
     for file in side.involved:
-        for node in file.nodes:
-            above = file.parents.get(node)
-            if isinstance(node, ast.Attribute) and isinstance(above, ast.IfExp) and node.attr.endswith("Tensor"):
+        for node in file.of_kinds(ast.Attribute):
+            above = file.parents[node]
+            if node.attr.endswith("Tensor") and isinstance(above, ast.IfExp):
                 if (file.qualified(node) or "").startswith("torch.cuda.") and flows.place(
                     file, above.test
                 ) in about_cuda:

@@ -92,16 +92,24 @@ def _divided_by_rounds(file: File, loop: ast.For) -> Found:
 
 def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:
     """`total += ...`, `losses.append(...)`, `total = total + ...`, of what the loop does not make itself."""
-    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    own = {n.id for n in stored if not _goes_on(file, n)}
     if isinstance(node, ast.AugAssign):
-        return _root(node.target) not in own
+        return _root(node.target) not in _own(file, loop)
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
         return any(unparse(side) == unparse(node.targets[0]) for side in (node.value.left, node.value.right))
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
-        return isinstance(function, ast.Attribute) and function.attr in _GROWS and _root(function.value) not in own
+        return (
+            isinstance(function, ast.Attribute)
+            and function.attr in _GROWS
+            and _root(function.value) not in _own(file, loop)
+        )
     return False
+
+
+def _own(file: File, loop: ast.For) -> set[str]:
+    """The names that a loop binds to something new."""
+    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return {n.id for n in stored if not _goes_on(file, n)}
 
 
 def _goes_on(file: File, name: ast.Name) -> bool:

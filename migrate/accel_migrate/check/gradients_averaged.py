@@ -256,6 +256,8 @@ def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
     """What each name of a scope is set to, or handed by its methods: `losses.append(loss)`."""
     found: dict[str, list[ast.AST]] = {}
     for node in walk(scope):
+        if type(node) is ast.Name or type(node) is ast.Attribute:
+            continue  # most nodes are
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:

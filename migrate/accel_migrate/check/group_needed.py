@@ -44,7 +44,7 @@ def _gone(evidence: Evidence) -> list[tuple[File, ast.Call]]:
 
 
 def _starts(file: File) -> list[ast.Call]:
-    return [node for node in file.nodes if isinstance(node, ast.Call) and file.qualified(node.func) == _STARTS]
+    return [call for call in file.of_kinds(ast.Call) if file.qualified(call.func) == _STARTS]
 
 
 def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
@@ -117,8 +117,8 @@ def _asks(file: File, node: ast.AST) -> bool:
 def _chosen(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
     """What the project builds only where the group is started: the original did so on one process as well."""
     for file in side.involved:
-        for node in file.nodes:
-            if not isinstance(node, ast.If) or not node.orelse or not _is_started(file, node.test):
+        for node in file.of_kinds(ast.If):
+            if not node.orelse or not _is_started(file, node.test):
                 continue
             for call in (part for statement in node.body for part in walk(statement)):
                 if isinstance(call, ast.Call) and any(

@@ -129,7 +129,7 @@ def _scatters(file: File, node: ast.expr) -> bool:
 def _makers(file: File, call: ast.Call) -> list[str]:
     """The library functions whose results what is called was set to."""
     text = unparse(call.func)
-    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]  # type: ignore[attr-defined]
+    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]
     return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
 
 
@@ -148,7 +148,7 @@ def _meetings(file: File) -> dict[Key, list[ast.expr]]:
                 continue
         else:
             name = type(node).__name__ + type(getattr(node, "op", None)).__name__
-        found.setdefault((path_of(file.scope(node).function), name), []).append(node)  # type: ignore[arg-type]
+        found.setdefault((path_of(file.scope(node).function), name), []).append(node)
     return found
 
 

@@ -188,7 +188,7 @@ def _may_hold(side: Side, file: File, made: ast.stmt, target: ast.expr, loop: as
     if not (graph.holds(made) and graph.holds(loop)):
         return True
     text = unparse(target)
-    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == text]  # type: ignore[attr-defined]
+    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == text]
     return graph.reachable_past(made, loop, [n for n in others if graph.holds(n)])
 
 

@@ -33,7 +33,7 @@ def find(project: Project) -> Iterator[Violation]:
 
 def _holders(side: Side) -> dict[ast.AST, str]:
     """The classes whose instances keep the Accelerator, also inside of what they keep, and do not say what is stored."""
-    classes = [(file, node) for file in side.files for node in file.nodes if isinstance(node, ast.ClassDef)]
+    classes = [(file, node) for file in side.files for node in file.of_kinds(ast.ClassDef)]
     holders: dict[ast.AST, str] = {}
     found = -1
     while found < len(holders):

@@ -33,6 +33,7 @@ class Stores:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._of: dict[Place, list[Store]] = {}
+        self._reaching: dict[ast.Name, list[Store]] = {}
         for file in side.files:
             for node in file.of_kinds(
                 ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
@@ -45,6 +46,11 @@ class Stores:
 
     def reaching(self, file: File, name: ast.Name) -> list[Store]:
         """The stores of a variable that a reading of it may see."""
+        if name not in self._reaching:
+            self._reaching[name] = self._find_reaching(file, name)
+        return self._reaching[name]
+
+    def _find_reaching(self, file: File, name: ast.Name) -> list[Store]:
         side = self._side
         scope = file.scope(name)
         known = self.of(side.flows.variable(scope, name.id))
@@ -69,6 +75,8 @@ class Stores:
 
     def _add(self, file: File, node: ast.AST) -> None:
         match node:
+            case ast.Call():
+                self._told(file, node)
             case ast.Assign():
                 for target in node.targets:
                     self._into(file, node, target, node.value, ())
@@ -80,8 +88,6 @@ class Stores:
                 self._into(file, node, node.target, node.iter, ("element",))
             case ast.withitem() if node.optional_vars is not None:
                 self._into(file, node, node.optional_vars, node.context_expr, ())
-            case ast.Call():
-                self._told(file, node)
 
     def _told(self, file: File, call: ast.Call) -> None:
         """An object is told something: `meter.update(loss)`, `early_stopping(loss, model)`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cached_property
 
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
@@ -113,7 +114,7 @@ class Whereabouts:
         parts = [self.of(file, part, entered) for part in children(node) if isinstance(part, ast.expr)]
         return frozenset().union(*parts)
 
-    @property
+    @cached_property
     def moves_anything(self) -> bool:
         """Whether the program names a device at all: if not, all of it is where the model is."""
         return any(

@@ -141,8 +141,8 @@ def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
 def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     side = evidence.after
     for file in side.files:
-        for node in file.nodes:
-            if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+        for node in file.of_kinds(ast.Attribute):
+            if node.attr == "module" and isinstance(node.ctx, ast.Load):
                 if _is_prepared_model(side, file, node.value) and not _is_asked(side, file, node):
                     yield file, node
 

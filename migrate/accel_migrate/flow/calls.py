@@ -139,7 +139,7 @@ class Flows:
         for file in program.files:
             self._imports(file)
             for node in file.of_kinds(ast.ClassDef):
-                self._put(self.variable(file.scope(node), node.name), Made("class", node))  # type: ignore[attr-defined]
+                self._put(self.variable(file.scope(node), node.name), Made("class", node))
         self._solve()  # what a class inherits from is known before it is called
         for file in program.files:
             for node in file.of_kinds(*_CONSTRAINING):
@@ -150,8 +150,8 @@ class Flows:
 
     def made(self, file: File, node: ast.expr, kind: str = "") -> set[Made]:
         """The objects that may be the value of an expression."""
-        found = self.objects.get(self.place(file, node), set())
-        return {each for each in found if not kind or each.kind == kind}
+        found = self.objects.get(self.place(file, node))
+        return {each for each in found if not kind or each.kind == kind} if found else set()
 
     def variable(self, scope: Scope, name: str) -> Place:
         binder = scope.file.binder(name, scope)
@@ -207,15 +207,16 @@ class Flows:
 
     def place(self, file: File, node: ast.expr) -> Place:
         """Where the value of an expression is; made, with what flows into it, when first asked for."""
-        if node not in self._places:
-            if isinstance(node, ast.Name):
-                self._places[node] = self.variable(file.scope(node), node.id)
+        place = self._places.get(node)
+        if place is None:
+            if type(node) is ast.Name:
+                place = self._places[node] = self.variable(file.scope(node), node.id)
             else:
-                module = self._of_module(file, node) if isinstance(node, ast.Attribute) else None
-                self._places[node] = module or ("expression", node)
+                module = self._of_module(file, node) if type(node) is ast.Attribute else None
+                place = self._places[node] = module or ("expression", node)
                 if module is None:
-                    self._fill(file, node, self._places[node])
-        return self._places[node]
+                    self._fill(file, node, place)
+        return place
 
     def _of_module(self, file: File, node: ast.Attribute) -> Place | None:
         """`engine.train` where engine is a file of the project."""
@@ -321,6 +322,8 @@ class Flows:
 
     def _constrain(self, file: File, node: ast.AST) -> None:
         match node:
+            case ast.Call() | ast.BoolOp():
+                self.place(file, node)
             case ast.Assign():
                 for target in node.targets:
                     self._flow(file, node.value, target)
@@ -338,8 +341,6 @@ class Flows:
                         self._copy(self.place(file, part), ("result", function, index))
             case ast.If() | ast.While() | ast.IfExp():
                 self.place(file, node.test)
-            case ast.Call() | ast.BoolOp():
-                self.place(file, node)
 
     def _flow(self, file: File, value: ast.expr, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):

@@ -26,6 +26,7 @@ BUILTINS = frozenset(dir(builtins)) | {
     "__module__",
     "__qualname__",
 }
+_RUN_LATER = frozenset((ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
 _UNKNOWN_BINDERS = frozenset({"exec", "globals", "vars", "locals"})
 
 
@@ -47,7 +48,7 @@ class Scope:
     @property
     def runs_in_place(self) -> bool:
         """Whether its code runs where it stands: a class or a comprehension, not a function."""
-        return not isinstance(self.node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        return type(self.node) not in _RUN_LATER
 
     @property
     def path(self) -> str:

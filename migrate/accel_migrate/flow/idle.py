@@ -27,20 +27,35 @@ class Words:
         self._renamed: dict[str, set[str]] = {}
         self._shown = False
         for tree in trees:
-            for node in _outside(tree, tree in imported):
-                if isinstance(node, Unit):
-                    self.of[node] = {word for part in walk(node) for word in _words(part)}
-                    self.top.update(word for part in _at_definition(node) for word in _words(part))
-                else:
-                    self.top.update(_words(node))
-            self._imports(tree)
+            units, outside = _parted(tree, tree in imported)
+            self.top |= self._words(outside)
+            for unit in units:
+                self.of[unit] = self._words(walk(unit))
+                self.top |= self._words(_at_definition(unit))
 
-    def _imports(self, tree: ast.Module) -> None:
-        for node in walk(tree):
-            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
-                self._shown = self._shown or alias.name.split(".")[0] in _SHOWS_ALL
-                if alias.asname is not None:
-                    self._renamed.setdefault(alias.asname, set()).add(alias.name)
+    def _words(self, nodes: Iterable[ast.AST]) -> set[str]:
+        named: set[str] = set()
+        written: set[str] = set()
+        for node in nodes:
+            if type(node) is ast.Name:
+                named.add(node.id)
+            elif type(node) is ast.Attribute:
+                named.add(node.attr)
+            elif type(node) is ast.Constant:
+                if type(node.value) is str:
+                    written.update(node.value.replace(":", ".").split("."))
+            elif type(node) is ast.Call:
+                if _looks_up(node):
+                    written.add("getattr")
+            elif type(node) is ast.Import or type(node) is ast.ImportFrom:
+                self._import(node.names)
+        return written | (named - {"getattr"})  # by itself it says nothing: what it looks up may be written out
+
+    def _import(self, names: list[ast.alias]) -> None:
+        for alias in names:
+            self._shown = self._shown or alias.name.split(".")[0] in _SHOWS_ALL
+            if alias.asname is not None:
+                self._renamed.setdefault(alias.asname, set()).add(alias.name)
 
     def idle(self, running: Iterable[Unit]) -> frozenset[Unit]:
         """What cannot run where some of them do: not on the way to these, and not named by what runs."""
@@ -63,14 +78,17 @@ def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:
     return found[-1] if found else None
 
 
-def _outside(node: ast.AST, imported: bool) -> Iterator[ast.AST]:
+def _parted(tree: ast.Module, imported: bool) -> tuple[list[Unit], list[ast.AST]]:
     """The functions and classes that are in no other, and every node outside of them."""
-    for child in children(node):
-        if imported and isinstance(child, ast.If) and "__name__" in unparse(child.test):
-            continue
-        yield child
-        if not isinstance(child, Unit):
-            yield from _outside(child, imported)
+    units: list[Unit] = []
+    outside: list[ast.AST] = [tree]
+    for node in outside:
+        for child in children(node):
+            if isinstance(child, Unit):
+                units.append(child)
+            elif not (imported and isinstance(child, ast.If) and "__name__" in unparse(child.test)):
+                outside.append(child)
+    return units, outside
 
 
 def _at_definition(unit: Unit) -> Iterator[ast.AST]:
@@ -82,14 +100,8 @@ def _at_definition(unit: Unit) -> Iterator[ast.AST]:
     yield from (part for node in (*run, *unit.decorator_list) for part in walk(node))
 
 
-def _words(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(), *_]):
-            return
-        case ast.Call(func=ast.Name(id="getattr")):
-            yield "getattr"
-        case ast.Name(id=word) | ast.Attribute(attr=word):
-            if word != "getattr":
-                yield word
-        case ast.Constant(value=str(text)):
-            yield from text.replace(":", ".").split(".")
+def _looks_up(call: ast.Call) -> bool:
+    """`getattr(module, name)`, with a name that is not written out."""
+    if type(call.func) is not ast.Name or call.func.id != "getattr":
+        return False
+    return len(call.args) < 2 or not isinstance(call.args[1], ast.Constant)

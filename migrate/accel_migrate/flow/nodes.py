@@ -15,6 +15,9 @@ _WITHOUT_NODES = frozenset(
     )
 )  # fmt: skip
 _LEAVES = (ast.Constant, ast.MatchSingleton, ast.Global, ast.Nonlocal)
+_PLAIN = frozenset((str, int, bool, type(None)))
+_PRIMARIES = frozenset((ast.Name, ast.Attribute, ast.Call, ast.Subscript))  # never in parentheses
+_INDICES = _PRIMARIES | {ast.Constant}
 _WITH_HOLES = frozenset(("keys", "kw_defaults"))  # lists in which None stands for nothing
 
 
@@ -26,7 +29,7 @@ def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 # The fields of each kind of node that may hold nodes, alone or in a list.
-FIELDS: dict[type, tuple[str, ...]] = {
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
@@ -57,12 +60,17 @@ def walk(node: ast.AST) -> list[ast.AST]:
 
 
 def unparse(node: ast.AST) -> str:
-    """The code of a node; that of a name, or of an attribute of one, is no work."""
-    parts: list[str] = []
-    at = node
-    while type(at) is ast.Attribute:
-        parts.append(at.attr)
-        at = at.value
-    if type(at) is not ast.Name:
-        return ast.unparse(node)
-    return ".".join([at.id, *reversed(parts)])
+    """The code of a node; `ast.unparse`, which is slow, is asked only for what may need parentheses."""
+    if type(node) is ast.Name:
+        return node.id
+    if type(node) is ast.Constant and type(node.value) in _PLAIN and node.kind is None:
+        return repr(node.value)
+    if type(node) is ast.Attribute and type(node.value) in _PRIMARIES:
+        return f"{unparse(node.value)}.{node.attr}"
+    if type(node) is ast.Call and type(node.func) in _PRIMARIES:
+        given = [unparse(each) for each in node.args]
+        given += [f"{'**' if k.arg is None else k.arg + '='}{unparse(k.value)}" for k in node.keywords]
+        return f"{unparse(node.func)}({', '.join(given)})"
+    if type(node) is ast.Subscript and type(node.value) in _PRIMARIES and type(node.slice) in _INDICES:
+        return f"{unparse(node.value)}[{unparse(node.slice)}]"
+    return ast.unparse(node)

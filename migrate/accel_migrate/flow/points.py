@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 Edges = list[tuple[int, bool | None]]  # where control comes from, and the branch it took there
 MOST_NESTED_COPIES = 3  # of a `finally` inside others; deeper ones are built once for every way out
 
+_WAYS = {ast.Return: "return", ast.Raise: "raise", ast.Break: "break", ast.Continue: "continue"}
 _NEVER_RETURN = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 
 
@@ -122,18 +123,10 @@ class _Builder:
     def _simple(self, statement: ast.stmt, edges: Edges) -> Edges:
         point = self.first(statement, "statement", edges)
         after: Edges = [(point, None)]
-        if isinstance(statement, ast.Return):
-            self.jump("return", after)
-        elif isinstance(statement, ast.Raise):
-            self.jump("raise", after)
-        elif isinstance(statement, ast.Break):
-            self.jump("break", after)
-        elif isinstance(statement, ast.Continue):
-            self.jump("continue", after)
-        elif _ends_here(statement):
-            self.jump("raise", after)
-        else:
+        way = "raise" if _ends_here(statement) else _WAYS.get(type(statement))
+        if way is None:
             return after
+        self.jump(way, after)
         return []
 
     def _if(self, statement: ast.If, edges: Edges) -> Edges:

@@ -6,10 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from accel_migrate.flow.nodes import FIELDS
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+N = TypeVar("N", bound=ast.AST)
 _COMPREHENSIONS = frozenset((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
 _OPENERS = _COMPREHENSIONS | {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef}
 _BINDERS = frozenset(
@@ -26,10 +28,12 @@ class Scope:
     file: File
     names: set[str] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)  # declared global or nonlocal here
+    is_class: bool = field(init=False)
+    function: Scope = field(init=False, repr=False)  # the innermost function around, or the module
 
-    @property
-    def is_class(self) -> bool:
-        return isinstance(self.node, ast.ClassDef)
+    def __post_init__(self) -> None:
+        self.is_class = isinstance(self.node, ast.ClassDef)
+        self.function = self if self.parent is None or isinstance(self.node, Function) else self.parent.function
 
     @property
     def method_of(self) -> Scope | None:
@@ -40,14 +44,6 @@ class Scope:
                 return scope.parent
             scope = scope.parent
         return None
-
-    @property
-    def function(self) -> Scope:
-        """The innermost function around, or the module."""
-        scope = self
-        while scope.parent is not None and not isinstance(scope.node, Function):
-            scope = scope.parent
-        return scope
 
 
 class File:
@@ -61,7 +57,7 @@ class File:
         self.imports: dict[str, str] = {}
         self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
-        self._of_kinds: dict[tuple[type, ...], list[ast.AST]] = {}
+        self._of_kinds: dict[tuple[type, ...], list[Any]] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(tree, None, self)
         self.scopes[tree] = self.root
@@ -69,7 +65,7 @@ class File:
         for statement in tree.body:
             self._visit(statement, tree, self.root)
 
-    def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
+    def of_kinds(self, *kinds: type[N]) -> list[N]:
         """The nodes of some kinds."""
         if kinds not in self._of_kinds:
             wanted = frozenset(kinds)
@@ -117,6 +113,7 @@ class File:
 
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
         self.parents[node] = parent
+        self._home[node] = scope
         kind = type(node)
         if kind is ast.Constant:
             return
@@ -151,16 +148,11 @@ class File:
             self.nodes.append(generator)
             home = scope if index == 0 else inner
             self._visit(generator.iter, generator, home)
-            self._home[generator.iter] = home
-            self._inside(generator.target, generator, inner)
+            self._visit(generator.target, generator, inner)
             for condition in generator.ifs:
-                self._inside(condition, generator, inner)
+                self._visit(condition, generator, inner)
         for made in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            self._inside(made, node, inner)
-
-    def _inside(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
-        self._home[node] = scope
-        self._visit(node, parent, scope)
+            self._visit(made, node, inner)
 
     def _open(self, node: Function | ast.ClassDef, scope: Scope) -> None:
         """Decorators, defaults and bases belong to the scope outside."""
@@ -170,21 +162,18 @@ class File:
             scope.names.add(node.name)
             for decorator in node.decorator_list:
                 self._visit(decorator, node, scope)
-                self._home[decorator] = scope
         if isinstance(node, ast.ClassDef):
             for outside in (*node.bases, *[keyword.value for keyword in node.keywords]):
                 self._visit(outside, node, scope)
-                self._home[outside] = scope
         else:
             self.parents[node.args] = node
             for default in (*node.args.defaults, *[d for d in node.args.kw_defaults if d is not None]):
                 self._visit(default, node.args, scope)
-                self._home[default] = scope
             for argument in parameters(node):
                 self.parents[argument] = node.args
                 inner.names.add(argument.arg)
         for statement in [node.body] if isinstance(node, ast.Lambda) else node.body:
-            self._inside(statement, node, inner)
+            self._visit(statement, node, inner)
 
     def _bind_name(self, node: ast.Name, parent: ast.AST, scope: Scope) -> None:
         if isinstance(parent, ast.NamedExpr):  # a walrus binds outside of comprehensions

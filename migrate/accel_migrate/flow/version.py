@@ -8,9 +8,11 @@ from itertools import pairwise
 
 from accel_migrate.flow.assignment import Assignment
 from accel_migrate.flow.definitions import Names, Scope
+from accel_migrate.flow.nodes import FIELDS
 from accel_migrate.source import Source
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_BLOCKS_OF = {kind: [name for name in _BLOCKS if name in kind._fields] for kind in FIELDS}
 
 
 class Version:
@@ -56,9 +58,9 @@ class Version:
         found: list[tuple[ast.AST, list[ast.stmt]]] = []
         waiting: list[ast.AST] = [self.tree]
         for node in waiting:
-            for name in _BLOCKS:
+            for name in _BLOCKS_OF[type(node)]:
                 block = getattr(node, name, None)
-                if isinstance(block, list) and block:
+                if block:
                     found.append((node, block))
                     waiting += block
         return found

@@ -31,6 +31,7 @@ match subject:
     case [1, *_] | None: a = b = [(c := d) for d in e if f for g in h]
 while 1: a += ~b; break
 else: nonlocal_ = {x for x in y}; z = {k: v for k, v in w}; 1 .real; (a.b.c).d
+f(*a, (b, c), k=lambda: 1, **d)[e](u"f", "\\n", 1.5, 1e999, -1, None, (g for g in h))[1, 2][...][i:][()].j(k=(l := m))
 """
 
 

@@ -103,7 +103,7 @@ def _makes_tensors(module: Module) -> bool:
         and node.attr.endswith("Tensor")
         and (module.qualified(node) or "").startswith("torch.cuda.")
         and _asks_for_cuda(module, node)
-        for node in module.walk(module.tree)
+        for node in module.walk(module.tree, ast.Attribute)
     )
 
 

@@ -6,6 +6,7 @@ import ast
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.flow.nodes import FIELDS
@@ -37,22 +38,15 @@ class Scope:
     module: Module
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     outer_names: set[str] = field(default_factory=set)  # declared global or nonlocal here
+    is_class: bool = field(init=False)
+    is_function: bool = field(init=False)
+    function: Function | None = field(init=False)  # the innermost `def` around, itself included
 
-    @property
-    def is_class(self) -> bool:
-        return isinstance(self.node, ast.ClassDef)
-
-    @property
-    def is_function(self) -> bool:
-        return isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef)
-
-    @property
-    def function(self) -> Function | None:
-        """The innermost `def` around, itself included."""
-        scope: Scope | None = self
-        while scope is not None and not scope.is_function:
-            scope = scope.parent
-        return scope.node if scope else None  # type: ignore[return-value]
+    def __post_init__(self) -> None:
+        self.is_class = isinstance(self.node, ast.ClassDef)
+        around = self.parent.function if self.parent is not None else None
+        self.function = self.node if isinstance(self.node, Function) else around
+        self.is_function = self.function is self.node
 
     @property
     def owner_class(self) -> Scope | None:
@@ -177,7 +171,7 @@ class Module:
 
     def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
         """The variable behind a name or a dotted attribute of one."""
-        if not isinstance(node, ast.Name | ast.Attribute):
+        if type(node) is not ast.Name and type(node) is not ast.Attribute:
             return None
         if scope is None:
             if node not in self._variables:
@@ -202,6 +196,15 @@ class Module:
         if root is None or node.id in self.imports:
             return None
         return Variable(root.scope, f"{root.name}.{path}")
+
+    @cached_property
+    def method_calls(self) -> dict[Variable, list[tuple[str, ast.Call]]]:
+        """The calls of each variable's methods, with the method's name."""
+        found: dict[Variable, list[tuple[str, ast.Call]]] = {}
+        for call in self.calls:
+            if isinstance(call.func, ast.Attribute) and (owner := self.variable(call.func.value)) is not None:
+                found.setdefault(owner, []).append((call.func.attr, call))
+        return found
 
     def bindings(self, variable: Variable) -> list[Binding]:
         if "." in variable.name:

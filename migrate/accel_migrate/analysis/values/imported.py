@@ -23,6 +23,8 @@ def is_imported(roles: Roles, module: Module) -> bool:
 
 def loaded_with(project: Project, module: Module) -> list[Module]:
     """The files that a training of this file may run with: those that import it, and what all of them import."""
+    if len(project.modules) == 1:
+        return [module]
     loaded = dict.fromkeys([module, *importers_of(project, module)])
     pending = list(loaded)
     for each in pending:

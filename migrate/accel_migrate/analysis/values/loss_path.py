@@ -148,12 +148,10 @@ class LossPath:
 
     def _added(self, module: Module, variable: Variable, depth: int) -> None:
         """`losses.append(loss)`, `losses["image"] = loss`, `noise.mul_(code)`: what was put into a value comes out of it."""
-        for call in module.calls:
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        for name, call in module.method_calls.get(variable, ()):
             if name in ("append", "extend", "update", "insert") or (name.endswith("_") and not name.startswith("_")):
-                if module.variable(call.func.value) == variable:  # type: ignore[attr-defined]
-                    for argument in call.args:
-                        self._visit(module, argument, depth + 1)
+                for argument in call.args:
+                    self._visit(module, argument, depth + 1)
         for node in module.walk(variable.scope.node, ast.Assign):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 if module.variable(node.targets[0].value) == variable:
