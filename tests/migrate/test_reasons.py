@@ -49,7 +49,9 @@ def test_a_self_test_of_a_file_that_is_imported_names_no_device_of_the_training(
     nets = "from torch import nn\n\nclass Net(nn.Linear):\n    pass\n\nif __name__ == '__main__':\n    print(Net(2, 1).cuda(1))\n"
     assert results(train=script, nets=nets)["train"].status is Status.MIGRATED
     built = nets.replace("if __name__ == '__main__':", "def build():")
-    assert "may name another device" in results(train=script, nets=built)["train"].reason
+    assert results(train=script, nets=built)["train"].status is Status.MIGRATED  # nothing calls it
+    called = script.replace("import Net\n", "import Net, build\nbuild()\n")
+    assert "may name another device" in results(train=called, nets=built)["train"].reason
 
 
 UNBOUND = """class Trainer:
