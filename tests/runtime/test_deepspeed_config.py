@@ -108,6 +108,7 @@ def test_fp16_is_the_engine_s_own_for_its_losses_are_scaled() -> None:
             RUN,
             "offload_param is 'cpu' and the stage is 2; only stage 3 shards parameters",
         ),
+        ({"torch_autocast": {"enabled": True}}, RUN, "torch_autocast is part of the engine's own forward"),
         ({"zero_optimization": {"stage": 0}}, RUN, "zero_stage=0 shards nothing"),
         ({"optimizer": {"type": "AdamW"}}, RUN, "the section 'optimizer' would build what the script builds itself"),
         ({"scheduler": {"type": "WarmupLR"}}, RUN, "the section 'scheduler' would build what the script builds itself"),

@@ -23,7 +23,7 @@ from accel_runtime.strategies.deepspeed_config import Config, Run, engine_config
 from accel_runtime.strategies.deepspeed_engine import EngineOptimizer, check_optimizer, start_engine
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.deepspeed_sections import optimizer_in, scheduler_in
-from accel_runtime.strategies.deepspeed_state import load_weights, whole_optimizer, whole_weights
+from accel_runtime.strategies.deepspeed_state import whole_optimizer, whole_weights
 
 LIVING: weakref.WeakSet[DeepSpeed] = weakref.WeakSet()
 
@@ -69,10 +69,8 @@ class DeepSpeed(Strategy):
             )
         (optimizer,) = bundle.optimizers
         check_optimizer(optimizer)
-        trained = _trained_by(optimizer, bundle.models)
-        engine_of = {id(trained): self._started(trained, optimizer, bundle)}
-        models = tuple(engine_of.get(id(model), model) for model in bundle.models)
-        return Bundle(models, (self.optimizer,), bundle.loaders)  # type: ignore[arg-type]
+        trained = self._started(_trained_by(optimizer, bundle.models), optimizer, bundle)
+        return Bundle(bundle.models, (trained,), bundle.loaders)  # type: ignore[arg-type]
 
     def optimizer_of_file(self, params: Iterable[Any], **auto: Any) -> Optimizer:
         """What the file describes, with values for those that it leaves open."""
@@ -90,13 +88,13 @@ class DeepSpeed(Strategy):
     def counts_steps(self, scheduler: Any) -> bool:
         return scheduler is self.built.get("scheduler")
 
-    def _started(self, model: Module, optimizer: Optimizer, bundle: Bundle) -> Any:
+    def _started(self, model: Module, optimizer: Optimizer, bundle: Bundle) -> EngineOptimizer:
         _warn_of_frozen(optimizer)
         self._warn_of_others()
         groups = tuple(tuple(group["params"]) for group in optimizer.param_groups if group["params"])
-        engine = start_engine(model, optimizer, engine_config(self.written, self._run(bundle, optimizer)))
+        engine = start_engine(bare(model), optimizer, engine_config(self.written, self._run(bundle, optimizer)))
         self.optimizer = EngineOptimizer(optimizer, engine, groups)
-        return engine
+        return self.optimizer
 
     def _warn_of_others(self) -> None:
         others = [other for other in LIVING if other is not self and other.optimizer is not None]
@@ -126,7 +124,8 @@ class DeepSpeed(Strategy):
         )
 
     def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
-        if self._is_engine(model) and self._training("torch.compile").engine.zero_optimization_stage() == 3:
+        training = self.optimizer
+        if training and training.engine.module is model and training.engine.zero_optimization_stage() == 3:
             raise UsageError(
                 "torch.compile and ZeRO 3 do not go together: weights are gathered by hooks that compiled code does not "
                 "run; use ZeRO 2, or fsdp"
@@ -144,8 +143,7 @@ class DeepSpeed(Strategy):
         return backward
 
     def unwrap(self, model: Module) -> Module:
-        model = bare(model)
-        return bare(model.module) if self._is_engine(model) else model  # type: ignore[arg-type]
+        return bare(model)
 
     def defer(self, models: tuple[Module, ...], deferred: bool) -> None:
         self._training("accumulate()").engine.set_gradient_accumulation_boundary(not deferred)
@@ -214,12 +212,6 @@ class DeepSpeed(Strategy):
         training = self._training("save_state()")
         return whole_optimizer(training.engine, training.behind, training.weights, keep=_writes())
 
-    def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
-        if self._is_engine(bare(model)):
-            load_weights(bare(model), state)
-        else:
-            super().load_state_dict(model, state)
-
     def _training(self, what: str) -> EngineOptimizer:
         if self.optimizer is None:
             raise UsageError(
@@ -227,9 +219,6 @@ class DeepSpeed(Strategy):
                 "in one call"
             )
         return self.optimizer
-
-    def _is_engine(self, model: Module) -> bool:
-        return self.optimizer is not None and model is self.optimizer.engine
 
 
 def _writes() -> bool:

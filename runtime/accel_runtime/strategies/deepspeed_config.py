@@ -77,6 +77,7 @@ def engine_config(written: Written, run: Run) -> Config:
     _settle_offload(zero, run)
     for name in ("fp16", "bf16"):
         _settle_precision(written, config, name, run.precision)
+    _refuse_autocast(written, config)
     # The script's own optimizer is used wherever its state rests; the engine would insist on one that it compiles.
     config.setdefault("zero_force_ds_cpu_optimizer", False)
     config.setdefault("zero_allow_untested_optimizer", True)
@@ -148,6 +149,14 @@ def _settle_precision(written: Written, config: Config, name: str, chosen: str) 
             "or make them agree"
         )
     section["enabled"] = chosen == name
+
+
+def _refuse_autocast(written: Written, config: Config) -> None:
+    if config.get("torch_autocast", {}).get("enabled"):
+        raise ConfigError(
+            f"{written.origin}: torch_autocast is part of the engine's own forward, and here the model itself is called; take "
+            "the section out, and choose mixed_precision, which runs forward under autocast"
+        )
 
 
 def _unfilled(section: Mapping[str, Any], within: str = "") -> Iterator[str]:

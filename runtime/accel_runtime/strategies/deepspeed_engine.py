@@ -19,7 +19,8 @@ from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.process_group import keep_groups
 from accel_runtime.proxy import Proxy
 from accel_runtime.strategies.deepspeed_config import Config
-from accel_runtime.strategies.deepspeed_state import load_optimizer, whole_optimizer
+from accel_runtime.strategies.deepspeed_model import keep_whole
+from accel_runtime.strategies.deepspeed_state import load_optimizer, take_weights, whole_optimizer
 from accel_runtime.world import world_from
 
 # Any: the engine ships no types.
@@ -29,16 +30,14 @@ WHOLE = tuple(getattr(torch.optim, name) for name in ("Adafactor", "LBFGS", "Muo
 
 
 def start_engine(model: Module, optimizer: Optimizer, config: Config) -> Engine:
-    """The model in DeepSpeed's engine, its optimizer fitted to the shards."""
+    """The engine around the model, which stays the user's own, and its optimizer, fitted to the shards."""
     device = next(model.parameters()).device.type
     deepspeed = _deepspeed(device, os.environ)
     if config.get("fp16", {}).get("enabled") and not deepspeed.accelerator.get_accelerator().is_fp16_supported():
         raise ConfigError(f"DeepSpeed does not train in fp16 on this {device}; use mixed_precision bf16 or no")
     with quiet():
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
-    if hasattr(model, "config"):
-        # Attributes of the model are reached through the engine, but for this one, which the engine has and needs no more.
-        engine.config = model.config
+    keep_whole(model)
     keep_groups()
     engine.set_gradient_accumulation_boundary(True)
     return engine
@@ -123,8 +122,14 @@ class EngineOptimizer(Proxy):
                 "backward() ran again before optimizer.step(): DeepSpeed's engine cannot see gradients accumulated by "
                 "hand; add the losses up, or accumulate with `with accelerator.accumulate(model):`"
             )
-        # Not by the engine's own division: the loss is already weighed by its share in the window.
-        self.engine.backward(loss, retain_graph=retain_graph, scale_wrt_gas=False)
+        # The engine's own forward would do both; so it does not matter what of the model the loss runs through.
+        self.engine.optimizer.clear_backward_seen_flag()
+        start = loss.register_hook(lambda _: self.engine._backward_prologue())  # type: ignore[no-untyped-call]
+        try:
+            # Not by the engine's own division: the loss is already weighed by its share in the window.
+            self.engine.backward(loss, retain_graph=retain_graph, scale_wrt_gas=False)
+        finally:
+            start.remove()
         self.holds_gradients = True
         self.pending = self.engine.is_gradient_accumulation_boundary()
 
@@ -146,6 +151,7 @@ class EngineOptimizer(Proxy):
                 "optimizer.step() found no gradients of a whole window in DeepSpeed's engine; call accelerator.backward(loss) "
                 "before each step, and not loss.backward()"
             )
+        take_weights(self.engine)
         self.engine.step()
         self.holds_gradients = self.pending = False
         self.skipped = not self.engine.was_step_applied()

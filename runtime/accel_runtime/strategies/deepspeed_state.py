@@ -26,21 +26,39 @@ def whole_weights(module: Module, keep: bool = True) -> dict[str, Any]:
     return {key: value for key, value in gathered if keep}
 
 
-def load_weights(engine: Engine, state: dict[str, Any]) -> None:
-    """Puts a whole state back, on every process the same."""
-    module: Module = engine.module
-    if engine.zero_optimization_stage() < 3:
-        module.load_state_dict(state)
-    else:
-        for key, value in module.state_dict(keep_vars=True).items():
-            _put(value, state[key])
-    for key, value in module.state_dict(keep_vars=True).items():
-        if isinstance(value, Parameter) and value.requires_grad:
-            _share_out(value, state[key], None)
+def load_weight(weight: Parameter, value: Tensor) -> None:
+    """Puts a whole value where the engine has the weight, on every process the same: its shards, and those in full precision."""
+    if hasattr(weight, "ds_id"):
+        with _zero().GatheredParameters([weight], modifier_rank=0):
+            weight.data.copy_(value)
+    if weight.requires_grad:
+        _share_out(weight, value, None)
+
+
+def take_weights(engine: Engine) -> None:
+    """Takes over what was written into weights since the last step: it is copies of them that the engine steps.
+
+    Under ZeRO 3 the weights themselves are not here to be written to, but by `load_weight`.
+    """
+    if engine.zero_optimization_stage() == 3:
+        return
+    zero = engine.optimizer
+    for number, master in enumerate(zero.single_partition_of_fp32_groups):
+        rank = dist.get_rank(zero.real_dp_process_group[number])
+        weights = zero.parallel_partitioned_bit16_groups[number][rank].detach().to(master.device)
+        # Narrow weights are rounded copies; where nobody wrote, the exact values stay.
+        written = master.detach().to(weights.dtype) != weights
+        if written.any():
+            master.data[written] = weights[written].to(master.dtype)
+        memory = zero.bit16_groups_flat[number].untyped_storage().data_ptr()
+        for weight in zero.bit16_groups[number]:
+            if weight.untyped_storage().data_ptr() != memory:  # another tensor was set as its data
+                _share_out(weight, weight, None)
 
 
 def whole_optimizer(engine: Engine, optimizer: Any, groups: Groups, keep: bool = True) -> dict[str, Any]:
     """The state of the optimizer in the form of torch, by the number of the weight; who keeps it is as above."""
+    take_weights(engine)
     states: dict[int, dict[str, Any]] = {}
     for number, (weight, flat) in enumerate(_shards(engine, groups)):
         kept = optimizer.state.get(flat, {}) if weight.requires_grad else {}
@@ -145,14 +163,6 @@ def _whole(value: Any, keep: bool) -> Any:
         return value.detach() if isinstance(value, Tensor) else value
     with _zero().GatheredParameters([value]):
         return value.detach().to("cpu", copy=True) if keep else None
-
-
-def _put(value: Any, saved: Any) -> None:
-    if not hasattr(value, "ds_id"):
-        value.data.copy_(saved)
-        return
-    with _zero().GatheredParameters([value], modifier_rank=0):
-        value.data.copy_(saved)
 
 
 def _api() -> Any:

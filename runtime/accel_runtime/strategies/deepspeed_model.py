@@ -1,0 +1,70 @@
+"""What DeepSpeed's engine hangs on a model is not part of it: the model is loaded, copied and pickled as the user wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from accel_runtime.errors import UsageError
+from accel_runtime.strategies.deepspeed_state import load_weight
+
+
+def keep_whole(model: Module) -> None:
+    """To be called once the engine has started."""
+    for module in model.modules():
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key, hook in hooks.items():
+                if hook.__module__.partition(".")[0] == "deepspeed":
+                    hooks[key] = EngineHook(hook)
+        module.register_load_state_dict_pre_hook(_load_weights)  # type: ignore[no-untyped-call]
+    for weight in model.parameters():
+        _leave_engine_behind(weight)
+
+
+class EngineHook:
+    """A hook of the engine; copies of the model have no engine, and their hooks do nothing."""
+
+    def __init__(self, hook: Callable[..., Any] | None = None) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return None if self.hook is None else self.hook(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EngineHook, ()
+
+
+def _load_weights(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    """Before `load_state_dict` looks at the weights of one module: what is a shard is then copied to itself."""
+    for name, weight in module.named_parameters(recurse=False):
+        value = state.get(prefix + name)
+        if isinstance(value, Tensor) and value.shape == getattr(weight, "ds_shape", weight.shape):
+            load_weight(weight, value)
+            if hasattr(weight, "ds_shape"):
+                state[prefix + name] = weight.detach()
+
+
+def _leave_engine_behind(weight: Any) -> None:
+    """On the very weight, where `copy` and `pickle` look first."""
+
+    def copied(memo: dict[int, Any]) -> Any:
+        return Parameter.__deepcopy__(_whole(weight), memo)  # type: ignore[no-untyped-call]
+
+    def pickled(protocol: Any) -> Any:
+        # A clone, for the engine has the memory of all weights in one piece.
+        alone: Any = Parameter(_whole(weight).detach().clone(), weight.requires_grad)
+        return alone.__reduce_ex__(protocol)
+
+    weight.__deepcopy__, weight.__reduce_ex__ = copied, pickled
+
+
+def _whole(weight: Any) -> Parameter:
+    if weight.numel() != getattr(weight, "ds_numel", weight.numel()):
+        raise UsageError(
+            "under ZeRO 3 each process has a shard of every weight, so the model cannot be copied or pickled; copy it before "
+            "prepare(), or take accelerator.get_state_dict(model)"
+        )
+    return weight  # type: ignore[no-any-return]

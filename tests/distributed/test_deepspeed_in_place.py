@@ -1,0 +1,255 @@
+"""In DeepSpeed's engine, too, the prepared model is the model: what it is asked for, and what is written into it, holds."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from accel_runtime import Accelerator, DeepSpeedPlugin
+from accel_runtime.errors import UsageError
+from torch import nn
+
+from tests.distributed.worlds import in_world
+from tests.distributed.zero import PATIENCE, SHARDED, accelerator, needs_deepspeed
+
+pytestmark = needs_deepspeed
+
+STEPS = 6
+WHOLE = {
+    "ZeRO 1": {"zero_stage": 1},
+    "ZeRO 2": {"zero_stage": 2},
+    "ZeRO 2, optimizer on the CPU": {"zero_stage": 2, "offload_optimizer_device": "cpu"},
+}
+STAGES = {
+    **WHOLE,
+    "ZeRO 3": {"zero_stage": 3, "hf_ds_config": SHARDED},
+    "ZeRO 3, small weights not sharded": {"zero_stage": 3},
+}
+
+
+class Coder(nn.Module):
+    scale = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(3, 5), nn.Linear(5, 1)
+        self.config = {"width": 5}
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.encoder(x))) * self.scale
+
+    def loss(self, x):
+        return self(x).pow(2).mean()
+
+    def __getitem__(self, number):
+        return (self.encoder, self.head)[number]
+
+
+def forward(alias, model, x):
+    return model(x).pow(2).mean()
+
+
+def alias_of_before(alias, model, x):
+    return alias(x).pow(2).mean()
+
+
+def method(alias, model, x):
+    return model.loss(x)
+
+
+def parts(alias, model, x):
+    return model.head(torch.tanh(model.encoder(x))).pow(2).mean()
+
+
+def one_part(alias, model, x):
+    return model[0](x).pow(2).mean()
+
+
+def two_passes(alias, model, x):
+    return model(x).pow(2).mean() + model(-x).abs().mean()
+
+
+def bare_weights(alias, model, x):
+    return nn.functional.linear(x, model.encoder.weight).pow(2).mean()
+
+
+WAYS = [forward, alias_of_before, method, parts, one_part, two_passes]
+
+
+def trained(accelerator, way, written=None):
+    """The weights after some steps, which are the same on any world; `written` is done to the model after each."""
+    torch.manual_seed(1)
+    alias = Coder()
+    # Without weight decay, which the engine applies to weights without a gradient, too.
+    model, optimizer = accelerator.prepare(alias, torch.optim.Adam(alias.parameters(), lr=0.1))
+    for x in torch.arange(STEPS * 12.0).reshape(STEPS, 4, 3).sin():
+        x = x[accelerator.process_index :: accelerator.num_processes]
+        with accelerator.accumulate(model):
+            accelerator.backward(way(alias, model, x))
+            optimizer.step()
+            optimizer.zero_grad()
+        if written:
+            written(model)
+    weights = {name: weight.tolist() for name, weight in accelerator.get_state_dict(model).items()}
+    accelerator.free_memory()
+    return weights
+
+
+def assert_alike(results, *, expected):
+    for weights in results:
+        assert weights == results[0]
+        for name, weight in expected.items():
+            assert torch.allclose(torch.tensor(weights[name]), torch.tensor(weight), atol=1e-5), name
+
+
+def test_the_loss_may_be_made_in_any_way():
+    cases = [(plugin, way) for plugin in STAGES.values() for way in WAYS]
+    cases += [(plugin, bare_weights) for plugin in WHOLE.values()]
+    results = in_world(2, lambda: [trained(accelerator(steps=2, **plugin), way) for plugin, way in cases], PATIENCE)
+    for (_, way), *each in zip(cases, *results):
+        assert_alike(each, expected=trained(Accelerator(cpu=True, gradient_accumulation_steps=2), way))
+
+
+def loaded(model):
+    model.load_state_dict({name: torch.full(weight.shape, 0.3) for name, weight in Coder().named_parameters()})
+
+
+def part_loaded(model):
+    model.encoder.load_state_dict({"weight": torch.full((5, 3), 0.3)}, strict=False)
+
+
+def clamped(model):
+    for weight in model.parameters():
+        weight.data.clamp_(-0.2, 0.2)
+
+
+def halved(model):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.5)
+
+
+def exchanged(model):
+    for weight in model.parameters():
+        weight.data = weight.data.clone() * 0.5
+
+
+def test_what_is_written_into_weights_is_trained_on():
+    cases = [(plugin, written) for plugin in STAGES.values() for written in (loaded, part_loaded)]
+    cases += [(plugin, written) for plugin in WHOLE.values() for written in (clamped, halved, exchanged)]
+    work = lambda: [trained(accelerator(steps=1, **plugin), forward, written) for plugin, written in cases]  # noqa: E731
+    for (_, written), *each in zip(cases, *in_world(2, work, PATIENCE)):
+        assert_alike(each, expected=trained(Accelerator(cpu=True), forward, written))
+
+
+def test_narrow_weights_are_loaded_in_full_precision():
+    def work(plugin):
+        config = {**plugin.get("hf_ds_config", {}), "bf16": {"enabled": "auto"}}
+        ours = accelerator("bf16", 1, **{**plugin, "hf_ds_config": config})
+        model = nn.Linear(2, 1, bias=False)
+        model, optimizer = ours.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3))
+        for _ in range(2):
+            ours.backward(model(torch.ones(1, 2)).sum())
+            optimizer.step()
+            model.load_state_dict({"weight": torch.tensor([[1.001, 2.0]])})
+        kept = optimizer.state_dict()["state"][0]["master_weight"].flatten().tolist()
+        return kept, ours.get_state_dict(model)["weight"].flatten().tolist()
+
+    for results in in_world(2, lambda: [work(plugin) for plugin in STAGES.values()], PATIENCE):
+        for master, weight in results:
+            assert master == pytest.approx([1.001, 2.0], abs=1e-6)
+            assert weight == [1.0, 2.0]
+
+
+def test_the_prepared_model_is_the_model():
+    def work(plugin):
+        ours = accelerator(steps=1, **plugin)
+        model = Coder()
+        kind, names, shapes = type(model), list(model.state_dict()), [weight.shape for weight in model.parameters()]
+        prepared, optimizer = ours.prepare(model, torch.optim.SGD(model.parameters()))
+        before = prepared(torch.ones(1, 3)).item()
+        prepared.scale = 2.0
+        prepared.eval()
+        refused = ""
+        try:
+            prepared.load_state_dict({**ours.get_state_dict(prepared), "head.bias": torch.ones(2)})
+        except RuntimeError as error:
+            refused = str(error)
+        return {
+            "identity": prepared is model,
+            "again": ours.prepare(prepared) is model,
+            "unwrapped": ours.unwrap_model(prepared) is model,
+            "kind": type(prepared) is kind,
+            "names": [name for name, _ in prepared.named_parameters()] == names == list(prepared.state_dict()),
+            "shapes": [weight.shape for weight in ours.get_state_dict(prepared).values()] == shapes,
+            "attribute": prepared.config == {"width": 5},
+            "set attribute": prepared(torch.ones(1, 3)).item() == 2 * before,
+            "modes": not any(module.training for module in model.modules()),
+            "engine": optimizer.optimizer.engine.module is model,
+            "other shape": "size mismatch for head.bias" in refused,
+        }
+
+    for results in in_world(2, lambda: {name: work(plugin) for name, plugin in STAGES.items()}, PATIENCE):
+        for stage, told in results.items():
+            assert all(told.values()), (stage, told)
+
+
+def copies_of(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False)
+
+
+def test_copies_have_whole_weights_and_no_engine():
+    def work(plugin, precision):
+        ours = accelerator(precision, 1, **plugin)
+        model = Coder()
+        model, _ = ours.prepare(model, torch.optim.SGD(model.parameters()))
+        for copied in copies_of(model):
+            assert isinstance(copied, Coder)
+            assert all(torch.equal(copied.state_dict()[name], weight) for name, weight in model.state_dict().items())
+            if ours.is_main_process:  # nobody answers
+                copied(torch.ones(1, 3)).sum().backward()
+                assert copied.encoder.weight.grad is not None
+            copied.load_state_dict(Coder().state_dict())
+        assert len(pickle.dumps(model)) < 10_000, "the memory of all weights goes along with each"
+
+    in_world(2, lambda: [work(plugin, way) for plugin in WHOLE.values() for way in ("no", "bf16")], PATIENCE)
+
+
+def test_shards_are_not_copied():
+    def work():
+        ours = accelerator(steps=1, **STAGES["ZeRO 3"])
+        model = Coder()
+        model, _ = ours.prepare(model, torch.optim.SGD(model.parameters()))
+        for copied in (copy.deepcopy, pickle.dumps, lambda model: torch.save(model, io.BytesIO())):
+            with pytest.raises(UsageError, match=r"ZeRO 3 .*get_state_dict\(model\)"):
+                copied(model)
+
+    in_world(2, work, PATIENCE)
+
+
+def test_a_compiled_model_trains_alike():
+    def work():
+        plugin = DeepSpeedPlugin(zero_stage=2)
+        return trained(Accelerator(cpu=True, dynamo_backend="eager", deepspeed_plugin=plugin), forward)
+
+    assert_alike(in_world(2, work, PATIENCE), expected=trained(Accelerator(cpu=True), forward))
+
+
+def test_a_model_whose_training_has_ended_can_be_prepared_again():
+    def work(plugin):
+        ours = accelerator(steps=1, **plugin)
+        model = nn.Linear(1, 1, bias=False)
+        model.load_state_dict({"weight": torch.ones(1, 1)})
+        for _ in range(2):
+            model, optimizer = ours.prepare(model, torch.optim.SGD(model.parameters(), lr=0.25))
+            ours.backward(model(torch.ones(1, 1)).sum())
+            optimizer.step()
+            ours.free_memory()
+        return ours.get_state_dict(model)["weight"].item()
+
+    for weights in in_world(2, lambda: [work(plugin) for plugin in STAGES.values()], PATIENCE):
+        assert weights == [0.5] * len(STAGES)
