@@ -10,9 +10,7 @@ from accel_runtime import Accelerator, resolve
 from accel_runtime.checkpoint.run_state import random_states, restore_random
 from accel_runtime.devices import Device, native, parameters_kept
 from accel_runtime.errors import ConfigError
-from accel_runtime.handlers import DistributedDataParallelKwargs
 from accel_runtime.options import Options
-from accel_runtime.strategies import Bundle, ddp
 from accel_runtime.tree import leaves
 from accel_runtime.world import World
 from torch import nn
@@ -229,19 +227,3 @@ def test_a_device_that_is_not_there_is_refused(arguments, message):
 def test_a_gpu_is_refused_where_there_is_none():
     with pytest.raises(ConfigError, match="device='cuda:0' is not available on this machine, which has cpu"):
         Accelerator(device="cuda:0")
-
-
-def test_data_parallel_leaves_inputs_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on one process: torch's wrapper moves inputs once it is told a device."""
-    given: list[dict[str, object]] = []
-
-    def recorded(model: torch.nn.Module, **settings: object) -> torch.nn.Module:
-        given.append(settings)
-        return model
-
-    monkeypatch.setattr(ddp, "DataParallel", recorded)
-    monkeypatch.setattr(ddp, "register_hook", lambda *_: None)
-    with gpus(2):
-        bundle = Bundle((torch.nn.Linear(2, 1).cuda(),), (), ())
-        ddp.Ddp(DistributedDataParallelKwargs()).prepare(bundle)
-    assert [settings.get("device_ids") for settings in given] == [None]
