@@ -167,6 +167,86 @@ def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:
                     return
 
 
+_OF_TENSORS = frozenset(
+    [
+        *(
+            "shape",
+            "size",
+            "dim",
+            "ndim",
+            "numel",
+            "dtype",
+            "view",
+            "reshape",
+            "float",
+            "long",
+            "half",
+            "data",
+            "grad",
+            "item",
+        ),
+        *(
+            "unsqueeze",
+            "squeeze",
+            "transpose",
+            "permute",
+            "detach",
+            "clone",
+            "new",
+            "new_zeros",
+            "new_tensor",
+            "new_ones",
+        ),
+        *(
+            "parameters",
+            "buffers",
+            "weight",
+            "bias",
+            "state_dict",
+            "train",
+            "eval",
+            "named_parameters",
+            "is_cuda",
+            "mean",
+            "sum",
+        ),
+    ]
+)
+
+
+def _is_computed_with(file: File, node: ast.expr) -> bool:
+    """`x + y`, `x.shape`, `model(x)`, `torch.cat([x])`, `for x in loader`: a tensor, or a module."""
+    above = file.parents[node]
+    if isinstance(node.ctx, ast.Store):  # type: ignore[attr-defined]
+        outer = file.parents.get(above) if isinstance(above, ast.Tuple) else above
+        value = outer.value if isinstance(outer, ast.Assign) else None
+        torchs = isinstance(value, ast.Call) and (file.qualified(value.func) or "").startswith("torch.")
+        return isinstance(outer, ast.For | ast.comprehension | ast.BinOp) or torchs or isinstance(value, ast.BinOp)
+    if isinstance(above, ast.Attribute):
+        return above.attr.removesuffix("_") in _OF_TENSORS
+    if isinstance(above, ast.BinOp | ast.UnaryOp | ast.AugAssign):
+        return True
+    if isinstance(above, ast.Call):
+        if above.func is node:
+            return True
+        dotted = file.qualified(above.func) or ""
+        layer = (
+            isinstance(above.func, ast.Attribute)
+            and isinstance(above.func.value, ast.Name)
+            and above.func.value.id == "self"
+        )
+        return dotted.startswith("torch.") or (node in above.args and layer and not dotted)
+    return False
+
+
+def _is_module(file: File, owner: ast.expr) -> bool:
+    """`self.device` in a class that is derived from something: a module's own, as a property gives it."""
+    if not isinstance(owner, ast.Name):
+        return False
+    scope = file.scope(owner).method_of
+    return scope is not None and owner.id == "self" and bool(getattr(scope.node, "bases", ()))
+
+
 def _is_of_self(move: ast.Call) -> bool:
     """`self.to(device)`, `self.net.to(device)`."""
     owner = move.func.value if isinstance(move.func, ast.Attribute) else None
@@ -245,7 +325,7 @@ class Devices:
         match node:
             case ast.Attribute(attr="device") if is_accelerator(node.value):
                 return {"accelerator"}
-            case ast.Attribute(attr="device") if not self._keeps_device(file, node.value):
+            case ast.Attribute(attr="device") if self._is_placed(file, node.value):
                 return set()  # of a tensor: it follows what it meets
             case ast.Constant(value=str(text)):
                 return {text} if text.split(":")[0] in ("cpu", "cuda", "mps", "xpu") else set()
@@ -277,7 +357,8 @@ class Devices:
                 binder = file.binder(node.id, file.scope(node))
                 return self._of_module(file, node, depth) or self._of(file, binder, node.id, node, depth)
             case ast.Attribute():
-                return self._of_module(file, node, depth) or self._of(file, None, node.attr, node, depth)
+                found = self._of_module(file, node, depth) or self._of(file, None, node.attr, node, depth)
+                return found or ({unparse(node)} if node.attr == "device" else set())  # chosen outside of the program
         return set()
 
     def _entry(self, file: File, node: ast.expr, key: str, depth: int) -> set[str]:
@@ -295,6 +376,26 @@ class Devices:
             return set()
         known = self._assigned.get((there[0].root, there[1]), ())
         return {each for home, value in known for each in self._devices(home, value, depth + 1)}
+
+    def _is_placed(self, file: File, owner: ast.expr) -> bool:
+        """Whether `owner.device` is where something is: of what is computed with, called or a part of a module; not a setting."""
+        if self._keeps_device(file, owner):
+            return False
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        if not isinstance(owner, ast.Name | ast.Attribute):
+            return True
+        if self._side.flows.made(file, owner, "prepared") or _is_module(file, owner):
+            return True
+        last = owner.id if isinstance(owner, ast.Name) else owner.attr
+        scope = file.scope(owner).function.node if isinstance(owner, ast.Name) else file.tree
+        return any(
+            isinstance(node, ast.Name | ast.Attribute)
+            and (node.id if isinstance(node, ast.Name) else node.attr) == last
+            and type(node) is type(owner)
+            and _is_computed_with(file, node)
+            for node in walk(scope)
+        )
 
     def _keeps_device(self, file: File, owner: ast.expr) -> bool:
         """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""

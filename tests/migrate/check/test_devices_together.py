@@ -26,6 +26,9 @@ MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
         "settings = load()\nx = x.to(settings['device'])\n",
         "place = load().get('place')\nx = x.to(place)\n",
         "table = {'place': 'cuda:1'}\nx = x.to(table['place'])\n",
+        "config = load('config.yaml')\nx = x.to(config.device)\n",
+        "config = load('config.yaml')\nx = x.to(config.training.device)\n",
+        "config = load('config.yaml')\nx = x.to(config['training'].device)\n",
     ],
 )
 def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
@@ -39,7 +42,8 @@ def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
         "x = x.to(accelerator.device)\n",
         "x = x.cuda()\n",
         "y = y.cpu()\nz = z.to('cpu')\n",
-        "y = y.to(x.device)\n",
+        "z = x + 1\ny = y.to(x.device)\n",
+        "y = y.to(next(net.parameters()).device)\n",
         "device = torch.device('cuda') if x.is_cuda else torch.device('cpu')\ny = y.to(device)\n",
         "y = y.to(torch.float16)\n",
         "y = y.to(x)\n",

@@ -228,3 +228,29 @@ def test_another_script_has_a_scaler_of_its_own():
     text = dedent(SCRIPT.format(body=STEP)).encode()
     results = migrate([Source.from_bytes(Path(name), text) for name in ("first.py", "second.py")])
     assert [result.status for result in results] == [Status.MIGRATED, Status.MIGRATED], [r.reason for r in results]
+
+
+def test_leaves_a_clipping_of_scaled_gradients():
+    script = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(data, batch_size=4)
+    model = nn.Linear(3, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler({device})
+    for x, y in loader:
+        with torch.autocast("cuda"):
+            loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        {unscaled}
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    """
+    assert "still scaled" in unchanged(script.format(device='"cuda"', unscaled="pass"))
+    right = script.format(device='"cuda"', unscaled="scaler.unscale_(optimizer)")
+    assert "accelerator.clip_grad_norm_(" in migrated(right)
+    assert "on the CPU" in unchanged(right.replace('"cuda")\n    for', '"cpu")\n    for'))

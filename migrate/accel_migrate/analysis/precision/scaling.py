@@ -77,7 +77,30 @@ def find_scaling(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> S
             reader.read(module)
     for module, choice in found.choices:
         _check_choice(module, choice, found)
+    for module, step in found.steps:
+        _check_clipping(module, step, found)
+    for module, call in found.definitions:
+        if call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == "cpu":
+            raise NotMigrated(
+                "this GradScaler scales on the CPU, and the Accelerator's on GPUs only", call.lineno, module
+            )
     return found
+
+
+def _check_clipping(module: Module, step: ast.Call, found: Scaling) -> None:
+    """The Accelerator clips gradients at their true size; a script that forgets `unscale_` clips what is scaled."""
+    function = module.scope(step).function
+    if any(owner is module and module.scope(call).function is function for owner, call in found.unscaled):
+        return
+    for call in module.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name.startswith(("clip_grad_norm", "clip_grad_value")) and module.scope(call).function is function:
+            raise NotMigrated(
+                f"`{unparse(call.func)}` clips gradients that are still scaled, and the Accelerator would clip them at their "
+                "true size; call scaler.unscale_(optimizer) before it, if that is what was meant",
+                call.lineno,
+                module,
+            )
 
 
 def scaling_conditions(scaling: Scaling, backwards: list[Backward]) -> tuple[Test, ...]:

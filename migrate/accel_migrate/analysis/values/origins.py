@@ -165,7 +165,23 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     bindings = [b for b in owner.scope.module.bindings(owner) if b.kind != "import"]
     handed = [b for b in bindings if b.kind == "parameter"]
     known = [v for v in _handed(roles, owner) if v is not None] if handed else []
-    return Where.UNKNOWN if known and all(is_options(roles, v, depth) for v in known) else Where.FOLLOWS
+    if known and all(is_options(roles, v, depth) for v in known):
+        return Where.UNKNOWN
+    return Where.FOLLOWS if _is_tensor(roles, owner, depth) else Where.UNKNOWN
+
+
+def _is_tensor(roles: Roles, variable: Variable, depth: int) -> bool:
+    """Whether a variable is seen to be a tensor or a module: computed with, or made by a call that gives no options."""
+    module = variable.scope.module
+    if _is_used_as_tensor(module, variable):
+        return True
+    values = [binding.value for binding in module.bindings(variable) if binding.value is not None]
+    if variable.scope.is_class:  # `self.weight.device`, and not `self.config.device`
+        return any(isinstance(v, ast.Call) and (module.qualified(v.func) or "").startswith("torch.") for v in values)
+    return any(
+        isinstance(v, ast.BinOp | ast.Subscript) or (isinstance(v, ast.Call) and not _parses(roles, module, v, depth))
+        for v in values
+    )
 
 
 def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
