@@ -22,16 +22,16 @@ def find(context: Context) -> Iterator[Change]:
         makes = dotted in ("os.makedirs", "os.mkdir") or (
             dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
         )
-        own = list(_of_its_own(context, call, dotted)) if makes else []
+        if not makes:
+            continue
+        own = list(_of_its_own(context, call, dotted))
         yield from own
-        if not makes or any(k.arg in ("exist_ok", None) for k in call.keywords):
+        if _may_be_there(call):
             continue
         absent = _asked_for(context, call)
         by_name = dotted == "os.mkdir" and isinstance(call.func, ast.Name)  # makedirs() may not be imported
-        if (absent or (own and absent is None and not _is_tried(context, call))) and not by_name:
+        if absent and not by_name:
             message = "another process may make it between the question and the answer"
-            if not absent:
-                message = "processes that start in the same second make the same folder"
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
         elif not own and not training.flow.on_some(module, call) and _is_run(context, call):
             yield from _made_by_one(context, call, under_question=absent is not None)
@@ -44,14 +44,24 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     if name is None or training.flow.on_some(module, call) or not _is_run(context, call):
         return
     own = own_part(script.roles, script.graph, module, name)
-    if own is not None:
-        owner, told = own
-        where = f"line {told.lineno}" if owner is module else f"{owner.source.path.name}:{told.lineno}"
-        message = (
-            f"each process names this folder for itself, by `{unparse(told)}` ({where}), so that N processes may make several, "
-            "and only the main process's holds what is saved; take the name from one process, or from an option"
-        )
-        yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
+    if own is None:
+        return
+    owner, told = own
+    where = f"line {told.lineno}" if owner is module else f"{owner.source.path.name}:{told.lineno}"
+    message = (
+        f"each process names this folder for itself, by `{unparse(told)}` ({where}), so that N processes may make several, "
+        "and only the main process's holds what is saved; take the name from one process, or from an option"
+    )
+    must_be_new = not _may_be_there(call) and _asked_for(context, call) is None and not _is_tried(context, call)
+    spelled = training.ready(module, call)
+    # os.mkdir() has no exist_ok, and os.makedirs() would make parents whose absence is an error on one process.
+    if must_be_new and spelled is not None and dotted != "os.mkdir":
+        allowed = add_argument(module.source, call, f"exist_ok={spelled}.num_processes > 1")
+        reason = "several processes may make the same folder; one process alone still fails where it is there"
+        yield change(CODE, call, reason, [allowed], loop=training.index, required=False)
+    elif must_be_new:
+        message += "; where two have the same name, all but the first may fail"
+    yield change(CODE, call, message, safety=Safety.NOTE, loop=training.index)
 
 
 def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iterator[Change]:
@@ -73,6 +83,11 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
         Insert(statement, (f"{spelled}.wait_for_everyone()",), "after"),
     ]
     yield change(CODE, call, "one process makes the folder, and the others wait for it", edits, loop=training.index)
+
+
+def _may_be_there(call: ast.Call) -> bool:
+    """Whether the call says for itself what becomes of a folder that is there."""
+    return len(call.args) > 2 or any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
 
 
 def _is_tried(context: Context, call: ast.Call) -> bool:
@@ -130,7 +145,9 @@ RULE = Rule(
     code=CODE,
     name="folder_made",
     summary="`exist_ok=True` where a folder is made if it is not there",
-    why="Between `exists` and `makedirs` another process may have made the folder, and the second one fails.",
+    why="Between `exists` and `makedirs` another process may have made the folder, and the second one fails. "
+    "A folder that nothing asks for must be new: one process makes it, or, where its name comes from the clock, "
+    "`exist_ok=accelerator.num_processes > 1` keeps the error on one process.",
     example_before="if not os.path.exists(out):\n    os.makedirs(out)",
     example_after="if not os.path.exists(out):\n    os.makedirs(out, exist_ok=True)",
     find=find,

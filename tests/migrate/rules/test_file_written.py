@@ -94,6 +94,7 @@ def test_keeps_a_folder_that_must_be_new():
 
 def test_keeps_a_folder_that_may_exist():
     assert "AM505" not in codes(training(after='if not os.path.exists("o"):\n    os.makedirs("o", exist_ok=True)'))
+    assert "AM505" not in codes(training(after='if not os.path.exists("o"):\n    os.makedirs("o", 0o755, True)'))
 
 
 def test_keeps_a_picture_in_memory():
@@ -248,13 +249,42 @@ def test_keeps_what_gives_its_text_back(line: str):
     assert "AM504" not in codes(source)
 
 
-def test_a_folder_of_the_clock_may_be_there_already():
+def test_a_folder_of_the_clock_may_be_there_already_on_several_processes_alone():
     ready = "run = time.strftime('%H-%M-%S')\nos.makedirs(run)"
     source = training(functions="import time\n", ready=ready)
-    becomes(source, "os.makedirs(run, exist_ok=True)")
+    becomes(source, "os.makedirs(run, exist_ok=accelerator.num_processes > 1)")
     assert "each process names this folder for itself" in noted(source, "AM505")
     tried = ready.replace("os.makedirs(run)", "try:\n    os.makedirs(run)\nexcept OSError:\n    pass")
     stays(training(functions="import time\n", ready=tried), "os.makedirs(run)")
+
+
+def test_one_process_still_refuses_the_folder_of_an_earlier_run():
+    functions = "import argparse, time\nfrom pathlib import Path\n"
+    ready = """
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--name")
+        args = parser.parse_args()
+        if args.name is None:
+            args.name = time.strftime("%H-%M-%S")
+        out = Path("runs") / args.name
+        out.mkdir(parents=True)
+    """
+    source = training(functions=functions, ready=ready)
+    becomes(source, "out.mkdir(parents=True, exist_ok=accelerator.num_processes > 1)")
+
+
+@pytest.mark.parametrize("makes", ["os.makedirs(run)", "Path(run).mkdir()"])
+def test_keeps_a_folder_of_the_clock_that_is_made_before_the_accelerator(makes: str):
+    functions = f"import time\nfrom pathlib import Path\nrun = time.strftime('%H-%M-%S')\n{makes}\n"
+    source = training(functions=functions)
+    stays(source, f"\n{makes}\n")
+    assert "all but the first may fail" in noted(source, "AM505")
+
+
+def test_keeps_an_os_mkdir_of_the_clock_since_it_makes_no_parents():
+    source = training(functions="import time\n", ready="os.mkdir(time.strftime('runs/%H-%M-%S'))")
+    stays(source, "os.mkdir(time.strftime('runs/%H-%M-%S'))")
+    assert "all but the first may fail" in noted(source, "AM505")
 
 
 def test_notes_a_folder_that_each_process_names_for_itself():
