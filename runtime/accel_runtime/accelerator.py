@@ -49,6 +49,7 @@ from accel_runtime.run_properties import RunProperties
 from accel_runtime.saving import save_atomically, save_tensors
 from accel_runtime.scheduler import PreparedScheduler
 from accel_runtime.stopping import Stopping
+from accel_runtime.strategies import given
 from accel_runtime.strategies.deepspeed_plugin import DeepSpeedPlugin
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin
 from accel_runtime.tracking import Choice, Trackers
@@ -385,8 +386,8 @@ class Accelerator(Processes, RunProperties, Recording):
         return inner
 
     def get_state_dict(self, model: Module, unwrap: bool = True) -> dict[str, Any]:
-        """The model's whole state on every process, with the keys of the model that the user wrote."""
-        return self._session.strategy.state_dict(model) if unwrap else model.state_dict()
+        """The model's whole state on every process, with the keys of what the script gave to `prepare`."""
+        return self._session.strategy.state_dict(given(model)) if unwrap else model.state_dict()
 
     def save(self, obj: Any, f: str | os.PathLike[str], safe_serialization: bool = False) -> None:
         """`torch.save` on the main process; the file is there whole or not at all.
@@ -405,7 +406,7 @@ class Accelerator(Processes, RunProperties, Recording):
         safe_serialization: bool = True,
     ) -> None:
         """The model's weights in a folder, in files of at most `max_shard_size`."""
-        state = self.get_state_dict(model)
+        state = self._session.strategy.state_dict(self._session.strategy.unwrap(model))
         if any(isinstance(value, Tensor) and value.is_meta for value in state.values()):
             from accel_runtime.large.loading import get_state_dict_offloaded_model
 

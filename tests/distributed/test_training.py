@@ -13,6 +13,7 @@ from accel_runtime import (
     Accelerator,
     DataLoaderConfiguration,
     DistributedDataParallelKwargs,
+    FullyShardedDataParallelPlugin,
     InitProcessGroupKwargs,
     LocalSGD,
 )
@@ -371,7 +372,19 @@ def test_a_compiled_model_trains_together_and_keeps_its_names():
         same = accelerator.gather_object([state["0.weight"].sum().item()])
         return accelerator.unwrap_model(prepared) is model, list(state) == list(model.state_dict()), same[0] == same[1]
 
-    assert in_world(2, work) == [(True, True, True)] * 2
+    def by_the_script(**settings):
+        accelerator = Accelerator(**settings)
+        given = torch.compile(small_model(), backend="eager")
+        names = list(given.state_dict())
+        state = accelerator.get_state_dict(accelerator.prepare(given))
+        given.load_state_dict(state)
+        return names[0], list(state) == names
+
+    def all_ways():
+        return work(), by_the_script(), by_the_script(fsdp_plugin=FullyShardedDataParallelPlugin())
+
+    kept = ("_orig_mod.0.weight", True)
+    assert in_world(2, all_ways) == [((True, True, True), kept, kept)] * 2
 
 
 class _Slow:

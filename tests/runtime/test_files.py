@@ -63,6 +63,34 @@ def test_state_dict_keys_are_the_users_own_through_compile():
     assert model(torch.ones(1, 2)).shape == (1, 2)
 
 
+@pytest.mark.parametrize("settings", [{}, {"dynamo_backend": "eager"}])
+def test_a_file_of_a_model_that_the_script_compiled_loads_into_it(tmp_path, settings):
+    accelerator = Accelerator(cpu=True, **settings)
+    given = torch.compile(nn.Linear(2, 2), backend="eager")
+    model = accelerator.prepare(given)
+    accelerator.save(accelerator.get_state_dict(model), tmp_path / "model.pt")
+    assert list(torch.load(tmp_path / "model.pt")) == ["_orig_mod.weight", "_orig_mod.bias"]
+    given.load_state_dict(torch.load(tmp_path / "model.pt"))
+
+
+def test_a_model_compiled_after_prepare_keeps_the_keys_of_its_state():
+    accelerator = Accelerator(cpu=True)
+    model = torch.compile(accelerator.prepare(nn.Linear(2, 2)), backend="eager")
+    assert list(accelerator.get_state_dict(model)) == list(model.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+
+
+def test_weights_and_checkpoints_have_plain_keys_though_the_script_compiled(tmp_path):
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(torch.compile(nn.Linear(2, 2), backend="eager"))
+    accelerator.save_model(model, tmp_path / "weights")
+    assert sorted(load_file(tmp_path / "weights" / "model.safetensors")) == ["bias", "weight"]
+    kept = accelerator.get_state_dict(model)["_orig_mod.weight"].clone()
+    accelerator.save_state(tmp_path / "state")
+    torch.nn.init.zeros_(model.weight)
+    accelerator.load_state(tmp_path / "state")
+    assert torch.equal(model.weight, kept)
+
+
 def test_a_profile_is_written_for_each_process(tmp_path):
     from accel_runtime import ProfileKwargs
 

@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader
 
 from accel_runtime.options import Options
 
+_COMPILED_HERE = "_compiled_by_accelerator"
+
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
@@ -65,7 +67,10 @@ class Strategy(ABC):
 
     def compiled(self, model: Module, settings: dict[str, Any]) -> Module:
         """The prepared model, compiled where that serves this strategy."""
+        if bare(model) is not model:  # by the script, and torch would make a mere function of it
+            return model
         whole: Any = torch.compile(model, **settings)
+        vars(whole)[_COMPILED_HERE] = True
         return whole  # type: ignore[no-any-return]
 
     def counts_steps(self, scheduler: Any) -> bool:
@@ -99,15 +104,15 @@ class Strategy(ABC):
         torch.nn.utils.clip_grad_value_(parameters, clip_value)
 
     def state_dict(self, model: Module) -> dict[str, Any]:
-        """The whole state on every process, with the keys of the model that the user wrote."""
-        return self.unwrap(model).state_dict()
+        """The whole state on every process, with the keys that the module itself gives."""
+        return model.state_dict()
 
     def refuse_parts(self, value: Any) -> None:  # noqa: B027 most strategies keep everything whole
         """Refuses a value to be written to one file when this process holds only a part of a tensor in it."""
 
     def kept_state(self, model: Module) -> dict[str, Any]:
         """What a checkpoint keeps of the model: whole, or sharded as `DTensor`s."""
-        return self.state_dict(model)
+        return self.state_dict(self.unwrap(model))
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """What a checkpoint keeps of the optimizer; a collective where it is sharded, whole on those that write."""
@@ -153,6 +158,11 @@ class Strategy(ABC):
             yield
         finally:
             self.defer((model,), False)
+
+
+def given(model: Module) -> Module:
+    """The model as the script gave it to `prepare`: compiled if the script did that, but not if the Accelerator did."""
+    return bare(model) if _COMPILED_HERE in vars(model) else model
 
 
 def bare(model: Module) -> Module:

@@ -190,7 +190,7 @@ class DeepSpeed(Strategy):
         raise UsageError("DeepSpeed's engine clips by norm only; use accelerator.clip_grad_norm_")
 
     def state_dict(self, model: Module) -> dict[str, Any]:
-        return whole_weights(self.unwrap(model))
+        return whole_weights(model)
 
     def shapes(self, model: Module) -> dict[str, Size | None]:
         state = self.unwrap(model).state_dict(keep_vars=True)

@@ -183,7 +183,7 @@ class Fsdp(Strategy):
         clip_value(self.weights(parameters), value)
 
     def state_dict(self, model: Module) -> dict[str, Any]:
-        return whole_state(self.unwrap(model))
+        return whole_state(model)
 
     def refuse_parts(self, value: Any) -> None:
         path = next((path for path, leaf in leaves(value) if in_parts(leaf)), None)
@@ -195,7 +195,8 @@ class Fsdp(Strategy):
             )
 
     def kept_state(self, model: Module) -> dict[str, Any]:
-        return self.state_dict(model) if self.sharding.whole_checkpoints else self.unwrap(model).state_dict()
+        inner = self.unwrap(model)
+        return self.state_dict(inner) if self.sharding.whole_checkpoints else inner.state_dict()
 
     def join(self, models: list[Module]) -> AbstractContextManager[Any]:
         raise UsageError(
