@@ -43,9 +43,9 @@ def find(context: Context) -> Iterator[Change]:
 
 def _keeps_batch(context: Context) -> str:
     """How the batch stays as it was without a change to the script, by whoever starts it."""
-    if context.settings.target == "accelerate":
-        return "; `Accelerator(split_batches=True)` splits each batch over the processes"
-    return "; `accel launch --keep-batch` splits each batch over the processes"
+    way = "Accelerator(split_batches=True)" if context.settings.target == "accelerate" else "accel launch --keep-batch"
+    # Code that counts on batch_size rows, such as `.view(batch_size, -1)`, fails then.
+    return f"; `{way}` splits each batch over the processes, which then have batch_size / N rows each"
 
 
 def _numbered(context: Context) -> str:

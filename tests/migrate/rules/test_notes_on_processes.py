@@ -21,6 +21,11 @@ def test_tells_the_global_batch_once():
     assert "N batches" in noted(training(), "AM801")
 
 
+@pytest.mark.parametrize("settings", [DEFAULTS, OF_ACCELERATE])
+def test_who_keeps_the_batch_is_told_how_many_rows_a_process_has(settings: Settings):
+    assert "which then have batch_size / N rows each" in noted(training(), "AM801", settings)
+
+
 def test_tells_that_epochs_have_fewer_steps():
     assert "N times fewer steps" in noted(training(), "AM801")
 
