@@ -18,6 +18,7 @@ from accel_migrate.analysis.distribution.samplers import CODE as SAMPLER
 from accel_migrate.analysis.distribution.samplers import epochs_told, find_samplers
 from accel_migrate.analysis.distribution.spawning import find_spawned, world_counts
 from accel_migrate.analysis.distribution.workers import find_worker
+from accel_migrate.analysis.distribution.world_size import runs_on_several
 from accel_migrate.analysis.distribution.wrapped_parts import check_wrappings
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.moves.devices import SETTERS
@@ -98,6 +99,7 @@ def find_distribution(
         timeout=_timeout(modules),
         epochs=tuple((module, call) for module, (_, staying) in told.items() for call in staying),
         ranks=frozenset(ranks.held),
+        joins=any(not wrapping.is_data_parallel for wrapping in wrappings) and runs_on_several(modules),
         main_only=frozenset(main_only),
     )
 

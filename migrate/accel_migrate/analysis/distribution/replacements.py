@@ -82,17 +82,13 @@ class Distribution:
     timeout: tuple[Module, ast.expr] | None = None  # of init_process_group
     epochs: tuple[tuple[Module, ast.Call], ...] = ()  # set_epoch() of samplers that stay
     ranks: frozenset[Variable] = frozenset()
+    joins: bool = False  # the script ran on several processes before, each with batches of its own
     main_only: frozenset[ast.If | ast.IfExp] = field(
         default_factory=frozenset
     )  # bodies that only the main process runs
 
     def __bool__(self) -> bool:
         return bool(self.replacements or self.wrappings or self.shared or self.spawned)
-
-    @property
-    def joins(self) -> bool:
-        """Whether the script ran on several processes before, each with batches of its own."""
-        return any(not w.is_data_parallel for w in self.wrappings)
 
     @property
     def settings_module(self) -> Module | None:
