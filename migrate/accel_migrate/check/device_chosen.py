@@ -198,7 +198,7 @@ class _Choices:
             return _Choice(node, str(condition), (frozenset(),))
         asked = _asked_of(node.test)
         made = self._value(asked.name) if asked is not None else None
-        sources = [condition] if made is None else [condition, made]
+        sources = [condition, node.test, *([made] if made is not None else [])]
         return _Choice(node, unparse(condition), tuple(frozenset(_read(source)) for source in sources))
 
     @cached_property

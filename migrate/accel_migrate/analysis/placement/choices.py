@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
@@ -14,7 +16,9 @@ from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 
-_AVAILABLE = ("is_available", "device_count")
+_AVAILABLE = ("is_available", "is_built", "device_count")
+_LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
+_KIND = re.compile(r"\b(cuda|mps|xpu|npu|hpu)\b")
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,43 @@ def _with_inline_wishes(creation: Scope, moves: list[Move], choice: Choice, deci
     return choice
 
 
-def _wish_of_choice(module: Module, chosen: ast.IfExp) -> str | None:
+def _wish_of_choice(module: Module, chosen: ast.expr) -> str | None:
     """When `"cuda" if test else "cpu"` is the CPU on a machine with a GPU; None if never."""
-    test = simplified(module, chosen.test)
-    return text_of(test) if is_cpu(chosen.body) else text_of(negated(test))
+    return _on_each_kind(module, [chosen], lambda kind: _wish_of_value(module, chosen, kind))
+
+
+def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | ast.expr:
+    if isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device" and value.args:
+        value = value.args[0]
+    if isinstance(value, ast.IfExp):
+        body, orelse = (_wish_of_value(module, part, kind) for part in (value.body, value.orelse))
+        return _chosen(simplified(module, value.test, kind), body, orelse)
+    return is_cpu(value)
+
+
+def _on_each_kind(
+    module: Module, asked: Sequence[ast.AST], wish: Callable[[str | None], bool | ast.expr]
+) -> str | None:
+    """The wish on a machine with a GPU of any kind asked for; where it depends on the kind, in the script's own words.
+
+    No machine has GPUs of two kinds: that each is there must not be assumed at once.
+    """
+    wishes = {text_of(wish(kind)) for kind in _kinds(module, asked) or {"cuda"}}
+    return wishes.pop() if len(wishes) == 1 else text_of(wish(None))
+
+
+def _kinds(module: Module, asked: Sequence[ast.AST]) -> set[str]:
+    """The kinds of GPU that are named or asked for, also by what a name in it is bound to."""
+    found: set[str] = set()
+    pending = list(asked)
+    for node in pending:
+        for part in walk(node):
+            if isinstance(part, ast.Constant | ast.Attribute | ast.Call):
+                found.update(_KIND.findall(unparse(part)))
+            variable = module.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
+            values = [b.value for b in module.bindings(variable) if b.value] if variable is not None else []
+            pending += [value for value in values if value not in pending and "is_available" in unparse(value)]
+    return found
 
 
 def _unless_told_later(wish: str | None, distribution: Distribution) -> str | None:
@@ -228,53 +265,37 @@ def names_rank(module: Module, value: ast.expr, ranks: frozenset[Variable]) -> b
 
 def cpu_wish(module: Module, definition: DeviceDefinition) -> str | None:
     """The condition under which the script asked for the CPU although a GPU is there; None if it never did."""
-    refined = [s for s in definition.later if isinstance(module.parents[s], ast.If)]
-    if refined and definition.value is not None:
-        return _refined_wish(module, definition.value, refined[0])
-    statement = definition.statement
-    if isinstance(statement, ast.If):
-        return _branched_wish(module, statement)
-    chosen = definition.value
-    if isinstance(chosen, ast.Call) and module.qualified(chosen.func) == "torch.device" and chosen.args:
-        chosen = chosen.args[0]
-    if isinstance(chosen, ast.IfExp):
-        if is_cpu(chosen.body) == is_cpu(chosen.orelse):
-            return "True" if is_cpu(chosen.body) else None
-        return _wish_of_choice(module, chosen)
-    return "True" if chosen is not None and is_cpu(chosen) else None
+    refined = [later for later in definition.later if isinstance(module.parents[later], ast.If)]
+    deciding = (definition.statement, *refined)
+    block = [s for s in module.block(definition.statement) if any(module.holds(s, each) for each in deciding)]
+    return _on_each_kind(module, block, lambda kind: _wish_after(module, block, definition.variable, False, kind))
 
 
-def _branched_wish(module: Module, statement: ast.If) -> str | None:
-    """`if test: device = ... else: device = ...`, one inside another too."""
-    wishes = [_wish_of_branch(module, block) for block in (statement.body, statement.orelse)]
-    test = simplified(module, statement.test)
-    return text_of(_chosen(test, wishes[0], wishes[1]))
-
-
-def _wish_of_branch(module: Module, block: list[ast.stmt]) -> bool | ast.expr:
-    last = block[-1]
-    if isinstance(last, ast.If) and last.orelse:
-        return _chosen(
-            simplified(module, last.test), _wish_of_branch(module, last.body), _wish_of_branch(module, last.orelse)
-        )
-    return isinstance(last, ast.Assign) and is_cpu(last.value)
+def _wish_after(
+    module: Module, block: list[ast.stmt], device: Variable, wish: bool | ast.expr, kind: str | None
+) -> bool | ast.expr:
+    """The wish below a block that sets the device, in branches too, or leaves it."""
+    for statement in block:
+        if isinstance(statement, ast.If):
+            body, orelse = (
+                _wish_after(module, part, device, wish, kind) for part in (statement.body, statement.orelse)
+            )
+            wish = _chosen(simplified(module, statement.test, kind), body, orelse)
+        elif isinstance(statement, ast.Assign):
+            if any(module.variable(target) == device for target in statement.targets):
+                wish = _wish_of_value(module, statement.value, kind)
+        elif any(module.holds(statement, binding.statement) for binding in module.bindings(device)):
+            raise NotMigrated("the device is chosen inside a block that is not an `if`", statement.lineno, module)
+    return wish
 
 
 def _chosen(test: bool | ast.expr, body: bool | ast.expr, orelse: bool | ast.expr) -> bool | ast.expr:
     """`body if test else orelse`, as short as it can be said."""
     if isinstance(test, bool):
         return body if test else orelse
+    if body is orelse:
+        return body
     return _either(_both(test, body), _both(negated(test), orelse))
-
-
-def _refined_wish(module: Module, first: ast.expr, later: ast.stmt) -> str | None:
-    """`device = "cpu"`, then `if args.cuda: device = "cuda"`; or the other way round."""
-    guard = module.parents[later]
-    assert isinstance(guard, ast.If)
-    test = simplified(module, guard.test)
-    if later not in guard.body:
-        test = negated(test)
-    return text_of(negated(test)) if is_cpu(first) else text_of(test)
 
 
 def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Distribution) -> str | None:
@@ -302,48 +323,61 @@ def guard_wish(roles: Roles, scope: Scope, moves: list[Move], distribution: Dist
 
 
 def _guard(module: Module, call: ast.expr) -> bool | ast.expr:
-    """The condition under which a move is made on a machine with a GPU: `args.cuda`, and true where it has no condition."""
+    """The condition under which `.cuda()` is called on a machine with CUDA: `args.cuda`, and true where it has no condition."""
     inner: ast.AST = call
     for parent in module.ancestors(call):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
             break
         if isinstance(parent, ast.If | ast.IfExp):
             body = parent.body if isinstance(parent.body, list) else [parent.body]
-            test = simplified(module, parent.test)
+            test = simplified(module, parent.test, "cuda")
             if inner is not parent.test and not isinstance(test, bool):
                 return test if any(inner is part for part in body) else negated(test)
         inner = parent
     return True
 
 
-def simplified(module: Module, test: ast.expr, depth: int = 0) -> bool | ast.expr:
-    """A condition on a machine with a GPU: whether one is there is known, and what else is asked stays."""
+def simplified(module: Module, test: ast.expr, kind: str | None, depth: int = 0) -> bool | ast.expr:
+    """A condition on a machine with a GPU of a kind: whether one is there is known, and what else is asked stays.
+
+    Without a kind, what asks for a GPU stays as well.
+    """
     if isinstance(test, ast.Constant):
         return bool(test.value)
-    if isinstance(test, ast.Call) and unparse(test.func).endswith(_AVAILABLE):
-        return True
+    if isinstance(test, ast.Call) and (
+        unparse(test.func).endswith(_AVAILABLE) or unparse(test).startswith("hasattr(torch")
+    ):
+        return _is_there(test, kind)
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
-        return simplified(module, test.args[0], depth)
+        return simplified(module, test.args[0], kind, depth)
     if isinstance(test, ast.Attribute) and test.attr == "is_available":
         return True  # the call is forgotten, and the script always takes the GPU
-    if isinstance(test, ast.Compare) and any(word in unparse(test) for word in ("device_count", "__name__")):
+    if isinstance(test, ast.Compare) and "__name__" in unparse(test):
         return True
+    if isinstance(test, ast.Compare) and "device_count" in unparse(test):
+        return _is_there(test, kind)
     if isinstance(test, ast.BoolOp):
         joined = _both if isinstance(test.op, ast.And) else _either
         result: bool | ast.expr = isinstance(test.op, ast.And)
         for value in test.values:
-            result = joined(result, simplified(module, value, depth))
+            result = joined(result, simplified(module, value, kind, depth))
         return result
     if isinstance(test, ast.IfExp):
-        return _chosen(*(simplified(module, part, depth) for part in (test.test, test.body, test.orelse)))
+        return _chosen(*(simplified(module, part, kind, depth) for part in (test.test, test.body, test.orelse)))
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return negated(simplified(module, test.operand, depth))
-    if isinstance(test, ast.Name) and depth < 3:
+        return negated(simplified(module, test.operand, kind, depth))
+    if isinstance(test, ast.Name) and kind is not None and depth < 3:
         variable = module.variable(test)
         bindings = module.bindings(variable) if variable is not None else []
         if len(bindings) == 1 and bindings[0].value is not None and "is_available" in unparse(bindings[0].value):
-            return simplified(module, bindings[0].value, depth + 1)
+            return simplified(module, bindings[0].value, kind, depth + 1)
     return test
+
+
+def _is_there(question: ast.expr, kind: str | None) -> bool | ast.expr:
+    """The answer on a machine with a GPU of a kind: true as well where the question names none."""
+    asked = _KIND.findall(unparse(question))
+    return question if kind is None else not asked or kind in asked
 
 
 def _both(left: bool | ast.expr, right: bool | ast.expr) -> bool | ast.expr:
@@ -386,4 +420,7 @@ def text_of(test: bool | ast.expr) -> str | None:
     """`cpu=...` as it is written; None where it is never wished."""
     if isinstance(test, bool):
         return "True" if test else None
+    if isinstance(test, ast.BoolOp):  # `a and not b`, where ast writes `a and (not b)`
+        parts = [f"({unparse(v)})" if isinstance(v, _LOOSE) else unparse(v) for v in test.values]
+        return (" and " if isinstance(test.op, ast.And) else " or ").join(parts)
     return unparse(test)

@@ -32,7 +32,7 @@ def with_choice(choice: str) -> str:
         ("device = 'cpu' if args.where is None else 'cuda'", "args.where is None"),
         (
             "if args.a:\n    device = 'cuda'\nelif args.b:\n    device = 'cuda'\nelse:\n    device = 'cpu'",
-            "not args.a and (not args.b)",
+            "not args.a and not args.b",
         ),
     ],
 )

@@ -37,3 +37,96 @@ def test_a_number_that_always_is_one_names_the_device(named: str, number: str) -
 )
 def test_what_may_be_no_number_leaves_the_loop(kind: str) -> None:
     assert "chooses the GPU" in unchanged(SCRIPT.format(kind=kind, named="", number="args.gpu"))
+
+
+KINDS = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+parser.add_argument("--no-mps", action="store_true")
+parser.add_argument("--host", action="store_true")
+args = parser.parse_args()
+{chosen}
+loader = DataLoader(data, batch_size=4)
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+"""
+CUDA = "not args.no_cuda and torch.cuda.is_available()"
+MPS = "not args.no_mps and torch.backends.mps.is_available()"
+BRANCHES = """if {}:
+    device = torch.device("cuda")
+elif {}:
+    device = torch.device("mps")
+else:
+    device = torch.device("cpu")"""
+BELOW = """device = "cpu"
+if {}:
+    device = "cuda"
+elif {}:
+    device = torch.device("mps")"""
+INLINE = 'device = torch.device("cuda" if {} else "mps" if {} else "cpu")'
+
+
+def made(chosen: str) -> str:
+    """The line that creates the Accelerator, of a script that chooses its device so."""
+    text = migrated(KINDS.format(chosen=chosen))
+    return next(line for line in text.splitlines() if line.startswith("accelerator = "))
+
+
+@pytest.mark.parametrize("choice", [BRANCHES, INLINE, BELOW])
+@pytest.mark.parametrize("name", ["args.cuda", "use_cuda"])
+def test_an_option_for_each_kind_of_device_keeps_the_tests_of_the_script(choice: str, name: str) -> None:
+    """No machine has both kinds, so `--no-cuda` alone is the CPU where there is CUDA."""
+    chosen = f"{name} = {CUDA}\nuse_mps = {MPS}\n" + choice.format(name, "use_mps")
+    assert made(chosen) == f"accelerator = Accelerator(cpu=not {name} and not use_mps)"
+    text = migrated(KINDS.format(chosen=chosen))
+    assert text.index(f"use_mps = {MPS}") < text.index("accelerator = ")
+
+
+def test_options_asked_in_place_are_kept_with_what_is_there() -> None:
+    text = "".join(migrated(KINDS.format(chosen=BRANCHES.format(CUDA, MPS))).split())
+    assert "".join(f"Accelerator(cpu=not({CUDA})and not({MPS}))".split()) in text.replace(",)", ")")
+
+
+@pytest.mark.parametrize("choice", [BRANCHES, INLINE, BELOW])
+def test_kinds_that_nothing_but_the_machine_decides_on_are_the_accelerators(choice: str) -> None:
+    each = ("torch.cuda.is_available()", "torch.backends.mps.is_available()")
+    assert made(choice.format(*each)) == "accelerator = Accelerator()"
+
+
+@pytest.mark.parametrize("built", ['hasattr(torch.backends, "mps")', "torch.backends.mps.is_built()"])
+def test_what_else_a_careful_script_asks_of_mps_is_true_where_there_is_one(built: str) -> None:
+    each = ("torch.cuda.is_available()", f"{built} and torch.backends.mps.is_available()")
+    assert made(BRANCHES.format(*each)) == "accelerator = Accelerator()"
+
+
+def test_one_option_for_all_kinds_is_all_that_is_asked() -> None:
+    each = ("not args.host and torch.cuda.is_available()", "not args.host and torch.backends.mps.is_available()")
+    assert made(BRANCHES.format(*each)) == "accelerator = Accelerator(cpu=args.host)"
+
+
+def test_one_kind_is_taken_as_there() -> None:
+    assert made(f'device = "cuda" if {CUDA} else "cpu"') == "accelerator = Accelerator(cpu=args.no_cuda)"
+    assert made(f'device = "mps" if {MPS} else "cpu"') == "accelerator = Accelerator(cpu=args.no_mps)"
+
+
+def test_a_kind_that_only_an_option_asks_for_counts() -> None:
+    chosen = BRANCHES.format("not args.no_cuda", MPS)
+    assert made(chosen) == f"accelerator = Accelerator(cpu=args.no_cuda and not ({MPS}))"
+
+
+def test_an_attribute_of_the_options_is_no_question_to_the_machine() -> None:
+    chosen = 'device = "cuda" if hasattr(args, "host") else "cpu"'
+    assert made(chosen) == 'accelerator = Accelerator(cpu=not hasattr(args, "host"))'
+
+
+def test_a_choice_inside_another_block_leaves_the_loop() -> None:
+    chosen = 'device = "cpu"\nwith open("log") as log:\n    if args.host:\n        device = "cuda"'
+    assert "not an `if`" in unchanged(KINDS.format(chosen=chosen))
