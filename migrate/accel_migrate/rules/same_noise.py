@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.drawn import find_drawn
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
@@ -24,6 +25,10 @@ def find(context: Context) -> Iterator[Change]:
     told: dict[str, str] = {}
     place: ast.AST | None = None
     seeds: dict[str, Seed] = {}
+    advised: dict[str, Seed] = {}
+    sure = True
+    # What every process evaluates whole would be another figure on each, and so would be what is decided by it.
+    together = any(isinstance(each, Whole) and not each.on_main for each in training.evaluations)
     for drawn in find_drawn(context.script, training, module, seeding):
         seed = seeding.of(drawn.library)
         alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
@@ -32,23 +37,25 @@ def find(context: Context) -> Iterator[Change]:
             line = f"line {drawn.call.lineno}" if here else f"{drawn.module.source.path.name}:{drawn.call.lineno}"
             told[drawn.what] = f"{drawn.what} ({line})"
             seeds.setdefault(drawn.library, seeding.last(drawn.library) or seed)
+            if drawn.reseeds and not together:
+                advised[drawn.library] = seeds[drawn.library]
+            sure = sure and drawn.reseeds
             place = place or (drawn.call if here and not drawn.what.startswith("for") else training.place.after)
     if place is not None:
         where = ", ".join(dict.fromkeys(seed.told(module) for seed in seeds.values()))
         prepared = training.place.module, training.place.after
         reseed = "; ".join(
             f"{_RESEED[library]}({seed.number(*(seed.run or prepared))} + accelerator.process_index)"
-            for library, seed in seeds.items()
+            for library, seed in advised.items()
         )
-        again = [last for library in seeds if (last := seeding.last(library)) is not None]
+        again = [last for library in advised if (last := seeding.last(library)) is not None]
         after = again[-1].place(module) if again else "prepare"
         # A loader that shuffles may draw more of torch's numbers on one process than on another.
-        sure = "torch" not in seeds and all(seed.seeded is Seeded.ALIKE for seed in seeds.values())
+        sure = sure and "torch" not in seeds and all(seed.seeded is Seeded.ALIKE for seed in seeds.values())
         draws = "draws" if sure else "may draw"
-        message = (
-            f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where}); "
-            f"after {after}, if accelerator.num_processes > 1: {reseed}"
-        )
+        message = f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where})"
+        if advised:
+            message += f"; after {after}, if accelerator.num_processes > 1: {reseed}"
         yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
 
 
@@ -58,7 +65,8 @@ RULE = Rule(
     summary="noise that is equal on every process",
     why="One seed for all, the script's own or that of `accel launch`, keeps data, weights and shuffling in step, and makes the "
     "noise of every process the same: the global batch then holds the same noise N times. Seeding each process apart must wait "
-    "until prepare has agreed on all that is shared.",
+    "until prepare has agreed on all that is shared, and is not advised where every process evaluates whole: their figures, and "
+    "what is decided by them, would part.",
     example_before="noise = torch.randn(batch_size, nz, device=device)",
     example_after="noise = torch.randn(batch_size, nz, device=device)",
     find=find,

@@ -18,6 +18,10 @@ from accel_migrate.rule import Context, Rule
 
 CODE = "AM605"
 _PERCENT = 100
+_FILLED = (
+    "on N processes the last round of batches is filled up with samples from the start, which are in the sum and not in this "
+    "process's part of the data: where the batches do not divide by N the figure is a little too large"
+)
 _IN_BOTH = (
     "where this trains, what is divided is over this process's share: the figure is N times too small on N processes; times "
     "accelerator.num_processes it is about that of all"
@@ -98,6 +102,7 @@ def _divided(context: Context, node: ast.AST, right: ast.expr, counted: Counted)
     if spelled is not None:
         edit = _part(context, node, right, spelled)
         yield change(CODE, right, "divides by this process's part", [edit], loop=training.index)
+        yield change(CODE, right, _FILLED, loop=training.index, safety=Safety.NOTE)
     elif counted is Counted.ALL:
         message = (
             f"what is divided here is over this process's share, and `{unparse(right)}` counts all of the data: the figure "

@@ -733,6 +733,47 @@ def test_tells_that_samples_are_augmented_alike():
     assert "AM803" not in codes(augmented("index, 0", "np.random.seed(1)\ntorch.manual_seed(1)"))
 
 
+def test_tells_samples_that_are_augmented_by_what_getting_one_calls():
+    method = "self.turned(index), 0\n    def turned(self, x):\n        return x * {}"
+    assert "for augmentation (line" in noted(augmented(method.format("random.random()"), "random.seed(1)"), "AM803")
+    assert "AM803" not in codes(augmented(method.format("2"), "random.seed(1)"))
+    turned = "random.seed(1)\ndef turned(x):\n    return x * random.random()\n"
+    assert "for augmentation (line 15)" in noted(augmented("turned(index), 0", turned), "AM803")
+    assert "AM803" not in codes(augmented("index, 0", turned))
+
+
+def test_tells_a_pipeline_of_albumentations_and_advises_no_seed():
+    pipeline = "import albumentations as A\nflip = A.Compose([A.HorizontalFlip(p=0.5)])\n"
+    told = noted(augmented("flip(image=index), 0", pipeline), "AM803")
+    assert "may draw the same numbers, for augmentation (line" in told
+    assert "process_index" not in told
+    assert "AM803" not in codes(augmented("flip(image=index), 0", pipeline.replace("HorizontalFlip", "Normalize")))
+
+
+@pytest.mark.parametrize(
+    ("given", "advised"),
+    [
+        ("", True),
+        (", worker_init_fn=None", True),
+        (", worker_init_fn=lambda i: np.random.seed(i)", False),
+        (", generator=torch.Generator().manual_seed(0)", False),
+    ],
+)
+def test_advises_no_seed_that_workers_would_not_follow(given: str, advised: bool):
+    told = noted(augmented("np.random.rand(3), 0", "torch.manual_seed(1)", f", num_workers=2{given}"), "AM803")
+    assert "for augmentation (line" in told
+    assert ("process_index" in told) == advised
+
+
+def test_advises_no_seed_of_its_own_where_every_process_evaluates_whole():
+    kept = "kept = 0\nfor a, b in test_loader:\n    kept = 0.5 * kept + model(a.to(device))\nprint(kept)"
+    source = training(ready="torch.manual_seed(3)", inside="noise = torch.randn(4, 2)", after=kept)
+    assert "AM402" in codes(source)
+    told = noted(source, "AM803")
+    assert "may draw the same numbers, in its steps" in told
+    assert "process_index" not in told
+
+
 def test_tells_transforms_of_torchvision_that_draw():
     source = training(functions=SEED + "from torchvision import datasets, transforms\n").replace(
         "data = TensorDataset(torch.randn(40, 3), torch.randint(0, 2, (40,)))",

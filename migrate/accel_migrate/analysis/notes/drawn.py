@@ -21,18 +21,21 @@ _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gu
 _AUGMENTS = re.compile(
     r"torchvision\.transforms\.(v2\.)?(Random\w*|ColorJitter|RandAugment|TrivialAugmentWide|AutoAugment|AugMix)"
 )
+_FIXED = "Compose|Sequential|Normalize|Resize|CenterCrop|PadIfNeeded|LongestMaxSize|SmallestMaxSize|To\\w+|\\w+Params"
+_ALBUMENTED = re.compile(rf"albumentations\.(\w+\.)*(?!({_FIXED})$)[A-Z]\w*")
 _IN_PLACE = {"uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 _EACH_SAMPLE = ("__getitem__", "__call__")
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A call that draws from the global generator of a library."""
+    """A call that draws from the global generator of a library; `reseeds` if a seed of it changes what is drawn for sure."""
 
     what: str  # for people
     library: str
     module: Module
     call: ast.Call
+    reseeds: bool = True
 
 
 def find_drawn(script: Script, training: Training, module: Module, seeding: Seeding) -> Iterator[Drawn]:
@@ -122,22 +125,28 @@ def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
 
 
 def _in_forward(script: Script, module: Module, owner: ast.ClassDef) -> Iterator[Drawn]:
-    """What `forward`, and what it calls, draws: `eps = torch.randn_like(std)`, in methods of its class and elsewhere."""
+    """What `forward`, and what it calls, draws: `eps = torch.randn_like(std)`."""
+    for at, call in _run_by(script, module, owner, ("forward",)):
+        if (library := _library(at, call)) is not None:
+            yield Drawn("for noise in its model", library, at, call)
+            return
+
+
+def _run_by(
+    script: Script, module: Module, owner: ast.ClassDef, first: tuple[str, ...]
+) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that some methods of a class run, in themselves, in other methods of it that they name, and elsewhere."""
     methods = {each.name: each for each in owner.body if isinstance(each, ast.FunctionDef)}
-    names = ["forward"] if "forward" in methods else []
+    names = [name for name in first if name in methods]
     for name in names:
         for node in module.walk(methods[name], ast.Attribute, ast.Call):
             if isinstance(node, ast.Attribute) and node.attr in methods and node.attr not in names:
                 names.append(node.attr)
-            elif isinstance(node, ast.Call) and (library := _library(module, node)) is not None:
-                yield Drawn("for noise in its model", library, module, node)
-                return
-    outside = [f for name in names for f in script.graph.reached_from(methods[name], script.roles, module)]
-    for other in script.project.modules:
-        for call in other.calls:
-            if other.scope(call).function in outside and (library := _library(other, call)) is not None:
-                yield Drawn("for noise in its model", library, other, call)
-                return
+            elif isinstance(node, ast.Call):
+                yield module, node
+    outside = {f for name in names for f in script.graph.reached_from(methods[name], script.roles, module)}
+    for other in script.project.modules if outside else ():
+        yield from ((other, call) for call in other.calls if other.scope(call).function in outside)
 
 
 def _drops(module: Module, call: ast.Call) -> bool:
@@ -159,21 +168,24 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     trained = [loop.module.variable(loop.loader) for loop in training.loops if loop.trains and training.shares(loop)]
     for loader in dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v)):
         for module, made in constructions(roles, loader, Role.LOADER):
-            workers = any(k.arg == "num_workers" and not _is_zero(k.value) for k in made.keywords)
+            given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
+            workers = "num_workers" in given
+            own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
             for owner, node in data_of(roles, graph, module, made):
-                for call in owner.walk(node, ast.Call):
-                    library = _augments(owner, call) if isinstance(call, ast.Call) else None
-                    if library is not None and isinstance(call, ast.Call):
-                        yield Drawn("for augmentation", "torch" if workers else library, owner, call)
+                for at, call, library, sure in _augmenting(script, owner, node):
+                    yield Drawn("for augmentation", "torch" if workers else library, at, call, sure and not own)
 
 
-def _augments(module: Module, call: ast.Call) -> str | None:
-    if _AUGMENTS.fullmatch(module.qualified(call.func) or ""):
-        return "torch"
-    function = module.scope(call).function
-    each = function is not None and function.name in _EACH_SAMPLE
-    return library_of(module, call) if each else None
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0
+def _augmenting(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.Call, str, bool]]:
+    """Calls that draw for each sample, or build what does; the library, and whether it is the one for sure."""
+    for call in module.walk(node, ast.Call):
+        assert isinstance(call, ast.Call)
+        dotted = module.qualified(call.func) or ""
+        if _AUGMENTS.fullmatch(dotted):
+            yield module, call, "torch", True
+        elif _ALBUMENTED.fullmatch(dotted):  # by Python's numbers, by numpy's or by its own: versions differ
+            yield module, call, "random", False
+    if isinstance(node, ast.ClassDef):
+        for at, call in _run_by(script, module, node, _EACH_SAMPLE):
+            if (library := library_of(at, call)) is not None:
+                yield at, call, library, True
