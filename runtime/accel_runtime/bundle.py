@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -105,6 +106,9 @@ class Prepared:
             self._session.hardware.follow(optimizer)
             wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
             wrapped.__dict__["nan_policy"] = self.choices.nan_policy
+            whole_state = self._session.strategy.whole_optimizer_state(self._session.collectives)
+            if whole_state is not None:
+                wrapped.__dict__["state_dict"] = functools.partial(whole_state, optimizer)
             self._remember(bare, wrapped, self.optimizers)
         for plain, loader in zip(given.loaders, spread.loaders):
             settings = replace(self.loader_settings, feed=None) if id(plain) in still else self.loader_settings

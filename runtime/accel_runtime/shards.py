@@ -41,11 +41,12 @@ def whole_state(model: Module) -> dict[str, Any]:
     for name, value in state.items():
         owner = owners.get(name, name)
         if owner not in gathered:
-            gathered[owner] = _whole(value) if isinstance(value, DTensor) else value
+            gathered[owner] = whole(value) if isinstance(value, DTensor) else value
     return {name: gathered[owners.get(name, name)] for name in state}
 
 
-def _whole(tensor: DTensor) -> Tensor:
+def whole(tensor: DTensor) -> Tensor:
+    """The tensor on every process: all of them must come here."""
     # Shards that wait in the CPU's memory travel by the device. Any: torch's types forget there what kind it is.
     here: Any = tensor.to(tensor.device_mesh.device_type)
     return here.full_tensor().to(tensor.device)  # type: ignore[no-any-return]

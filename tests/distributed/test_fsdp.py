@@ -344,7 +344,10 @@ def test_no_file_holds_the_part_of_one_process(tmp_path):
         accelerator.backward(model(torch.ones(1, 2)).sum())
         optimizer.step()
         for value, place in (
-            ({"epoch": 1, "optimizer": optimizer.state_dict()}, "['optimizer']['state'][0]['exp_avg'] that is sharded"),
+            (
+                {"epoch": 1, "optimizer": optimizer.optimizer.state_dict()},
+                "['optimizer']['state'][0]['exp_avg'] that is sharded",
+            ),
             ({"net": model}, "['net'] that is sharded"),
             (model.state_dict(), "['weight'] that is sharded"),
             (model, "a value that is sharded"),
@@ -382,6 +385,44 @@ def test_an_optimizer_takes_a_whole_state_and_goes_on():
         return torch.allclose(accelerator.get_state_dict(model)["weight"], plain.weight)
 
     assert in_world(2, work) == [True, True]
+
+
+def test_the_state_of_an_optimizer_is_a_copy_as_a_whole():
+    def work():
+        accelerator = sharded()
+        model = nn.Linear(2, 3)
+        model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1)))
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+        optimizer.step()
+        state = optimizer.state_dict()
+        before = copy.deepcopy(state)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"].mul_(2)
+        return [
+            (number, name)
+            for number, values in [*state["state"].items(), ("group", state["param_groups"][0])]
+            for name, value in values.items()
+            if isinstance(value, torch.Tensor)
+            and not torch.equal(value, (before["state"].get(number) or before["param_groups"][0])[name])
+        ]
+
+    assert in_world(1, work) == [[]]
+    assert in_world(2, work) == [[], []]
+
+
+def test_a_process_that_asks_alone_for_the_state_of_an_optimizer_is_refused():
+    def work():
+        accelerator = sharded()
+        model = nn.Linear(4, 4, bias=False)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+        accelerator.backward(model(torch.ones(1, 4)).sum())
+        optimizer.step()
+        with pytest.raises(UsageError, match=r"rank 0 is in optimizer\.state_dict at .*, rank 1 is in gather at"):
+            if accelerator.is_main_process:
+                optimizer.state_dict()
+            accelerator.gather(torch.ones(1))
+
+    in_world(2, work)
 
 
 def test_running_statistics_are_those_of_process_0():

@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 
-from tests.distributed.transformer import sentences, small_transformer
+from tests.distributed.transformer import GLOBAL_BATCH, relative_distance, sentences, small_transformer
 from tests.distributed.worlds import in_world
 
 
@@ -112,6 +112,79 @@ def test_any_number_of_processes_and_any_strategy_loads_what_another_saved(tmp_p
         weights = load_file(portable)
         assert weights.keys() == {*small_transformer().state_dict(), "seen"}
         assert {name: value.tolist() for name, value in weights.items()} == {name: first[name] for name in weights}
+
+
+OPTIMIZERS = {
+    "AdamW": lambda weights: torch.optim.AdamW(weights, lr=1e-2),
+    "SGD": lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9),
+}
+
+
+def script(kind, steps, load=None, save=None, **settings):
+    """As scripts do that keep model and optimizer in one file: goes on from it to the step `steps`, and writes it."""
+    accelerator = Accelerator(**settings)
+    model = small_transformer()
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    loader = DataLoader(sentences(), GLOBAL_BATCH // accelerator.num_processes)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    done, losses = 0, []
+    if load is not None:
+        checkpoint = torch.load(load)
+        model.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        done = checkpoint["step"]
+    for number, (words,) in enumerate(loader):
+        if number == steps:
+            break
+        if number < done:
+            continue
+        guesses = model(words[:, :-1])
+        loss = nn.functional.cross_entropy(guesses.flatten(0, 1), words[:, 1:].flatten())
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(accelerator.reduce(loss.detach(), "mean").item())
+    if save is not None:
+        state = {"model": accelerator.get_state_dict(model), "optimizer": optimizer.state_dict(), "step": steps}
+        accelerator.save(state, save)
+        accelerator.wait_for_everyone()
+    return losses
+
+
+def fsdp_script(*arguments, **settings):
+    return script(*arguments, fsdp_plugin=FullyShardedDataParallelPlugin(), **settings)
+
+
+@pytest.mark.parametrize("stop", [0, 3])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_script_goes_on_from_its_own_file_of_model_and_optimizer(tmp_path, kind, stop):
+    file, plain = tmp_path / "sharded.pt", tmp_path / "plain.pt"
+
+    def on_two():
+        whole = fsdp_script(kind, 6)
+        return whole, fsdp_script(kind, stop, save=file), fsdp_script(kind, 6, load=file)
+
+    for whole, before, after in in_world(2, on_two):
+        assert len(whole) == 6 and before + after == whole
+    script(kind, stop, save=plain, cpu=True)
+    assert_alike(torch.load(file)["optimizer"], torch.load(plain)["optimizer"])
+    for go_on in (lambda: script(kind, 6, load=file, cpu=True), lambda: fsdp_script(kind, 6, load=file)):
+        (rest,) = in_world(1, go_on)
+        assert relative_distance(rest, whole[stop:]) < 1e-4
+
+
+def assert_alike(found, expected):
+    """Two states of an optimizer: the same keys in the same order, and nearly the same numbers."""
+    assert found["param_groups"] == expected["param_groups"]
+    assert list(found["state"]) == list(expected["state"])
+    for number, state in expected["state"].items():
+        assert list(found["state"][number]) == list(state)
+        for name, value in state.items():
+            own = found["state"][number][name]
+            assert type(own) is type(value)
+            if isinstance(value, torch.Tensor):
+                assert own.dtype == value.dtype
+                torch.testing.assert_close(own, value, rtol=1e-3, atol=1e-6)
 
 
 def test_damage_and_other_models_are_refused_before_anything_changes(tmp_path):

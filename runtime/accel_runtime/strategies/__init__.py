@@ -15,6 +15,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from accel_runtime.collectives import Collectives
 from accel_runtime.options import Options
 
 _COMPILED_HERE = "_compiled_by_accelerator"
@@ -117,6 +118,10 @@ class Strategy(ABC):
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """What a checkpoint keeps of the optimizer; a collective where it is sharded, whole on those that write."""
         return optimizer.state_dict()
+
+    def whole_optimizer_state(self, collectives: Collectives) -> Callable[[Optimizer], dict[str, Any]] | None:
+        """How a prepared optimizer's `state_dict()` is whole on every process; None where the optimizer's own is."""
+        return None
 
     def load_state_dict(self, model: Module, state: dict[str, Any]) -> None:
         """Takes over what `kept_state` gave, after it was checked to fit."""

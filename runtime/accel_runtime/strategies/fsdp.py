@@ -23,6 +23,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
+from accel_runtime.collectives import Collectives
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import pick
 from accel_runtime.options import Options
@@ -30,6 +31,7 @@ from accel_runtime.shards import in_parts, shard_like, whole_state
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
+from accel_runtime.strategies.fsdp_optimizer import whole_optimizer_state
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_statistics import share_statistics
@@ -185,13 +187,16 @@ class Fsdp(Strategy):
     def state_dict(self, model: Module) -> dict[str, Any]:
         return whole_state(model)
 
+    def whole_optimizer_state(self, collectives: Collectives) -> Callable[[Optimizer], dict[str, Any]]:
+        return functools.partial(whole_optimizer_state, collectives=collectives)
+
     def refuse_parts(self, value: Any) -> None:
         path = next((path for path, leaf in leaves(value) if in_parts(leaf)), None)
         if path is not None:
             raise UsageError(
                 f"accelerator.save got a value{' with ' + path if path else ''} that is sharded, and one process would write "
-                "its own part alone; take weights from accelerator.get_state_dict(model), and leave optimizers to "
-                "accelerator.save_state(folder)"
+                "its own part alone; take weights from accelerator.get_state_dict(model), and the state of an "
+                "optimizer from the one that prepare() returned"
             )
 
     def kept_state(self, model: Module) -> dict[str, Any]:
