@@ -79,7 +79,8 @@ class Break:
 BREAKS = (
     Break("prepare left out", "    {line:accelerator.prepare(}\n", "", "criterion ="),
     Break("loader left out of prepare", "train_loader, test_loader", "test_loader", "criterion ="),
-    Break("model left out of prepare", "model, optimizer, scheduler", "optimizer, scheduler", "criterion ="),
+    # With the optimizer prepared the model would be averaged all the same: what is stepped is.
+    Break("model and optimizer left out of prepare", "model, optimizer, scheduler, train", "train", "criterion ="),
     Break(
         "backward doubled",
         BACKWARD,
