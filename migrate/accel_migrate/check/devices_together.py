@@ -226,6 +226,8 @@ def _is_computed_with(file: File, node: ast.expr) -> bool:
         return above.attr.removesuffix("_") in _OF_TENSORS
     if isinstance(above, ast.BinOp | ast.UnaryOp | ast.AugAssign):
         return True
+    if isinstance(above, ast.Subscript) and above.value is node:
+        return isinstance(above.slice, ast.Slice | ast.Tuple)
     if isinstance(above, ast.Call):
         if above.func is node:
             return True
