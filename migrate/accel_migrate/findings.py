@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from accel_migrate.document import Document
 from accel_migrate.judge import Judge
+from accel_migrate.matched_lines import MatchedLines
 from accel_migrate.notebook import Notebook
 from accel_migrate.outcome import Decision, Finding, Outcome, shown
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status
@@ -86,7 +86,6 @@ def line_of(source: Source, number: int) -> str:
 
 def _touched(before: bytes, after: bytes) -> tuple[int, int]:
     """How many lines went and how many came."""
-    # Without its default heuristic the matcher takes quadratic time where one line is repeated.
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines())
-    changed = [step for step in matcher.get_opcodes() if step[0] != "equal"]
+    steps = MatchedLines(before.splitlines(), after.splitlines()).get_opcodes()
+    changed = [step for step in steps if step[0] != "equal"]
     return sum(end - start for _, start, end, _, _ in changed), sum(end - start for _, _, _, start, end in changed)

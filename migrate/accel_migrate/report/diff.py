@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 
+from accel_migrate.matched_lines import MatchedLines
 from accel_migrate.outcome import Outcome, Part
 
 NO_NEWLINE = b"\\ No newline at end of file\n"
@@ -22,8 +22,29 @@ def unified(outcome: Outcome, *, color: bool = False) -> bytes:
 def _part(name: str, part: Part) -> Iterator[bytes]:
     label = f"{name.lstrip('/')}{f':{part.label}' if part.label else ''}"
     old, new = (_quoted(f"{side}/{label}") for side in "ab")
-    for line in difflib.diff_bytes(difflib.unified_diff, _lines(part.before), _lines(part.after), old, new):
+    hunks = list(_hunks(_lines(part.before), _lines(part.after)))
+    if hunks:
+        yield from (b"--- " + old + b"\n", b"+++ " + new + b"\n")
+    for line in hunks:
         yield line if line.endswith(b"\n") else line + b"\n" + NO_NEWLINE
+
+
+def _hunks(before: list[bytes], after: list[bytes]) -> Iterator[bytes]:
+    for group in MatchedLines(before, after).get_grouped_opcodes():
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
+        yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@\n".encode()
+        for kind, first, last, new_first, new_last in group:
+            if kind == "equal":
+                yield from (b" " + line for line in before[first:last])
+            else:
+                yield from (b"-" + line for line in before[first:last])
+                yield from (b"+" + line for line in after[new_first:new_last])
+
+
+def _range(start: int, end: int) -> str:
+    """Lines as the format counts them: from 1, and an empty range by the line before it."""
+    length = end - start
+    return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
 
 def _lines(data: bytes) -> list[bytes]:

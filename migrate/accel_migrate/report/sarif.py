@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from accel_migrate.catalogue import explained
+from accel_migrate.matched_lines import MatchedLines
 from accel_migrate.outcome import Decision, Finding, Outcome, Part
 from accel_migrate.plan import Status
 from accel_migrate.report import Report
@@ -99,7 +99,7 @@ def _fix(outcome: Outcome) -> dict[str, Any] | None:
 
 def _replacements(part: Part) -> Iterator[dict[str, Any]]:
     before, after = (data.decode(part.encoding).splitlines(keepends=True) for data in (part.before, part.after))
-    for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after).get_opcodes():
+    for kind, start, end, new_start, new_end in MatchedLines(before, after).get_opcodes():
         if kind != "equal":
             region = {"startLine": start + 1, "startColumn": 1, "endLine": end + 1, "endColumn": 1}
             yield {"deletedRegion": region, "insertedContent": {"text": "".join(after[new_start:new_end])}}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
+from accel_migrate.matched_lines import MatchedLines
 from accel_migrate.report.highlight import Span
 
 SHORTEST_FOLD = 3
@@ -29,8 +30,7 @@ class Row:
 
 
 def rows(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
-    matcher = difflib.SequenceMatcher(None, before, after)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+    for kind, start, end, new_start, new_end in MatchedLines(before, after).get_opcodes():
         if kind == "equal":
             yield from (Row(start + step + 1, new_start + step + 1) for step in range(end - start))
         else:
