@@ -200,7 +200,9 @@ class Guards:
         self._functions = {}
         while True:
             found = {
-                flows.variable(file.scope(node), target.id) if isinstance(target, ast.Name) else ("field", target.attr)
+                flows.variable(file.scope(node), target.id)
+                if isinstance(target, ast.Name)
+                else flows.field(file, target)
                 for file, node in flags
                 for target in node.targets
                 if isinstance(target, ast.Name | ast.Attribute) and self.of(file, node) is not None

@@ -79,6 +79,6 @@ class Deciding:
                     if isinstance(target, ast.Name):
                         yield flows.variable(file.scope(target), target.id), test
                     elif isinstance(target, ast.Attribute):
-                        yield ("field", target.attr), test
+                        yield flows.field(file, target), test
                 if isinstance(node, ast.Return):
                     yield ("result", file.scope(node).function.node), test

@@ -9,9 +9,9 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.moved_later import run_before_their_move
 from accel_migrate.check.scattered import path_of
-from accel_migrate.check.stores import self_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 

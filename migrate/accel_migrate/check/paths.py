@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
-from accel_migrate.check.stores import Store, Stores, self_of
+from accel_migrate.check.stores import Store, Stores
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File, Function, default_of
 

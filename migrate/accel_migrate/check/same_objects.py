@@ -154,8 +154,8 @@ def _given_another(
 def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
     """Where a target keeps what it is given."""
     match target:
-        case ast.Attribute(attr=name):
-            return ("field", name)
+        case ast.Attribute():
+            return side.flows.field(file, target)
         case ast.Subscript(slice=ast.Constant(value=key)):
             return ("key", key)
     return side.flows.place(file, target)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, is_accelerator
-from accel_migrate.check.stores import Stores, self_of
+from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File
 

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accel_migrate.check.evidence import Side, is_accelerator, parameter_names, step_of
+from accel_migrate.check.evidence import Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import File, Function, Scope
 
@@ -150,21 +151,6 @@ def item_of(index: ast.expr) -> Step:
     if isinstance(index, ast.Constant) and not (isinstance(index.value, int) and index.value < 0):
         return ("item", index.value)
     return "element"
-
-
-def self_of(file: File, node: ast.expr) -> Scope | None:
-    """The class whose own instance a name is: the first parameter of a method."""
-    if not isinstance(node, ast.Name):
-        return None
-    scope = file.scope(node)
-    owner = scope.method_of
-    if owner is None:
-        return None
-    binder = file.binder(node.id, scope)
-    function = binder.node if binder is not None else None
-    if binder is None or binder.parent is not owner or not isinstance(function, Function):
-        return None
-    return owner if parameter_names(function)[:1] == [node.id] else None
 
 
 def returned(function: Function) -> Iterator[ast.expr]:

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
-from accel_migrate.check.stores import Path, Store, Stores, returned, self_of
+from accel_migrate.check.stores import Path, Store, Stores, returned
 from accel_migrate.flow.definitions import BUILTINS
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import File, Function, default_of
 from accel_migrate.flow.tensor_types import is_cpu_type

@@ -9,8 +9,9 @@ from functools import cached_property
 from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
-from accel_migrate.check.stores import Stores, returned, self_of
+from accel_migrate.check.stores import Stores, returned
 from accel_migrate.flow.calls import Made
+from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import File, Function
 

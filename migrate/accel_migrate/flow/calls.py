@@ -2,7 +2,8 @@
 
 Every expression has a place. Values flow from place to place by assignment, argument, return and container; `solve` brings
 the objects to a fixed point. Attributes are one place per name, whatever object they are of: `args.rank = rank` is seen
-again in `self.args.rank`. So are the constant keys of mappings.
+again in `self.args.rank`. So are the constant keys of mappings. Only what a class sets on its own objects, and reads there, is
+not seen by other classes.
 Order does not matter here; `flow.cfg` answers questions of order.
 """
 
@@ -12,6 +13,7 @@ import ast
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from accel_migrate.flow.fields import Families, self_of
 from accel_migrate.flow.nodes import children, unparse
 from accel_migrate.flow.program import File, Function, Program, Scope, parameters
 
@@ -123,6 +125,7 @@ class Flows:
             if isinstance(node, ast.ClassDef) and scope.parent is not None
         }
         self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
+        self._families = Families(program, self._class_named)
         self._copies: dict[Place, set[Place]] = {}
         self._computed: dict[Place, set[Place]] = {}
         self._origins: dict[Place, list[Place]] | None = None  # the copies backwards, once they are all there
@@ -203,6 +206,28 @@ class Flows:
             found += [base for base in self._bases(each) if base not in found]
         return owner in found
 
+    # ---- places of attributes
+
+    def field(self, file: File, target: ast.Attribute) -> Place:
+        """Where an attribute keeps what it is set to."""
+        own = self_of(file, target.value)
+        return self._own(own, target.attr) if own is not None else self._of_any(target.attr)
+
+    def _own(self, owner: Scope, name: str) -> Place:
+        """What the objects of a class have under a name, set by its own methods or from outside."""
+        family = self._families.of(owner.node)
+        if family is None:
+            return self._of_any(name)
+        place = ("field", family, name)
+        self._copy(place, ("field", name))
+        self._copy(("any field", name), place)
+        return place
+
+    def _of_any(self, name: str) -> Place:
+        """What any object may have under a name, since it is not known of which it is set."""
+        self._copy(("any field", name), ("field", name))
+        return ("any field", name)
+
     # ---- places of expressions
 
     def place(self, file: File, node: ast.expr) -> Place:
@@ -228,7 +253,9 @@ class Flows:
         match node:
             case ast.Attribute():
                 base = self.place(file, node.value)
-                self._copy(("field", node.attr), place)
+                own = self_of(file, node.value)
+                closed = own is not None and self._families.of(own.node) is not None
+                self._copy(self._own(own, node.attr) if own and closed else ("field", node.attr), place)
                 self._compute(base, place)
                 self._read(base, node.attr, place)
             case ast.Call():
@@ -287,11 +314,11 @@ class Flows:
             for argument in arguments:
                 self._copy(self.place(file, argument), self.place(file, node.func.value))
                 if isinstance(node.func.value, ast.Attribute):
-                    self._copy(self.place(file, argument), ("field", node.func.value.attr))
+                    self._copy(self.place(file, argument), self.field(file, node.func.value))
         elif name in _SAME_OBJECT and isinstance(node.func, ast.Attribute):
             self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
-            self._copy(self.place(file, node.args[2]), ("field", node.args[1].value))
+            self._copy(self.place(file, node.args[2]), self._of_any(node.args[1].value))
         for argument in arguments:
             self.place(file, argument)
 
@@ -363,9 +390,9 @@ class Flows:
             case ast.Name():
                 self._copy(place, self.variable(file.scope(target), target.id))
                 if file.scope(target).is_class:
-                    self._copy(place, ("field", target.id))
+                    self._copy(place, self._own(file.scope(target), target.id))
             case ast.Attribute():
-                self._copy(place, ("field", target.attr))
+                self._copy(place, self.field(file, target))
             case ast.Subscript():
                 if isinstance(target.slice, ast.Constant):
                     self._copy(place, ("key", target.slice.value))
@@ -458,10 +485,10 @@ class Flows:
     def _bind_fields(self, site: Site, owner: ast.ClassDef) -> None:
         """`Settings(1, save)`: what a class without a constructor of its own, as a dataclass, keeps in its fields."""
         for name, argument in zip(self._fields(owner), site.call.args):
-            self._copy(self.place(site.file, argument), ("field", name))
+            self._copy(self.place(site.file, argument), self._of_any(name))
         for keyword in site.call.keywords:
             if keyword.arg is not None:
-                self._copy(self.place(site.file, keyword.value), ("field", keyword.arg))
+                self._copy(self.place(site.file, keyword.value), self._of_any(keyword.arg))
 
     def _fields(self, owner: ast.ClassDef, depth: int = 0) -> list[str]:
         """The annotated names of a class, those that it inherits first."""

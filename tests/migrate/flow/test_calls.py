@@ -94,3 +94,53 @@ def test_a_lambda_of_a_class_gets_its_object_unless_it_is_static() -> None:
         flows = Flows(program, [(file, made, "net")])  # type: ignore[list-item]
         (function,) = file.of_kinds(ast.Lambda)
         assert bool(flows.made(file, function.body, "net")) == first  # type: ignore[attr-defined]
+
+
+def loaders(text: str) -> dict[str, set[int]]:
+    """The lines of the loaders that `self.<name>` and `it.<name>` may be, by how they are written in a call of `use`."""
+    tree = ast.parse(text)
+    program = Program([(Path("train.py"), tree)])
+    (file,) = program.files
+    calls = [call for call in file.of_kinds(ast.Call) if getattr(call.func, "id", "") == "DataLoader"]
+    flows = Flows(program, [(file, call, "loader") for call in calls])
+    used = [call.args[0] for call in file.of_kinds(ast.Call) if getattr(call.func, "id", "") == "use"]
+    return {ast.unparse(node): {made.node.lineno for made in flows.made(file, node, "loader")} for node in used}  # type: ignore[attr-defined]
+
+
+TWO = """class One{base}:
+    def __init__(self):
+        self.first = DataLoader()
+    def run(self):
+        use(self.second)
+class Two:
+    def __init__(self):
+        self.second = DataLoader()
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "found"),
+    [
+        ("", "", set()),
+        ("", "it.second = DataLoader()", {9}),  # of which object, is not known
+        ("(unknown())", "", {8}),
+        ("(Two)", "", {8}),
+        ("", "class Three(One, Two): pass", {8}),
+        ("(nn.Module)", "from torch import nn", set()),
+        ("(object)", "", set()),
+    ],
+)
+def test_what_a_class_sets_on_itself_is_seen_by_its_family_alone(base: str, more: str, found: set[int]) -> None:
+    assert loaders(TWO.format(base=base, more=more))["self.second"] == found
+
+
+def test_an_object_that_is_handed_about_may_be_of_any_class() -> None:
+    assert loaders(TWO.format(base="", more="use(it.second)"))["it.second"] == {8}
+
+
+def test_a_class_that_takes_over_what_another_object_has_sees_all() -> None:
+    text = TWO.format(base="", more="").replace(
+        "    def run", "        self.__dict__.update(two.__dict__)\n    def run"
+    )
+    assert loaders(text)["self.second"] == {9}
