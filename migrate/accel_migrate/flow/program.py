@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accel_migrate.flow.lookup import import_roots
 from accel_migrate.flow.nodes import FIELDS
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -230,6 +231,19 @@ class Program:
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             for first in range(len(parts)):  # `pkg.engine` and `engine` may both mean pkg/engine.py
                 self._by_name.setdefault(".".join(parts[first:]), []).append(file)
+        for file in self.files:
+            self._bring(file, file, frozenset())
+
+    def _bring(self, file: File, through: File, seen: frozenset[File]) -> None:
+        """What a star import brings of libraries: `torch`, which utils imports, of `from utils import *`."""
+        for module in through.stars if through not in seen else ():
+            found = self.locate(through, module)
+            if found is not None and found[1] is None and "__all__" not in found[0].root.names:
+                there = found[0]
+                for name, dotted in there.imports.items():
+                    if name in there.root.names and name not in file.root.names and not self.locate(there, dotted):
+                        file.imports.setdefault(name, dotted)
+                self._bring(file, there, seen | {through})
 
     def imported(self, file: File, name: str) -> tuple[File, str | None] | None:
         """The file, and the name in it, that an imported name of another file stands for."""
@@ -257,13 +271,21 @@ class Program:
             for _ in range(level - 1):
                 folder = folder.parent
             rest = ".".join([*folder.parts, *([rest] if rest else [])])
-        found = self._by_name.get(rest)
-        if found:
-            return self._nearest(file, found), None
+        if rest in self._by_name:
+            return self._nearest(file, rest), None
         module, _, name = rest.rpartition(".")
-        found = self._by_name.get(module)
-        return (self._nearest(file, found), name) if found and name else None
+        return (self._nearest(file, module), name) if module in self._by_name and name else None
 
-    def _nearest(self, file: File, found: list[File]) -> File:
-        """Of several files of one name, that beside the importing one."""
-        return next((each for each in found if each.path.parent == file.path.parent), found[0])
+    def _nearest(self, file: File, dotted: str) -> File:
+        """Of several files of one name, the one that Python finds first from the importing file."""
+        found = self._by_name[dotted]
+        if len(found) == 1:
+            return found[0]
+        inside = dotted.count(".")
+        by_root = {_module_path(each).parents[inside]: each for each in reversed(found)}
+        return next((by_root[root] for root in import_roots(file.path) if root in by_root), found[0])
+
+
+def _module_path(file: File) -> Path:
+    """The path of a file as a module: that of its folder for an `__init__.py`."""
+    return file.path.parent if file.path.name == "__init__.py" else file.path

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.program.star_imports import spell_out
+from accel_migrate.flow.lookup import import_roots
 from accel_migrate.flow.nodes import unparse
 
 
@@ -61,11 +62,8 @@ class Project:
             for _ in range(level - 1):
                 folder = folder.parent
             return self._module_in(folder, parts)
-        for candidate in (folder, *folder.parents):
-            found = self._module_in(candidate, parts)
-            if found is not None:
-                return found
-        return None
+        found = (self._module_in(root, parts) for root in import_roots(Path(importer.source.path)))
+        return next((module for module in found if module is not None), None)
 
     def _module_in(self, folder: PurePath, parts: list[str]) -> Module | None:
         if not parts:
