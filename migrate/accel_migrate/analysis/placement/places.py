@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.containers import is_looped
+from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
@@ -54,6 +55,7 @@ def find_place(
         for binding in module.bindings(thing.variable)
         if binding.kind in ("assign", "with") and not _only_loads(binding)
     ]
+    bindings = [each for each in bindings if not _only_names_again(home, *each, uses)]
     variables = {thing.variable for thing in objects}
     statements = [binding.statement for _, binding in bindings]
     if home.is_class:
@@ -203,6 +205,28 @@ def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None
                 )
 
 
+def _only_names_again(home: Scope, thing: Built, binding: Binding, uses: list[ast.stmt]) -> bool:
+    """`model = model.train()` in the loop: what was built before, under its own name."""
+    module, value = home.module, binding.value
+    parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+    if not all(part is not None and module.variable(itself(part)) == thing.variable for part in parts):
+        return False
+    if home.is_class:
+        others = [b for b in module.bindings(thing.variable) if b is not binding]
+        return not _runs_in_constructor(home, binding.statement) and any(
+            _runs_in_constructor(home, b.statement) for b in others
+        )
+    return bool(uses) and binding.statement.lineno >= uses[0].lineno
+
+
+def _runs_in_constructor(home: Scope, statement: ast.stmt) -> bool:
+    return _step_of_constructor(home.module, _constructor(home), statement) is not None
+
+
+def _constructor(home: Scope) -> Function | None:
+    return next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
+
+
 def _only_loads(binding: Binding) -> bool:
     """`model = torch.load(path)`: read back, not built."""
     function = binding.value.func if isinstance(binding.value, ast.Call) else None
@@ -222,7 +246,7 @@ def _place_in_class(
         statements = [*statements, _base_set_up(module, home)]
     methods = {function for s in statements if (function := module.scope(s).function) is not None}
     if len(methods) > 1:
-        method = next((m for m in home.node.body if getattr(m, "name", "") == "__init__"), None)  # type: ignore[attr-defined]
+        method = _constructor(home)
         statements = [_set_up_in(module, method, statement) for statement in statements]
     elif methods:
         (method,) = methods
@@ -257,6 +281,13 @@ def _base_set_up(module: Module, home: Scope) -> ast.stmt:
 
 
 def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt:
+    step = _step_of_constructor(module, constructor, statement)
+    if step is None:
+        raise NotMigrated("the trainer's objects are set in methods that __init__ does not call", statement.lineno)
+    return step
+
+
+def _step_of_constructor(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt | None:
     """The statement of `__init__` that runs a binding: itself, or the call of the method that holds it."""
     method = module.scope(statement).function
     if constructor is not None and method is constructor:
@@ -270,7 +301,7 @@ def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt
             and isinstance(node.func.value, ast.Name)
         ):
             return module.statement(node)
-    raise NotMigrated("the trainer's objects are set in methods that __init__ does not call", statement.lineno)
+    return None
 
 
 def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
