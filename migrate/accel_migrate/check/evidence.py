@@ -124,7 +124,7 @@ class Side:
 
     @cached_property
     def looped_over(self) -> set[Made]:
-        """The prepared objects that loops go over."""
+        """The prepared objects that loops go over, without those that are called: a model in a list, `for net in [net]`."""
         loops = [
             (f, n.iter)
             for f in self.files
@@ -136,7 +136,13 @@ class Side:
             for file, node in loops
             for made in self.flows.made(file, node, "prepared")
             if self.may_follow(file, node, made.node)
-        }
+        } - self._called
+
+    @cached_property
+    def _called(self) -> set[Made]:
+        """The prepared objects that are called, where nothing else can be meant: `model(x)`."""
+        found = [self.flows.made(file, call.func, "prepared") for file, call in self.calls]
+        return {made for each in found if len(each) == 1 for made in each}
 
     def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
@@ -287,7 +293,9 @@ class Evidence:
         asked = [*self.after.created, *[site for sites in self.after._asked.values() for site in sites]]
         units = [(file.path, unit_of(call, file.ancestors(call))) for file, call in asked]
         named = {(path, unit.name) for path, unit in units if unit is not None}
-        words = Words(file.tree for file in self.before.files)
+        started = {each.path for file, call in self.after.created for each in scripts_that_run(self.after, file, call)}
+        trees = {file.tree: file.path for file in self.before.files}
+        words = Words(trees, [tree for tree, path in trees.items() if path not in started])
         paths = {id(statement): file.path for file in self.before.files for statement in walk(file.tree)}
         return words.idle(unit for unit in words.of if (paths[id(unit)], unit.name) in named)
 
