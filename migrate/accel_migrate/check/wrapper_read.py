@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
@@ -153,10 +154,32 @@ def _asked_of_ddp(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     if not any((f.qualified(c.func) or "").endswith(".DistributedDataParallel") for f, c in evidence.before.calls):
         return
     for file in side.files:
+        original = evidence.before.file(file.path)
+        bare = {unparse(node) for node in original.of_kinds(ast.Attribute)} if original is not None else set()
         for node in file.of_kinds(ast.Attribute):
             if isinstance(node, ast.Attribute) and node.attr in _OF_DDP and isinstance(node.ctx, ast.Load):
+                if f"{unparse(node.value)}.module.{node.attr}" in bare and unparse(node) not in bare:
+                    continue  # the original asked the model in the wrapper
+                if node.attr == "device" and _is_of_transformers(side, file, node.value):
+                    continue
                 if _is_prepared_model(side, file, node.value) and not _is_asked(side, file, node):
                     yield file, node
+
+
+def _is_of_transformers(side: Side, file: File, model: ast.expr) -> bool:
+    """Whether it was a model of transformers before it was prepared, which says where its weights are, as the wrapper does."""
+    prepared = side.flows.made(file, model, "prepared")
+    given = [
+        (owner, call.args[made.index])
+        for made in prepared
+        for owner, call in side.asked("prepare")
+        if made.node is call and made.index < len(call.args)
+    ]
+    values = [[v for v in side.once(Devices).assigned(owner, each) if isinstance(v, ast.Call)] for owner, each in given]
+    return bool(values) and all(
+        any((owner.qualified(value.func) or "").startswith("transformers.") for value in found)
+        for (owner, _), found in zip(given, values)
+    )
 
 
 def _is_prepared_model(side: Side, file: File, node: ast.expr) -> bool:

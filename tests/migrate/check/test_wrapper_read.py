@@ -101,3 +101,18 @@ def test_what_is_prepared_may_be_a_data_parallel_of_another_file() -> None:
 def test_a_prepared_model_that_a_function_spreads_over_the_gpus(model: str, refused: bool) -> None:
     run = f"import torch\ny = torch.nn.parallel.data_parallel({model}, x)\n"
     assert bool(said("AM965", "x = 1\n", TOP + run)) is refused
+
+
+DDP = "from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(Net())\n"
+
+
+def test_an_attribute_that_the_original_asked_of_the_model_in_the_wrapper() -> None:
+    assert not said("AM965", DDP + "keep(net.module.device)\n", TOP + "keep(net.device)\n")
+    assert said("AM965", DDP + "keep(net.device)\n", TOP + "keep(net.device)\n")
+
+
+def test_a_model_of_transformers_says_its_device_as_the_wrapper_did() -> None:
+    made = "from transformers import AutoModel\nnet = AutoModel.from_pretrained('x')\n"
+    prepared = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(net, SGD())\n"
+    assert not said("AM965", DDP + "keep(net.device)\n", made + prepared + "keep(net.device)\n")
+    assert said("AM965", DDP + "net.join()\n", made + prepared + "net.join()\n")
