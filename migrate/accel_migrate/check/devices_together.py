@@ -389,6 +389,8 @@ class Devices:
             return True
         if self._side.flows.made(file, owner, "prepared") or _is_module(file, owner):
             return True
+        if any(_is_weight(value) for value in self.assigned(file, owner)):
+            return True
         last = owner.id if isinstance(owner, ast.Name) else owner.attr
         scope = file.scope(owner).function.node if isinstance(owner, ast.Name) else file.tree
         return any(
@@ -451,6 +453,11 @@ class Devices:
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):
                 self._assign(file, part, each)
+
+
+def _is_weight(value: ast.expr) -> bool:
+    """`next(model.parameters())`."""
+    return isinstance(value, ast.Call) and unparse(value.func) == "next" and ".parameters()" in unparse(value)
 
 
 def _only_notes(call: ast.Call) -> bool:

@@ -114,6 +114,8 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
             # What is moved beside others, as far as it is there at all, goes where those go.
             outer = [above for above in file.ancestors(node) if isinstance(above, ast.If)]
             around = [above.test for above in outer if any(is_move(each) for each in above.body)]
+            if any(_follows_a_value(side, file, test) for test in around):
+                continue
             if (
                 isinstance(node, ast.If)
                 and all(is_move(each) for each in node.body)
@@ -131,6 +133,12 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
 def _is_of_the_value(node: ast.AST) -> bool:
     """Whether a test asks what is moved, as `x.is_cuda` or `isinstance(x, Tensor)` do, and not for an option."""
     return isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "device"))
+
+
+def _follows_a_value(side: Side, file: File, test: ast.expr) -> bool:
+    """`on_gpu = next(self.parameters()).is_cuda`, then `if on_gpu:`: it goes where the model is, wherever that is."""
+    values = [test, *side.once(Devices).assigned(file, test)]
+    return any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for value in values for part in walk(value))
 
 
 def is_move(statement: ast.stmt) -> bool:
