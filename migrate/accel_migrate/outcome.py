@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accel_migrate.plan import Safety, Status
 
+A_TEST = "is a test; name the file itself to have it migrated"
 NOT_TORCH = "does not use torch"  # the one reason for which a file is not worth a line in a report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,10 @@ from accel_migrate.flow.nodes import walk
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.source import concerns_torch
 
+TEST_FOLDER = "tests"
+_TESTS = re.compile(
+    rb"^\s*(def test|class Test|import (pytest|unittest)|from (pytest|unittest)|class \w+\(.*TestCase\))", re.M
+)
 MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
 
 
@@ -32,6 +37,7 @@ class Scan:
     path: Path
     mentions_torch: bool
     imports: tuple[Import, ...] = ()
+    is_test: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,15 @@ def scan(path: Path) -> Scan:
         data = path.read_bytes()
         mentions_torch = concerns_torch(data)
         # A script may run a training, and a helper store what it made, without a word about torch.
-        return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)))
+        return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)), _is_test(path, data))
     except Exception:  # whatever is wrong with the file, it is told when the file's own turn comes
         return unread(path)
+
+
+def _is_test(path: Path, data: bytes) -> bool:
+    """Whether a file is named like a test and holds one: `test.py` and `test_net.py` evaluate in many projects."""
+    named = path.name.startswith("test_") or path.stem.endswith("_test")
+    return path.name == "conftest.py" or (named and _TESTS.search(data) is not None)
 
 
 def unread(path: Path) -> Scan:
@@ -70,10 +82,14 @@ ScanAll = Callable[[Sequence[Path]], Iterable[Scan]]
 
 
 def tasks(files: Sequence[Found], scan_all: ScanAll) -> list[Task]:
-    """The connected pieces of the import graph around the files that mention torch, sorted by their first file."""
+    """The connected pieces of the import graph around the files that mention torch, sorted by their first file.
+
+    Tests are only read, unless they were named: they say what the code did before.
+    """
     roots = {found.path: found.root if not found.named else _package_root(found.path) for found in files}
     graph = _Graph(roots, {each.path: each for each in scan_all(_with_neighbours(files))})
-    torch_files = [path for path in roots if graph.scans[path].mentions_torch]
+    tests = {found.path for found in files if not found.named and _tests(found, graph.scans[found.path])}
+    torch_files = [path for path in roots if graph.scans[path].mentions_torch and path not in tests]
     pieces: dict[Path, Task] = {}
     for path in sorted(torch_files):
         if path not in pieces:
@@ -82,11 +98,15 @@ def tasks(files: Sequence[Found], scan_all: ScanAll) -> list[Task]:
                 pieces[path] = Task((path,))
                 continue
             task = Task(
-                sources=tuple(sorted(each for each in piece if each in roots)),
-                siblings=tuple(sorted(each for each in piece if each not in roots)),
+                sources=tuple(sorted(each for each in piece if each in roots and each not in tests)),
+                siblings=tuple(sorted(each for each in piece if each not in roots or each in tests)),
             )
             pieces.update((each, task) for each in task.sources)
     return list(dict.fromkeys(pieces.values()))
+
+
+def _tests(found: Found, scanned: Scan) -> bool:
+    return scanned.is_test or TEST_FOLDER in found.path.relative_to(found.root).parts[:-1]
 
 
 def _with_neighbours(files: Sequence[Found]) -> list[Path]:

@@ -18,7 +18,7 @@ from accel_migrate.errors import MigrateError, SourceError
 from accel_migrate.facts import Facts, load
 from accel_migrate.limits import SECONDS_PER_FILE
 from accel_migrate.options import Options
-from accel_migrate.outcome import NOT_TORCH, Outcome, shown
+from accel_migrate.outcome import A_TEST, NOT_TORCH, Outcome, shown
 from accel_migrate.plan import Status
 from accel_migrate.pool import spread
 from accel_migrate.present import Presenter
@@ -26,6 +26,7 @@ from accel_migrate.progress import progress
 from accel_migrate.project import Task
 from accel_migrate.report.text import notes_of
 from accel_migrate.selection import selection
+from accel_migrate.source import concerns_torch
 from accel_migrate.undo import Journal, state_folder
 from accel_migrate.work import Terms, failure, migrate_together, neighbours, parsed, read, work
 from accel_migrate.write import Rewrite, WriteError, write_together, write_whole
@@ -142,13 +143,23 @@ def _prompt(options: Options, terms: Terms) -> Prompt | None:
 
 
 def _bystander(file: Found, terms: Terms) -> Outcome:
-    """A file without the word torch: nothing to migrate. One that was named is at least checked to be Python."""
+    """A test, or a file without the word torch: nothing to migrate. One that was named is at least checked to be Python."""
     if file.named:
         try:
             read(file.path)
         except SourceError as error:
             return failure(file.path, terms, str(error), error.line)
-    return Outcome(file.path, shown(file.path, terms.current), Status.UNCHANGED, NOT_TORCH)
+    name = shown(file.path, terms.current)
+    if not file.named and _mentions_torch(file.path):
+        return Outcome(file.path, name, Status.SKIPPED, A_TEST)
+    return Outcome(file.path, name, Status.UNCHANGED, NOT_TORCH)
+
+
+def _mentions_torch(path: Path) -> bool:
+    try:
+        return concerns_torch(path.read_bytes())
+    except OSError:
+        return False
 
 
 def _lost(task: Task, terms: Terms) -> list[Outcome]:

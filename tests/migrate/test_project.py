@@ -66,3 +66,21 @@ def test_a_named_file_reads_what_it_imports_and_who_imports_it(tmp_path: Path) -
 def test_a_file_that_does_not_parse_is_a_task_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, bad="import torch\nx = (\n", main="import torch\n")
     assert pieces(tmp_path, ".") == [(["bad.py"], []), (["main.py"], [])]
+
+
+def test_tests_are_read_and_not_migrated_unless_they_are_named(tmp_path: Path) -> None:
+    unit = "import torch, engine\n\ndef test_it():\n    engine.train()\n"
+    write(
+        tmp_path,
+        engine="import torch\n",
+        test_engine=unit,
+        tests__helper="import torch, engine\n",
+        conftest="import torch\n",
+    )
+    assert pieces(tmp_path, ".") == [(["engine.py"], ["test_engine.py", "tests/helper.py"])]
+    assert pieces(tmp_path, "engine.py", "test_engine.py")[0][0] == ["engine.py", "test_engine.py"]
+
+
+def test_a_script_that_evaluates_is_not_a_test(tmp_path: Path) -> None:
+    write(tmp_path, test_net="import torch, engine\nengine.train()\n", engine="import torch\n", test="import torch\n")
+    assert pieces(tmp_path, ".") == [(["engine.py", "test_net.py"], []), (["test.py"], [])]
