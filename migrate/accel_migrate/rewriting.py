@@ -121,7 +121,7 @@ def rewrite(
         if not found:
             break
         for violation in found:
-            _take(loops, taken, violation.path, _reason(violation, results.get(violation.path)))
+            _take(loops, taken, violation.path, _reason(violation, programs, results.get(violation.path)))
     kept = [loop for loop in loops if loop not in taken]
     files = {
         source.path: failure(source, failed[source.path])
@@ -207,13 +207,14 @@ def _broken(
     return list(found.values())
 
 
-def _reason(violation: Violation, result: Version | None) -> Taken:
+def _reason(violation: Violation, programs: Mapping[Path, Version], result: Version | None) -> Taken:
+    """What is broken in a line that the changes wrote is a fault of ours; in one of the script's own it is a limit."""
     place = f"{violation.path.name}:{violation.line}"
     code = result.lines[violation.line - 1].strip() if result is not None else ""
-    detail = (
-        f"this is a bug of accel-migrate: please report this script with {violation.code} at {place} of its result"
-        + (f", `{code}`" if code else "")
-    )
+    own = [line.strip() for line in programs[violation.path].lines]
+    detail = f"{violation.code} at {place} of the result" + (f", `{code}`" if code else "")
+    if result is not None and code not in own:
+        detail = f"this is a bug of accel-migrate: please report this script with {detail}"
     parted = violation.message if violation.code in DEVICES_NAMED else ""
     return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted)
 

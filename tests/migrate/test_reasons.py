@@ -299,9 +299,9 @@ train(model, loader, optimizer)
 def test_names_a_file_that_an_import_does_not_lead_to() -> None:
     script = TOP + "from tools import run\nmodel = nn.Linear(2, 1)\n"
     script += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nrun(model, optimizer)\n"
-    files = {"scripts/main.py": script, "src/tools.py": "def run(model, optimizer):\n    print(model, optimizer)\n"}
+    files = {"scripts/main.py": script, "more/tools.py": "def run(model, optimizer):\n    print(model, optimizer)\n"}
     found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
-    assert "does not lead to src/tools.py from here, as where sys.path is changed" in found[0].reason
+    assert "does not lead to more/tools.py from here, as where sys.path is changed" in found[0].reason
 
 
 def test_a_device_that_a_trainer_of_another_file_is_told_by_its_name() -> None:
@@ -412,3 +412,99 @@ def test_a_file_of_a_package_that_is_missing_is_not_said_to_be_called_through_it
     files = {"train.py": script, "kit/__init__.py": "import torch\n", "kit/nets.py": "import torch\n"}
     found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert "its file is not among those that were given and could be read" in found[0].reason
+
+
+def in_folders(files: dict[str, str]) -> dict[str, FileResult]:
+    sources = [Source.from_bytes(Path("/project", name), text.encode()) for name, text in files.items()]
+    return {result.path.relative_to("/project").as_posix(): result for result in migrate(sources, DEFAULTS)}
+
+
+SCRIPT = f"""{TOP}from shared import banner
+from lib.data import batches
+banner()
+model = nn.Linear(2, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = batches()
+for x, y in loader:
+    loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_an_import_means_the_file_beside_the_script_and_not_its_namesake_elsewhere() -> None:
+    loader = f"{TOP}def batches():\n    return DataLoader(list(range(8)), batch_size=4)\n"
+    stream = "import torch\n\ndef batches():\n    yield torch.ones(4, 2), torch.ones(4, 1)\n"
+    shared = "def banner():\n    print('begins')\n"
+    found = in_folders({
+        "shared.py": shared, "a/train.py": SCRIPT, "a/lib/data.py": loader, "b/train.py": SCRIPT, "b/lib/data.py": stream,
+    })  # fmt: skip
+    assert found["a/train.py"].status is Status.MIGRATED, found["a/train.py"].reason
+    assert "not known to be a DataLoader" in found["b/train.py"].reason
+
+
+def test_a_package_in_src_is_given() -> None:
+    loader = f"{TOP}def batches():\n    return DataLoader(list(range(8)), batch_size=4, shuffle=True)\n"
+    script = SCRIPT.replace("from shared import banner\n", "").replace("banner()\n", "")
+    done = in_folders({"scripts/train.py": script, "src/lib/data.py": loader})["scripts/train.py"]
+    assert done.status is Status.MIGRATED
+    assert "AM812" not in {note.code for note in done.notes}
+
+
+def test_a_model_that_a_function_is_given_is_not_built_where_its_mode_or_device_is_set() -> None:
+    script = f"""{TOP}
+def fit(net, rows):
+    loader = DataLoader(rows, batch_size=4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(2):
+        {{again}}
+        for x, y in loader:
+            loss = (net(x.cuda()) - y.cuda()).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+fit(nn.Linear(2, 1), [])
+"""
+    for again in (
+        "net = net.cuda()",
+        "net = net.cuda().train()",
+        "net = net.cuda() if torch.cuda.is_available() else net",
+    ):
+        assert results(train=script.format(again=again))["train"].status is Status.MIGRATED, again
+    for again in ("net = nn.Linear(2, 1).cuda()", "net = net.train() if epoch else nn.Linear(2, 1).cuda()"):
+        assert "built after the training has begun" in results(train=script.format(again=again))["train"].reason, again
+
+
+TRAINER = f"""{TOP}
+class {{name}}:
+    def __init__(self, rows):
+        self.loader = DataLoader(rows, batch_size=4)
+        self.model = nn.Linear(2, 1).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x, y in self.loader:
+            {{cast}}
+            loss = (self.model(x.cuda()) - y.cuda()).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def test_what_one_class_does_with_its_batches_is_not_said_of_another() -> None:
+    main = "from first import First\nfrom second import Second\nFirst([]).fit()\nSecond([]).fit()\n"
+    first = TRAINER.format(name="First", cast="pass")
+    second = TRAINER.format(name="Second", cast="x = x.type(torch.FloatTensor); self.model(x)")
+    found = results(main=main, first=first, second=second)
+    assert found["first"].status is Status.MIGRATED, found["first"].reason
+    assert found["second"].status is Status.UNCHANGED
+
+
+def test_only_what_the_changes_wrote_is_called_a_bug() -> None:
+    script = TOP + TRAIN.format(model="nn.Linear(2, 1).to(settings['device'])", inside="pass")
+    (note,) = [note for note in results(train=script)["train"].notes if note.code == "AM901"]
+    assert "AM956" in note.detail and "bug" not in note.detail
