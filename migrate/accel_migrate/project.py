@@ -15,9 +15,7 @@ from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.source import concerns_torch
 
 TEST_FOLDER = "tests"
-_TESTS = re.compile(
-    rb"^\s*(def test|class Test|import (pytest|unittest)|from (pytest|unittest)|class \w+\(.*TestCase\))", re.M
-)
+_TESTS = re.compile(rb"^\s*(def test_\w|import (pytest|unittest)|from (pytest|unittest)|class \w+\(.*TestCase)", re.M)
 MOST_NEIGHBOURS = 200  # of a named file, looked at for callers
 
 

@@ -82,5 +82,7 @@ def test_tests_are_read_and_not_migrated_unless_they_are_named(tmp_path: Path) -
 
 
 def test_a_script_that_evaluates_is_not_a_test(tmp_path: Path) -> None:
-    write(tmp_path, test_net="import torch, engine\nengine.train()\n", engine="import torch\n", test="import torch\n")
-    assert pieces(tmp_path, ".") == [(["engine.py", "test_net.py"], []), (["test.py"], [])]
+    evaluates = "import torch, engine\n\ndef test(net):\n    engine.train()\n"
+    write(tmp_path, test_net=evaluates, engine="import torch\n", test="import torch\n")
+    write(tmp_path, data__test_data="import torch\n\nclass TestData(torch.utils.data.Dataset):\n    pass\n")
+    assert pieces(tmp_path, ".") == [(["data/test_data.py"], []), (["engine.py", "test_net.py"], []), (["test.py"], [])]
