@@ -147,11 +147,10 @@ def _placed(
     if device is not None or anchor is not place.after:
         return Start(module, block[max(index, known)], block, cpu, False)
     if creation.is_class:
-        needed = [m for m in kept if m.module is module and _holds_any(module, block, m.call)]
-        for move in needed:
-            for statement in block:
-                if module.holds(statement, move.call):
-                    return Start(module, statement, block, cpu, False)
+        moved = [move.call for move in kept if move.module is module]
+        for statement in block[: index + 1]:
+            if any(module.holds(statement, call) for call in moved):
+                return Start(module, statement, block, cpu, False)
     return Start(module, anchor, block, cpu, True)
 
 
