@@ -508,3 +508,10 @@ def test_only_what_the_changes_wrote_is_called_a_bug() -> None:
     script = TOP + TRAIN.format(model="nn.Linear(2, 1).to(settings['device'])", inside="pass")
     (note,) = [note for note in results(train=script)["train"].notes if note.code == "AM901"]
     assert "AM956" in note.detail and "bug" not in note.detail
+
+
+def test_a_reason_in_another_file_is_told_at_the_loop_and_names_its_place() -> None:
+    nets = "from torch import nn\n\n\ndef build():\n    return nn.Linear(2, 1).cuda(1)\n"
+    script = f"{TOP}from nets import build\nbuild()\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass")
+    found = results(train=script, nets=nets)
+    assert "(nets.py:5)" in found["train"].reason and found["nets"].reason == "no training loop"

@@ -281,5 +281,5 @@ def test_a_function_that_is_handed_a_loader_built_elsewhere_reads_all_of_them_wh
         "def other(model):\n    apart = DataLoader(data, batch_size=4)\n    return right(model, apart)\n"
     )
     source = training(functions=functions, after="print(right(model, test_loader), other(model))")
-    assert "`apart`, which it goes through as well, is built apart" in noted(source, "AM402")
+    assert "`apart`, which right() goes through as well, is built apart" in noted(source, "AM402")
     becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

@@ -215,8 +215,8 @@ def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function |
     what = f"{called.name}() needs the Accelerator and is called" if called is not None else "the Accelerator is needed"
     made = getattr(reach.creation.node, "name", None) or reach.creation.module.source.path.name
     where = f"in {made}()" if reach.creation.function is not None else f"in {made}"
-    here = "outside of all functions" if module is reach.creation.module else f"by {module.source.path.name} as well"
-    return NotMigrated(f"{what} {here} (line {line}), and it is made {where}", line, module)
+    here = "outside of all functions" + ("" if module is reach.creation.module else f" of {module.source.path.name}")
+    return NotMigrated(f"{what} {here} (line {line}), and it is made {where}, which that does not see", line, module)
 
 
 def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: Function) -> str | None:

@@ -88,18 +88,24 @@ def only_prepared(
             line = evaluation.loop.statement.lineno
             evaluation = Whole(evaluation.loop, "its loader is not built where the others are prepared", line)
         if not isinstance(evaluation, Whole):
-            _check_other_loaders(roles, graph, links, prepared)
+            _check_other_loaders(roles, graph, evaluation.loop, links, prepared)
         evaluations.append(evaluation)
     return replace(participants, evaluations=tuple(evaluations), shared=frozenset(shared))
 
 
-def _check_other_loaders(roles: Roles, graph: CallGraph, links: list[Variable], prepared: frozenset[Variable]) -> None:
+def _check_other_loaders(
+    roles: Roles, graph: CallGraph, loop: LoaderLoop, links: list[Variable], prepared: frozenset[Variable]
+) -> None:
     """A function that is handed loaders of several places counts right for all of them or for none."""
     covered = {source for link in prepared.intersection(links) for source in chain(roles, graph, link)}
     for link in links:
         if link not in covered and is_root(roles, link):
             (binding, *_) = link.scope.module.bindings(link)
-            message = f"`{link.name}`, which it goes through as well, is built apart from what is prepared"
+            goes = f"{loop.function.name}()" if loop.function is not None else "the evaluation"
+            message = (
+                f"`{link.name}`, which {goes} goes through as well, is built apart from what is prepared; build it with the "
+                "others, or evaluate it by a function of its own"
+            )
             raise NotMigrated(message, binding.statement.lineno, link.scope.module)
 
 

@@ -61,7 +61,7 @@ from accel_migrate.analysis.trainings.training import Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain
-from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
@@ -111,12 +111,12 @@ def read(
                 for own_graph in entries(roles, graph, group)
             ]
         except NotMigrated as trouble:
-            refusals.append(Refusal(trouble_module(trouble, first), trouble.line, str(trouble)))
-            named = {refusals[-1].module}
-            for backward in group.backwards:
-                if backward.module not in named:
-                    named.add(backward.module)
-                    refusals.append(Refusal(backward.module, backward.call.lineno, str(trouble)))
+            where = trouble_module(trouble, first)
+            lines = {backward.module: backward.call.lineno for backward in reversed(group.backwards)}
+            if where in lines or any(roles.role(where, call) & Role.OPTIMIZER for call in where.calls):
+                refusals.append(Refusal(where, trouble.line, str(trouble)))
+            place = f"{where.source.path.name}:{trouble.line}"
+            refusals += [Refusal(m, line, f"{trouble} ({place})") for m, line in lines.items() if m is not where]
         except Exception as error:  # whatever is strange about this loop, the others must go on
             refusals.append(Refusal(first.module, first.call.lineno, internal_error(error), error))
     trainings, alone = agreed(trainings, graph)
