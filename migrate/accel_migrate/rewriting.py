@@ -46,6 +46,11 @@ class Taken:
     reason: str
     detail: str = ""
     parted: str = ""  # what would be wrong, where that is about a device which the script names
+    place: str = ""  # where, in the original
+
+    def told(self, loop: Loop, path: Path) -> Taken:
+        """The reason as a loop's own file says it: what is wrong in another one is looked for there."""
+        return replace(self, reason=f"{self.reason}, at {self.place}") if self.place and loop.path != path else self
 
 
 @dataclass(frozen=True)
@@ -212,11 +217,14 @@ def _reason(violation: Violation, programs: Mapping[Path, Version], result: Vers
     place = f"{violation.path.name}:{violation.line}"
     code = result.lines[violation.line - 1].strip() if result is not None else ""
     own = [line.strip() for line in programs[violation.path].lines]
+    known = [number for number, line in enumerate(own, 1) if line == code] if code else [violation.line]
+    nearest = min(known, key=lambda number: abs(number - violation.line), default=None)
     detail = f"{violation.code} at {place} of the result" + (f", `{code}`" if code else "")
     if result is not None and code not in own:
         detail = f"this is a bug of accel-migrate: please report this script with {detail}"
     parted = violation.message if violation.code in DEVICES_NAMED else ""
-    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted)
+    where = f"{violation.path.name}:{nearest}" if nearest is not None else violation.path.name
+    return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted, where)
 
 
 def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:
@@ -226,7 +234,7 @@ def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Take
     broken = list(waiting)
     for loop in waiting:
         with_it = replace(why, reason=f"it shares changes with a loop that is left in {path.name}: {why.reason}")
-        taken.setdefault(loop, why if loop in broken else with_it)
+        taken.setdefault(loop, why.told(loop, path) if loop in broken else with_it)
         edits = loop.edits()
         waiting += [other for other in kept if other not in waiting and not edits.isdisjoint(other.edits())]
 

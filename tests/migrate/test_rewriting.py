@@ -47,6 +47,15 @@ def test_a_broken_result_takes_back_its_loop_in_every_file() -> None:
     assert "AM950" in done["two.py"].reason
 
 
+def test_what_breaks_in_another_file_is_said_with_its_place() -> None:
+    one, two = source("one.py", "x = 1\n"), source("two.py", "y = 2\nprint(y)\n")
+    drops = Change("AM101", 1, 1, "goes", edits=(Remove(two.tree.body[0]),))
+    done = results([one, two], [loop({one: [said_after(one, 0, "print(x)")], two: [drops]})])
+    (note,) = done["one.py"].notes
+    assert "AM950" in note.message and note.message.endswith("at two.py:2")
+    assert "bug" not in note.detail  # the line is the script's own
+
+
 def test_a_loop_that_shares_a_change_goes_with_it() -> None:
     """One function serves both; half of its callers would call it wrongly."""
     engine, one, two = (source(name, "x = 1\n") for name in ("engine.py", "one.py", "two.py"))
