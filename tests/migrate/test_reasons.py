@@ -515,3 +515,11 @@ def test_a_reason_in_another_file_is_told_at_the_loop_and_names_its_place() -> N
     script = f"{TOP}from nets import build\nbuild()\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass")
     found = results(train=script, nets=nets)
     assert "(nets.py:5)" in found["train"].reason and found["nets"].reason == "no training loop"
+
+
+def test_what_an_imported_file_does_as_a_script_of_its_own_is_not_said_of_the_training() -> None:
+    script = f"{TOP}from nets import Net\n" + TRAIN.format(model="Net().cuda()", inside="pass")
+    nets = "from profiler import profile\nfrom torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n\n\n"
+    for guard, told in (("if __name__ == '__main__':\n    ", False), ("", True)):
+        notes = results(train=script, nets=f"{nets}{guard}profile(Net(2, 1))\n")["train"].notes
+        assert any("profile()" in note.message for note in notes if note.code == "AM812") is told

@@ -106,8 +106,13 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
 
 
 def may_run(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
-    """Whether a run of the training may come to a node: not in a function that nobody is seen to call or to hand on."""
+    """Whether a run of the training may come to a node: not in a function that nobody is seen to call or to hand on.
+
+    Nor under the main guard of a file that is only imported.
+    """
     function = module.scope(node).function
+    if function is None and under_main(module, node):
+        return _starts(script, training, module)
     if function is None or module.scope(node).owner_class is not None or is_called(script, training, function):
         return True
     return _is_passed_on(loaded_with(script.project, training.place.module), function)
