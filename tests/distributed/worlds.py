@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import traceback
@@ -71,6 +72,7 @@ def _answer(rank: int, end: Connection) -> Any:
 
 def _live(work: Callable[[], Any], rank: int, size: int, end: Connection) -> None:
     torch.set_num_threads(1)
+    gc.freeze()  # or each full collection, as of free_memory(), would go through all that the tests have imported
     port = end.recv()
     os.environ.update(
         RANK=str(rank),
