@@ -28,7 +28,7 @@ class Numbers(Dataset):
 def main():
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Numbers(), batch_size=2, num_workers=2, multiprocessing_context="spawn")
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     seen = []
     for batch in loader:

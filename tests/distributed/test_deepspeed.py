@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.distributed.transformer import (
 )
 from tests.distributed.worlds import in_world
 from tests.distributed.zero import PATIENCE, SHARDED, accelerator, needs_deepspeed
+from tests.warm import python
 
 pytestmark = needs_deepspeed
 
@@ -236,7 +236,7 @@ accelerator.end_training()
 
 
 def launched(script: Path, *flags: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", *flags]
+    command = [python(), "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", *flags]
     ran = subprocess.run(
         [*command, str(script), str(script.parent / "state")], capture_output=True, text=True, timeout=PATIENCE
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import time
 import traceback
+import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -45,6 +47,18 @@ def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> 
                 process.kill()
         # Now, for a failure keeps this frame, and the next world must not be forked beside the store's thread.
         del store
+
+
+def gone(*known: weakref.ref[Any], patience: float = 60) -> bool:
+    """Whether nothing holds on to them, in a process of a world.
+
+    A thread of the exchange says that a tensor was sent before it lets go of it, and on a busy machine waits in between.
+    """
+    end = time.monotonic() + patience
+    while any(one() is not None for one in known) and time.monotonic() < end:
+        time.sleep(0.01)
+        gc.collect()
+    return all(one() is None for one in known)
 
 
 def _answers(ends: list[Connection], patience: float) -> list[Any]:
