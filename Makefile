@@ -54,7 +54,7 @@ test-verify: $(READY) ## every case under fixtures/ trained to its end by --veri
 	VERIFY_ALL=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/end_to_end/test_verify.py tests/end_to_end/test_mutations.py \
 		tests/test_docs.py
 
-# `make test` has two dozen of them.
+# `make test` has a dozen of them.
 habits: $(READY) ## a thousand scripts made of habits: each is refused, or trains as it did
 	HABITS=all $(BIN)/pytest -n 2 tests/habits
 
