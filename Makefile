@@ -14,7 +14,7 @@ OTHER := .venv-$(notdir $(PYTHON))-torch-$(TORCH)
 INSTALL := pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pages docs proofs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
+.PHONY: help demo test test-full check pages docs proofs bench test-verify habits test-launchers test-xla test-torch test-python chaos clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -23,7 +23,10 @@ demo: $(READY) ## migrate a script, train it before and after, on one process an
 	$(BIN)/python demo/run.py
 
 test: check $(DEEPSPEED) ## ruff, mypy --strict and the tests
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m "not full"
+
+test-full: check $(DEEPSPEED) ## make test with what it leaves out: more cases of the same, and whole proofs
+	VERIFY_ALL=1 $(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## ruff and mypy: the fast part
 	$(BIN)/ruff check .
@@ -46,12 +49,12 @@ proofs: $(READY) ## the pages with curves that the gallery links to: trains its 
 bench: $(READY) ## every benchmark, with what it is compared to
 	for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
 
-# `make test` has a third of them, with six losses each.
+# `make test` has some of them, with six losses each.
 test-verify: $(READY) ## every case under fixtures/ trained to its end by --verify, and the long blocks of pages
 	VERIFY_ALL=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/end_to_end/test_verify.py tests/end_to_end/test_mutations.py \
 		tests/test_docs.py
 
-# `make test` has two dozen of them.
+# `make test` has a dozen of them.
 habits: $(READY) ## a thousand scripts made of habits: each is refused, or trains as it did
 	HABITS=all $(BIN)/pytest -n 2 tests/habits
 

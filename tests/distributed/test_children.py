@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-LAUNCH = [sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
+from tests.warm import python
+
+LAUNCH = ["-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2"]
 
 # Each worker imports the script, and with it makes an Accelerator.
 SPAWNS = """
@@ -28,7 +29,7 @@ class Numbers(Dataset):
 def main():
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Numbers(), batch_size=2, num_workers=2, multiprocessing_context="spawn")
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=1, multiprocessing_context="spawn")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     seen = []
     for batch in loader:
@@ -49,7 +50,7 @@ if __name__ == "__main__":
 def test_a_spawned_worker_that_imports_the_script_does_not_join_the_ranks(tmp_path: Path) -> None:
     (tmp_path / "spawns.py").write_text(SPAWNS)
     done = subprocess.run(
-        [*LAUNCH, "--timeout", "60", "spawns.py"],
+        [python(), *LAUNCH, "--timeout", "60", str(tmp_path / "spawns.py")],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -1,7 +1,6 @@
 """Under data parallel the prepared model is the model: whatever made the loss, what is stepped is averaged."""
 
 import copy
-import gc
 import io
 import pickle
 import warnings
@@ -14,78 +13,17 @@ from accel_runtime.errors import UsageError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.distributed.worlds import in_world
-
-STEPS = 3
-
-
-class Coder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.norm, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.head(torch.tanh(self.encoder(x)))
-
-    def loss(self, x):
-        return self(x).pow(2).mean()
-
-
-def forward(alias, model, x):
-    return model(x).pow(2).mean()
-
-
-def alias_of_before(alias, model, x):
-    return alias(x).pow(2).mean()
-
-
-def method(alias, model, x):
-    return model.loss(x)
-
-
-def parts(alias, model, x):
-    return model.head(model.encoder(x)).pow(2).mean()
-
-
-def bare_weights(alias, model, x):
-    return nn.functional.linear(x, model.encoder.weight).pow(2).mean()
-
-
-def functional(alias, model, x):
-    return torch.func.functional_call(model, dict(model.named_parameters()), (x,)).pow(2).mean()
-
-
-WAYS = [forward, alias_of_before, method, parts, bare_weights, functional]
-
-
-def trained(way, **settings):
-    torch.manual_seed(1)
-    accelerator = Accelerator(**settings)
-    alias = Coder()
-    optimizer = torch.optim.AdamW(alias.parameters(), lr=0.1)
-    model, optimizer = accelerator.prepare(alias, optimizer)
-    data = torch.arange(STEPS * 12.0).reshape(STEPS, 4, 3).sin()
-    for step in range(STEPS):
-        x = data[step][accelerator.process_index :: accelerator.num_processes]
-        with accelerator.accumulate(model):
-            accelerator.backward(way(alias, model, x))
-            optimizer.step()
-            optimizer.zero_grad()
-    return [weight.tolist() for weight in model.parameters()]
-
-
-def assert_alike(reference, results):
-    for weights in results:
-        assert weights == results[0]
-        for one, other in zip(reference, weights, strict=True):
-            assert torch.allclose(torch.tensor(one), torch.tensor(other), atol=1e-5)
+from tests.distributed.ways import CALLED, UNCALLED, Coder, assert_alike, trained
+from tests.distributed.worlds import gone, in_world
 
 
 @pytest.mark.parametrize("steps", [1, 2], ids=["each step", "accumulated"])
 def test_the_loss_may_be_made_in_any_way(steps):
-    results = in_world(2, lambda: [trained(way, gradient_accumulation_steps=steps) for way in WAYS])
-    for way, *each in zip(WAYS, *results):
-        assert_alike(trained(way, gradient_accumulation_steps=steps), each)
+    def work():
+        return [trained(Accelerator(gradient_accumulation_steps=steps), way) for way in (*CALLED, *UNCALLED)]
+
+    for reference, *each in zip(work(), *in_world(2, work), strict=True):
+        assert_alike(reference, each)
 
 
 def test_the_prepared_model_is_the_model():
@@ -130,11 +68,11 @@ def test_running_statistics_are_those_of_process_0_though_nobody_called_the_mode
     def work():
         torch.manual_seed(2)
         accelerator = Accelerator()
-        model = accelerator.prepare(Coder())
+        layer, norm = accelerator.prepare(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
         for step in range(2):
             x = torch.full((4, 3), 1.0 + accelerator.process_index) * torch.arange(4.0)[:, None].add(step)
-            accelerator.backward(model.norm(model.encoder(x)).pow(3).mean())
-        return model.norm.running_mean.tolist(), model.norm.running_var.tolist(), model.norm.num_batches_tracked.item()
+            accelerator.backward(norm(layer(x)).pow(3).mean())
+        return norm.running_mean.tolist(), norm.running_var.tolist(), norm.num_batches_tracked.item()
 
     first, second = in_world(2, work)
     assert first == second
@@ -186,7 +124,7 @@ def weights_with_a_criterion(prepares_model):
     optimizer = accelerator.prepare(optimizer)  # before the model, if at all
     if prepares_model:
         accelerator.prepare(model)
-    for step in range(STEPS):
+    for step in range(3):
         x = torch.arange(4.0)[accelerator.process_index :: accelerator.num_processes, None] + step
         optimizer.zero_grad()
         accelerator.backward(criterion(model(x)))
@@ -442,7 +380,6 @@ def test_memory_is_free_once_the_model_is_forgotten():
         optimizer.step()
         known = weakref.ref(model), weakref.ref(model.encoder.weight)
         model, optimizer = accelerator.free_memory(model, optimizer)
-        gc.collect()
-        return [one() is None for one in known]
+        return gone(*known)
 
-    assert in_world(2, work) == [[True, True]] * 2
+    assert in_world(2, work) == [True, True]

@@ -10,12 +10,12 @@ from accel_runtime import Accelerator, DeepSpeedPlugin
 from accel_runtime.errors import UsageError
 from torch import nn
 
+from tests.distributed.ways import CALLED, Coder, assert_alike, bare_weights, forward, trained
 from tests.distributed.worlds import in_world
 from tests.distributed.zero import PATIENCE, SHARDED, accelerator, needs_deepspeed
 
 pytestmark = needs_deepspeed
 
-STEPS = 6
 WHOLE = {
     "ZeRO 1": {"zero_stage": 1},
     "ZeRO 2": {"zero_stage": 2},
@@ -28,87 +28,12 @@ STAGES = {
 }
 
 
-class Coder(nn.Module):
-    scale = 1.0
-
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.head = nn.Linear(3, 5), nn.Linear(5, 1)
-        self.config = {"width": 5}
-
-    def forward(self, x):
-        return self.head(torch.tanh(self.encoder(x))) * self.scale
-
-    def loss(self, x):
-        return self(x).pow(2).mean()
-
-    def __getitem__(self, number):
-        return (self.encoder, self.head)[number]
-
-
-def forward(alias, model, x):
-    return model(x).pow(2).mean()
-
-
-def alias_of_before(alias, model, x):
-    return alias(x).pow(2).mean()
-
-
-def method(alias, model, x):
-    return model.loss(x)
-
-
-def parts(alias, model, x):
-    return model.head(torch.tanh(model.encoder(x))).pow(2).mean()
-
-
-def one_part(alias, model, x):
-    return model[0](x).pow(2).mean()
-
-
-def two_passes(alias, model, x):
-    return model(x).pow(2).mean() + model(-x).abs().mean()
-
-
-def bare_weights(alias, model, x):
-    return nn.functional.linear(x, model.encoder.weight).pow(2).mean()
-
-
-WAYS = [forward, alias_of_before, method, parts, one_part, two_passes]
-
-
-def trained(accelerator, way, written=None):
-    """The weights after some steps, which are the same on any world; `written` is done to the model after each."""
-    torch.manual_seed(1)
-    alias = Coder()
-    # Without weight decay, which the engine applies to weights without a gradient, too.
-    model, optimizer = accelerator.prepare(alias, torch.optim.Adam(alias.parameters(), lr=0.1))
-    for x in torch.arange(STEPS * 12.0).reshape(STEPS, 4, 3).sin():
-        x = x[accelerator.process_index :: accelerator.num_processes]
-        with accelerator.accumulate(model):
-            accelerator.backward(way(alias, model, x))
-            optimizer.step()
-            optimizer.zero_grad()
-        if written:
-            written(model)
-    weights = {name: weight.tolist() for name, weight in accelerator.get_state_dict(model).items()}
-    accelerator.free_memory()
-    return weights
-
-
-def assert_alike(results, *, expected):
-    for weights in results:
-        assert weights == results[0]
-        for name, weight in expected.items():
-            assert torch.allclose(torch.tensor(weights[name]), torch.tensor(weight), atol=1e-5), name
-
-
 def test_the_loss_may_be_made_in_any_way():
-    cases = [(plugin, way) for plugin in STAGES.values() for way in WAYS]
+    cases = [(plugin, way) for plugin in STAGES.values() for way in CALLED]
     cases += [(plugin, bare_weights) for plugin in WHOLE.values()]
     results = in_world(2, lambda: [trained(accelerator(steps=2, **plugin), way) for plugin, way in cases], PATIENCE)
     for (_, way), *each in zip(cases, *results):
-        assert_alike(each, expected=trained(Accelerator(cpu=True, gradient_accumulation_steps=2), way))
+        assert_alike(trained(Accelerator(cpu=True, gradient_accumulation_steps=2), way), each)
 
 
 def loaded(model):
@@ -140,7 +65,7 @@ def test_what_is_written_into_weights_is_trained_on():
     cases += [(plugin, written) for plugin in WHOLE.values() for written in (clamped, halved, exchanged)]
     work = lambda: [trained(accelerator(steps=1, **plugin), forward, written) for plugin, written in cases]  # noqa: E731
     for (_, written), *each in zip(cases, *in_world(2, work, PATIENCE)):
-        assert_alike(each, expected=trained(Accelerator(cpu=True), forward, written))
+        assert_alike(trained(Accelerator(cpu=True), forward, written), each)
 
 
 def test_narrow_weights_are_loaded_in_full_precision():
@@ -236,7 +161,7 @@ def test_a_compiled_model_trains_alike():
         plugin = DeepSpeedPlugin(zero_stage=2)
         return trained(Accelerator(cpu=True, dynamo_backend="eager", deepspeed_plugin=plugin), forward)
 
-    assert_alike(in_world(2, work, PATIENCE), expected=trained(Accelerator(cpu=True), forward))
+    assert_alike(trained(Accelerator(cpu=True), forward), in_world(2, work, PATIENCE))
 
 
 def test_a_model_whose_training_has_ended_can_be_prepared_again():

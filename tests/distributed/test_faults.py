@@ -82,7 +82,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-@pytest.mark.parametrize(("number", "whom"), [("SIGTERM", "launcher"), ("SIGUSR1", "launcher"), ("SIGTERM", "rank")])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [("SIGTERM", "launcher"), pytest.param("SIGUSR1", "launcher", marks=pytest.mark.full), ("SIGTERM", "rank")],
+)
 def test_all_ranks_stop_at_one_step_save_and_exit_143(number: str, whom: str, tmp_path: Path, environment) -> None:
     (tmp_path / "stop.py").write_text(STOP)
     os.mkfifo(tmp_path / "ready")
@@ -110,7 +113,7 @@ def test_all_ranks_stop_at_one_step_save_and_exit_143(number: str, whom: str, tm
 def test_a_failure_on_the_way_out_is_told_as_one(tmp_path: Path, environment) -> None:
     (tmp_path / "stop.py").write_text(STOP.replace("accelerator.save_state()", 'raise RuntimeError("disk is gone")'))
     os.mkfifo(tmp_path / "ready")
-    command = [sys.executable, *LAUNCH, str(tmp_path / "stop.py"), str(tmp_path / "run"), str(tmp_path / "ready")]
+    command = [python(), *LAUNCH, str(tmp_path / "stop.py"), str(tmp_path / "run"), str(tmp_path / "ready")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         with open(tmp_path / "ready") as ready:
             ready.read()

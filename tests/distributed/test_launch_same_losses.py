@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm import python
+
 HERE = Path(__file__).parent / "launched"
 TRAIN = str(HERE / "train.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -35,7 +37,7 @@ def run(*command: str, timeout: int = 300) -> str:
 @pytest.fixture(scope="module")
 def alone() -> list[float]:
     """The losses of one process, started with python."""
-    count, losses = losses_of(run(sys.executable, TRAIN))
+    count, losses = losses_of(run(python(), TRAIN))
     assert count == 1 and losses[-1] < losses[0] / 5
     return losses
 
@@ -43,7 +45,7 @@ def alone() -> list[float]:
 @pytest.fixture(scope="module")
 def together(alone: list[float]) -> list[float]:
     """The losses of two processes, started with accel launch: those of one process, but for the order of additions."""
-    text = run(sys.executable, "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", TRAIN)
+    text = run(python(), "-m", "accel_runtime", "launch", "--cpu", "--num-processes", "2", TRAIN)
     count, losses = losses_of(text)
     assert count == 2
     assert losses == pytest.approx(alone, rel=1e-5)
@@ -58,7 +60,7 @@ def needs(tool: str, found: object) -> None:
 
 
 def test_torchrun(together: list[float]) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    torchrun = [python(), "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     assert losses_of(run(*torchrun, TRAIN)) == (2, together)
 
 
@@ -69,7 +71,7 @@ def test_srun_as_its_variables_describe_it(together: list[float], tmp_path: Path
     tasks = []
     for rank in ("0", "1"):
         environment = {**ENVIRONMENT, **job, "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
-        command = [sys.executable, TRAIN, str(tmp_path / "losses.txt")]
+        command = [python(), TRAIN, str(tmp_path / "losses.txt")]
         tasks.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
     assert [task.wait(timeout=300) for task in tasks] == [0, 0]
     assert losses_of((tmp_path / "losses.txt").read_text()) == (2, together)
@@ -83,7 +85,7 @@ def test_mpirun_and_mpirun_around_accel_launch(together: list[float]) -> None:
 
 
 def test_ray_train(together: list[float], tmp_path: Path) -> None:
-    python = os.environ.get("RAY_PYTHON") or (importlib.util.find_spec("ray") and sys.executable)
-    needs("ray", python)
-    run(str(python), str(HERE / "ray_recipe.py"), str(tmp_path), TRAIN, str(tmp_path / "losses.txt"), timeout=300)
+    with_ray = os.environ.get("RAY_PYTHON") or (importlib.util.find_spec("ray") and sys.executable)
+    needs("ray", with_ray)
+    run(str(with_ray), str(HERE / "ray_recipe.py"), str(tmp_path), TRAIN, str(tmp_path / "losses.txt"), timeout=300)
     assert losses_of((tmp_path / "losses.txt").read_text()) == (2, together)

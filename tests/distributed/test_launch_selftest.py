@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 
 import pytest
 from accel_runtime import Accelerator
 from accel_runtime.cli.checks import CHECKS, Check
 from accel_runtime.cli.selftest import _run
 
+from tests.warm import python
+
 
 def test_two_cpu_processes_pass_every_check_in_less_than_a_minute() -> None:
     flags = ["--cpu", "--num-processes", "2", "--mixed-precision", "bf16", "--gradient-accumulation-steps", "4"]
-    command = [sys.executable, "-m", "accel_runtime", "test", *flags]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command = [python(), "-m", "accel_runtime", "test", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
     for check in CHECKS:

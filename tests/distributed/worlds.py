@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import time
 import traceback
+import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -46,6 +49,18 @@ def in_world(size: int, work: Callable[[], Any], patience: float = PATIENCE) -> 
         del store
 
 
+def gone(*known: weakref.ref[Any], patience: float = 60) -> bool:
+    """Whether nothing holds on to them, in a process of a world.
+
+    A thread of the exchange says that a tensor was sent before it lets go of it, and on a busy machine waits in between.
+    """
+    end = time.monotonic() + patience
+    while any(one() is not None for one in known) and time.monotonic() < end:
+        time.sleep(0.01)
+        gc.collect()
+    return all(one() is None for one in known)
+
+
 def _answers(ends: list[Connection], patience: float) -> list[Any]:
     """As they come: one that failed is heard at once, though others wait for it in a collective."""
     answers: dict[int, Any] = {}
@@ -71,6 +86,7 @@ def _answer(rank: int, end: Connection) -> Any:
 
 def _live(work: Callable[[], Any], rank: int, size: int, end: Connection) -> None:
     torch.set_num_threads(1)
+    gc.freeze()  # or each full collection, as of free_memory(), would go through all that the tests have imported
     port = end.recv()
     os.environ.update(
         RANK=str(rank),

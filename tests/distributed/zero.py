@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,9 @@ PATIENCE = 250
 SHARDED = {"zero_optimization": {"stage3_param_persistence_threshold": 0}}
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+if find_spec("deepspeed"):
+    # Which an engine imports when it starts, and torch's compiler with it: here once, and not in every process of every world.
+    import_module("deepspeed.runtime.zero.muon.muon_optimizer")
 
 
 def accelerator(precision: str = "no", steps: int = ACCUMULATION, **plugin: Any) -> Accelerator:

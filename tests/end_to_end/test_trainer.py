@@ -37,7 +37,10 @@ def trained(folder: Path, processes: int, accumulation: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("processes", "accumulation", "steps"), [(1, 1, 20), (1, 2, 10), (2, 1, 10)])
+@pytest.mark.parametrize(
+    ("processes", "accumulation", "steps"),
+    [pytest.param(1, 1, 20, marks=pytest.mark.full), (1, 2, 10), (2, 1, 10)],
+)
 def test_trains_evaluates_saves_and_resumes(processes: int, accumulation: int, steps: int, tmp_path: Path) -> None:
     found = trained(tmp_path, processes, accumulation)
     assert found["package"] == "accel_runtime"

@@ -2,7 +2,8 @@
 
 What files they leave hold the same.
 
-`make test` runs a few, `make habits` (HABITS=all) each in every form and some hundred that are drawn together.
+`make test` runs a few, `make test-full` twice as many, `make habits` (HABITS=all) each in every form and some hundred that
+are drawn together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from tests.habits.scripts import FORMS, HABITS, script
 from tests.warm import python
 
 WATCHED = str(Path(__file__).with_name("watched.py"))
-DRAWN = 12  # of each kind in `make test`
+DRAWN = 12  # of each kind in `make test-full`
 _LOSS = re.compile(r"^loss (\S+)", re.M)
 
 
@@ -60,7 +62,12 @@ def _run(folder: Path, files: dict[str, str], *command: str) -> Run:
     return Run(done.returncode, done.stdout + done.stderr, _LOSS.findall(done.stderr))
 
 
-@pytest.mark.parametrize("case", _cases())
+def _in_turn(cases: list[str]) -> list[Any]:
+    """Every other one is left to `make test-full`."""
+    return [pytest.param(case, marks=[pytest.mark.full] * (number % 2)) for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize("case", _in_turn(_cases()))
 def test_is_left_alone_or_trains_as_it_did(case: str, tmp_path: Path) -> None:
     names, _, form = case.rpartition(".")
     before = script(names.split("+"), form)

@@ -42,7 +42,7 @@ def in_functions(size: int) -> dict[str, str]:
     return {"train.py": growth.script(size * 50, growth.function)}
 
 
-@pytest.mark.parametrize("texts", [at_the_top, in_functions, growth.project])
+@pytest.mark.parametrize("texts", [at_the_top, pytest.param(in_functions, marks=pytest.mark.full), growth.project])
 def test_four_times_the_code_is_at_most_five_times_the_work(texts: Callable[[int], dict[str, str]]) -> None:
     calls(texts(2))  # imports
     assert calls(texts(40)) < 5 * calls(texts(10))

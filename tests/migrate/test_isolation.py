@@ -88,6 +88,7 @@ def test_a_crash_of_the_analysis_of_one_loop_costs_that_loop(monkeypatch: pytest
     assert done["train.py"].after == ALONE
 
 
+@pytest.mark.full
 @STEADY
 @given(hypothesmith.from_node())
 def test_whatever_stands_beside_a_script_it_is_migrated_as_alone(noise: str) -> None:

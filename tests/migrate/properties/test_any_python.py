@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import hypothesmith
+import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import FileResult, Status
 from accel_migrate.source import Source
@@ -81,6 +82,7 @@ def test_python_of_every_node_keeps_every_byte(noise: str) -> None:
         assert result.after == result.before == text.encode()
 
 
+@pytest.mark.full  # the next one puts noise of the other kind after it
 @STEADY
 @given(hypothesmith.from_grammar())
 def test_a_training_loop_behind_noise_is_migrated_or_left_with_a_note(noise: str) -> None:
