@@ -90,6 +90,11 @@ def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
     return found
 
 
+def reduced_kind(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> str:
+    """The kind of a figure: `sum` where it adds up samples, `mean`, `uneven` or `weighted` where it adds up batches."""
+    return _Search(roles, graph).kind(module, node).kind
+
+
 class _Search:
     def __init__(self, roles: Roles, graph: CallGraph) -> None:
         self.roles = roles
