@@ -10,12 +10,10 @@ from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, counts_in
 from accel_migrate.analysis.notes.loss_reduced import reduced_kind
 from accel_migrate.analysis.notes.running import Running, running_figures
+from accel_migrate.analysis.notes.shares import chooses_sizes
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
-from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Edit, Replace, Safety
@@ -119,7 +117,7 @@ def _divided(context: Context, node: ast.AST, left: ast.expr, right: ast.expr, c
         edits: list[Edit] = [*_times(module.source, node, right, f"{module.source.code(loader)}.{share}")]
         edits += [_of_all(module.source, length) for length in lengths]
         yield change(CODE, right, "divides by this process's part", edits, loop=training.index)
-        if share == "sample_share" and _chooses_sizes(context, loader):
+        if share == "sample_share" and chooses_sizes(context.script, module.variable(loader)):
             yield change(CODE, right, _SIZES, loop=training.index, safety=Safety.NOTE)
     elif spelled is not None:
         edits = [*_times(module.source, node, right, f"{spelled}.num_processes", "/")]
@@ -193,17 +191,6 @@ def _lengths(context: Context, right: ast.expr) -> list[ast.Call]:
     module, training = context.module, context.training
     held = [part for part in (right.left, right.right) if is_length(part)]
     return [part for part in held if training.holds(module.variable(part.args[0]))]  # type: ignore[attr-defined,misc]
-
-
-def _chooses_sizes(context: Context, loader: ast.expr) -> bool:
-    """Whether a loader is built with a batch sampler, or in a way that is not visible."""
-    roles, graph, variable = context.script.roles, context.script.graph, context.module.variable(loader)
-    built = [
-        call
-        for link in (chain(roles, graph, variable) if variable is not None else ())
-        for _, call in constructions(roles, link, Role.LOADER)
-    ]
-    return any(keyword.arg in ("batch_sampler", None) for call in built for keyword in call.keywords)
 
 
 def _times(source: Source, node: ast.AST, right: ast.expr, by: str, sign: str = "*") -> Iterator[Replace]:
