@@ -44,7 +44,7 @@ def chooses_sizes(script: Script, loader: Variable | None) -> bool:
     """Whether a loader is built with a batch sampler, which decides by itself how large its batches are."""
     links = chain(script.roles, script.graph, loader) if loader is not None else ()
     built = [call for link in links for _, call in constructions(script.roles, link, Role.LOADER)]
-    return any(keyword.arg in ("batch_sampler", None) for call in built for keyword in call.keywords)
+    return any(keyword.arg == "batch_sampler" for call in built for keyword in call.keywords)
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:
