@@ -8,7 +8,7 @@ import pytest
 import torch
 from accel_runtime import Accelerator
 from accel_runtime.errors import ConfigError, UsageError
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SubsetRandomSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from tests.distributed.worlds import in_world
@@ -441,6 +441,51 @@ def test_workers_that_stay_and_an_epoch_that_was_left():
 
     for seen in in_world(2, work):
         assert sorted(seen) == list(range(20))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_share_makes_a_sum_over_a_pass_a_mean_on_the_scale_of_the_plain_loader(processes):
+    def loaders():
+        for count in (13, 24, 31, 40):
+            for said in ({}, {"drop_last": True}):
+                yield DataLoader(range(count), 6, **said)
+                yield DataLoader(SizedStream(range(count)), 6, **said)
+            yield DataLoader(range(count), 6, sampler=SubsetRandomSampler(range(count // 2)))
+
+    def work():
+        found = []
+        for asked in ({}, {"split_batches": True}, {"even_batches": False}, {"dispatch_batches": True}):
+            accelerator = Accelerator(cpu=True, dataloader_config=config(**asked))
+            for plain in loaders():
+                if "even_batches" in asked and isinstance(plain.dataset, Stream):
+                    continue
+                loader, data = accelerator.prepare(plain), len(plain.dataset)
+                whole = [len(batch) for batch in plain]
+                mine = [len(batch) for batch in loader]
+                # Every sample is 1, and so is every mean: what is left is the scale.
+                by_sample = (sum(mine) / (data * loader.sample_share) if mine else None, sum(whole) / data)
+                by_batch = (len(mine) / (data * loader.batch_share) if mine else None, len(whole) / data)
+                found += [(asked, *by_sample), (asked, *by_batch)]
+        return found
+
+    for answers in in_world(processes, work):
+        assert len(answers) == 144
+        for asked, scale, expected in answers:
+            assert scale is None or scale == pytest.approx(expected), asked
+
+
+def test_on_one_process_a_share_is_one_to_the_bit():
+    loader = Accelerator(cpu=True).prepare(DataLoader(range(10), 4, drop_last=True))
+    assert 0.1 / (10 * loader.sample_share) == 0.1 / (10 * loader.batch_share) == 0.1 / 10
+
+
+def test_the_share_of_a_sampler_that_deals_out_samples_is_that_of_its_samples():
+    def work():
+        accelerator = Accelerator(cpu=True)
+        loader = accelerator.prepare(DataLoader(range(11), 2, sampler=DistributedSampler(range(11), 2, 0)))
+        return loader.sample_share, loader.batch_share
+
+    assert in_world(2, work) == [(6 / 11, 1 / 2)] * 2
 
 
 @pytest.mark.parametrize("processes", [2, 3])

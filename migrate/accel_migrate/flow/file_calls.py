@@ -92,7 +92,9 @@ _WRITING_MODE = re.compile(r"[bt]?[wax][bt+]*(:\w*)?|[bt]?r[bt]?\+[bt]?")
 
 
 def is_writing_mode(mode: ast.expr | None) -> bool:
-    """Whether a file that is opened so may be changed."""
+    """Whether a file that is opened so may be changed, whichever of two modes it is."""
+    if isinstance(mode, ast.IfExp):
+        return is_writing_mode(mode.body) and is_writing_mode(mode.orelse)
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
 
 

@@ -6,21 +6,31 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, counts_in
+from accel_migrate.analysis.notes.loss_reduced import reduced_kind
 from accel_migrate.analysis.notes.running import Running, running_figures
+from accel_migrate.analysis.notes.shares import chooses_sizes
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.edits import change, replace_node
+from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.plan import Change, Edit, Safety
+from accel_migrate.plan import Change, Edit, Replace, Safety
 from accel_migrate.rule import Context, Rule
+from accel_migrate.source import Source
 
 CODE = "AM605"
 _PERCENT = 100
-_FILLED = (
-    "on N processes the last round of batches is filled up with samples from the start, which are in the sum and not in this "
-    "process's part of the data: where the batches do not divide by N the figure is a little too large"
+_SHARES = {"sum": "sample_share", "mean": "batch_share", "uneven": "batch_share", "weighted": "batch_share"}
+_ABOUT = (
+    "this is about the process's part: the last round of batches is filled up with samples from the start, or left out with "
+    "drop_last, so on N processes the figure may differ by as much as N batches are of the data"
+)
+_SPLIT = "; where batches are split over processes and this adds up means of batches, it is N times too large"
+_SIZES = (
+    "this process's share is counted by batches, because a batch sampler chooses their sizes: the figure is as exact as batches "
+    "are equally large"
 )
 _IN_BOTH = (
     "where this trains, what is divided is over this process's share: the figure is N times too small on N processes; times "
@@ -49,7 +59,7 @@ def find(context: Context) -> Iterator[Change]:
             if counted is Counted.ALL and _is_read(context, node):
                 yield change(CODE, right, _IN_BOTH, loop=training.index, safety=Safety.NOTE)
             continue
-        yield from _divided(context, node, right, counted)
+        yield from _divided(context, node, left, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
     yield from _by_phase(context, [f for f in figures if f.loop in by_phase and _is_prepared(context, f.loop)])
 
@@ -96,13 +106,24 @@ def _is_of_loss(context: Context, node: ast.AST) -> bool:
     )
 
 
-def _divided(context: Context, node: ast.AST, right: ast.expr, counted: Counted) -> Iterator[Change]:
+def _divided(context: Context, node: ast.AST, left: ast.expr, right: ast.expr, counted: Counted) -> Iterator[Change]:
     training, module = context.training, context.module
     spelled = training.ready(module, right) if counted is Counted.ALL else None
-    if spelled is not None:
-        edit = _part(context, node, right, spelled)
-        yield change(CODE, right, "divides by this process's part", [edit], loop=training.index)
-        yield change(CODE, right, _FILLED, loop=training.index, safety=Safety.NOTE)
+    added = reduced_kind(context.script.roles, context.script.graph, module, left)
+    share = _SHARES.get(added) if context.settings.target != "accelerate" else None
+    loader = _loader(context, node, right) if share is not None else None
+    lengths = _lengths(context, right) if added == "sum" and counted is Counted.SHARE else []
+    if loader is not None and share is not None and (spelled is not None or lengths):
+        edits: list[Edit] = [*_times(module.source, node, right, f"{module.source.code(loader)}.{share}")]
+        edits += [_of_all(module.source, length) for length in lengths]
+        yield change(CODE, right, "divides by this process's part", edits, loop=training.index)
+        if share == "sample_share" and chooses_sizes(context.script, module.variable(loader)):
+            yield change(CODE, right, _SIZES, loop=training.index, safety=Safety.NOTE)
+    elif spelled is not None:
+        edits = [*_times(module.source, node, right, f"{spelled}.num_processes", "/")]
+        yield change(CODE, right, "divides by this process's part", edits, loop=training.index)
+        told = _ABOUT if added == "sum" else _ABOUT + _SPLIT
+        yield change(CODE, right, told, loop=training.index, safety=Safety.NOTE)
     elif counted is Counted.ALL:
         message = (
             f"what is divided here is over this process's share, and `{unparse(right)}` counts all of the data: the figure "
@@ -143,9 +164,49 @@ def _division(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _part(context: Context, node: ast.AST, right: ast.expr, spelled: str) -> Edit:
-    text = f"{context.module.source.code(right)} / {spelled}.num_processes"
-    return replace_node(context.module.source, right, text if isinstance(node, ast.AugAssign) else f"({text})")
+def _loader(context: Context, node: ast.AST, right: ast.expr) -> ast.expr | None:
+    """The prepared loader that a sum went through, as it is named at the division."""
+    training, module = context.training, context.module
+    loops = [loop for loop in training.loops if loop.trains and training.shares(loop) and loop.module is module]
+    beside = [loop for loop in loops if _same_function(context, node, loop)]
+    held = [n.args[0] for n in module.walk(right) if is_length(n)]  # type: ignore[attr-defined]
+    asked = [
+        n.value
+        for n in held
+        if isinstance(n, ast.Attribute) and counts_in(context.script, training).is_shared(module, n.value)
+    ]
+    named = [*asked, *[loop.loader for loop in beside]]
+    if len({ast.dump(loader) for loader in named}) != 1:
+        return None
+    # Within an f-string no quotes may come that it does not have yet.
+    in_text = any(isinstance(above, ast.JoinedStr) for above in module.ancestors(node))
+    simple = ast.Name | ast.Attribute | ast.Subscript if asked or not in_text else ast.Name | ast.Attribute
+    return named[0] if isinstance(named[0], simple) else None
+
+
+def _lengths(context: Context, right: ast.expr) -> list[ast.Call]:
+    """`len(loader)` of `len(loader) * batch_size`: as many samples as full batches have."""
+    if not isinstance(right, ast.BinOp) or not isinstance(right.op, ast.Mult):
+        return []
+    module, training = context.module, context.training
+    held = [part for part in (right.left, right.right) if is_length(part)]
+    return [part for part in held if training.holds(module.variable(part.args[0]))]  # type: ignore[attr-defined,misc]
+
+
+def _times(source: Source, node: ast.AST, right: ast.expr, by: str, sign: str = "*") -> Iterator[Replace]:
+    """`right * by` in the place of a divisor; the brackets of `a / (b + c)` are outside of `b + c`."""
+    operation = right.op if isinstance(right, ast.BinOp) else None
+    inner = ("(", ")") if isinstance(right, ast.IfExp) or isinstance(operation, ast.Add | ast.Sub) else ("", "")
+    bracketed = isinstance(right, ast.IfExp) or not isinstance(operation, ast.Pow | None)
+    outer = ("", "") if bracketed or isinstance(node, ast.AugAssign) else ("(", ")")
+    start, end = source.start(right), source.end(right)
+    yield Replace(start, start, outer[0] + inner[0])
+    yield Replace(end, end, f"{inner[1]} {sign} {by}{outer[1]}")
+
+
+def _of_all(source: Source, length: ast.Call) -> Replace:
+    held = length.args[0]
+    return Replace(source.end(held), source.end(held), ".base_dataloader")
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
@@ -165,8 +226,9 @@ RULE = Rule(
     name="training_average",
     summary="a running sum over the length of the whole data set",
     why="After prepare each process sums up its own shard, while `len(loader.dataset)` still speaks of all: the figure would be "
-    "N times too small. Divided by its part, it is the main process's view, and on one process the same to the bit.",
-    example_before="return total_loss / len(loader.dataset)",
-    example_after="return total_loss / (len(loader.dataset) / accelerator.num_processes)",
+    "N times too small. Times the share that this process has, which counts what fills the last round, it is the main process's "
+    "view on the original's scale, and on one process the same to the bit. `loader.batch_share` is for sums of batch means.",
+    example_before="total_loss += loss.item() * x.size(0)\n...\nreturn total_loss / len(loader.dataset)",
+    example_after="total_loss += loss.item() * x.size(0)\n...\nreturn total_loss / (len(loader.dataset) * loader.sample_share)",
     find=find,
 )

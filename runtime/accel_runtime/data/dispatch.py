@@ -12,7 +12,7 @@ from accel_runtime.data.drawing import Check, Track, glance
 from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
 from accel_runtime.data.rows import concatenated_rows, row_count, sliced_rows
 from accel_runtime.data.sharding import Sharding, steps_of
-from accel_runtime.data.source import Source
+from accel_runtime.data.source import Source, samples_of
 from accel_runtime.errors import UsageError
 
 Part = tuple[Batch, Share | None]
@@ -36,6 +36,14 @@ class Dispatched(Source):
 
     def __len__(self) -> int:
         return steps_of(max(len(self.loader) - self.before, 0), self.sharding.batch_size or 0, self.sharding)
+
+    def rows(self) -> tuple[int, int] | None:
+        samples = samples_of(self.loader)
+        if samples is None:
+            return None
+        rounds, rest = divmod(samples, self.sharding.part * self.sharding.size)
+        short = 0 if self.sharding.drops_round else -(-rest // self.sharding.size)  # as `_cut` cuts it
+        return rounds * self.sharding.part + short, samples
 
     def beginning(self, batches: int, check: Check | None) -> Source:
         # Unchecked: a process knows its rows, and which batches they were cut from only process 0 knew.

@@ -109,6 +109,27 @@ class PreparedLoader(Proxy):
         return (self.loader_progress.iteration or self.loader_progress.last).batches
 
     @property
+    def sample_share(self) -> float:
+        """This process's samples of a whole pass, with those that fill its last round, by all of the data; 1 on one process.
+
+        A sum over the samples that this process had, by `len(loader.dataset) * loader.sample_share`, is a mean as on one.
+        """
+        if self.settings.collectives.alone:
+            return 1
+        own, samples = self.whole.rows() or (0, 0)
+        if own and samples:
+            return own / samples
+        return self.batch_share / (self.settings.collectives.world.size // self.batches_per_round)
+
+    @property
+    def batch_share(self) -> float:
+        """The same of its batches, for a sum over batch means."""
+        own, batches = length_of(self.whole), length_of(self.behind)
+        dealt = isinstance(self.whole, Ordered) and isinstance(self.whole.indices, DistributedIndices)
+        # A sampler that deals out samples makes the loader's own length one of this process.
+        return own / batches if own and batches and not dealt else 1 / self.batches_per_round
+
+    @property
     def batch_sampler(self) -> Any:
         """The loader's own; on many processes with the batches of this one, and its own as `batch_sampler`."""
         return self.source.batch_sampler

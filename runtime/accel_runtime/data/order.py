@@ -13,7 +13,7 @@ from accel_runtime.collectives import Collectives
 from accel_runtime.data.drawing import Check, Followed, Given, replayed
 from accel_runtime.data.iteration import Loader, Pairs, Share
 from accel_runtime.data.randomness import shared_draws
-from accel_runtime.data.sharding import Sharding, shard, shard_order, steps_of
+from accel_runtime.data.sharding import Sharding, rows_of, shard, shard_order, steps_of
 from accel_runtime.data.source import (
     SkippedIndices,
     Source,
@@ -21,6 +21,7 @@ from accel_runtime.data.source import (
     apart,
     clone,
     length_of,
+    samples_of,
     track_of,
 )
 from accel_runtime.errors import CheckpointError
@@ -50,6 +51,9 @@ class Ordered(Source):
     @property
     def batch_sampler(self) -> Any:
         return ShownIndices(self.indices) if type(self.indices) is ShardedIndices else self.loader.batch_sampler
+
+    def rows(self) -> tuple[int, int] | None:
+        return self.indices.rows(samples_of(self.loader))
 
     def skipping(self, batches: int) -> Source:
         return Ordered(self.loader, self.indices.skipping(batches), self.place)
@@ -87,6 +91,10 @@ class ShardedIndices:
 
     def __len__(self) -> int:
         return max(steps_of(len(self.batches), self._tail(), self.sharding) - self.skipped, 0)
+
+    def rows(self, samples: int | None) -> tuple[int, int] | None:
+        """Of a pass over so many samples: this process's, and all."""
+        return None if samples is None else (rows_of(samples, self.sharding), samples)
 
     def skipping(self, batches: int) -> ShardedIndices:
         return type(self)(self.batches, self.sharding, self.collectives, self.skipped + batches)
@@ -178,6 +186,10 @@ class DistributedIndices(ShardedIndices):
 
     def __len__(self) -> int:
         return max(len(self.batches) - self.skipped, 0)
+
+    def rows(self, samples: int | None) -> tuple[int, int] | None:
+        own, data = len(self.sampler), getattr(self.sampler, "dataset", ())
+        return own, length_of(data) or own * self.sharding.size
 
     def beginning(self, batches: int, check: Check | None) -> ShardedIndices:
         # Its sampler deals the samples out one by one, so whole rounds are what can be left out.

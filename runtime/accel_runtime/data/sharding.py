@@ -123,6 +123,15 @@ def steps_of(batches: int, tail: int, sharding: Sharding) -> int:
     return rounds + (1 if sharding.even or sharding.rank < left else 0)
 
 
+def rows_of(samples: int, sharding: Sharding) -> int:
+    """How many samples one process gets in a pass over `samples`, those that fill its last round among them."""
+    rounds, rest = divmod(samples, sharding.part * sharding.size)
+    if not rest or sharding.drops_round:
+        return rounds * sharding.part
+    own = min(max(rest - sharding.rank * sharding.part, 0), sharding.part)
+    return rounds * sharding.part + (sharding.part if sharding.even else own)
+
+
 def _deal_samples(
     batches: list[Sequence[Sample]], head: list[Sequence[Sample]], sharding: Sharding
 ) -> Iterator[tuple[list[Sample], Share]]:

@@ -77,6 +77,10 @@ class Source(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def rows(self) -> tuple[int, int] | None:
+        """The samples of this process in a pass, repeats among them, and those of the script's own loader, if known."""
+        return None
+
     @property
     def batch_sampler(self) -> Any:
         """What stands where the loader's batch sampler stood."""
@@ -227,6 +231,15 @@ def _short_last_batch(batches: Any) -> tuple[int, int] | None:
         return None
     size, rest = batches.batch_size, (length_of(batches.sampler) or 0) % batches.batch_size
     return (size, rest) if rest else None
+
+
+def samples_of(loader: Loader) -> int | None:
+    """How many samples a loader hands out in a pass; None where its length or its batch sampler does not tell."""
+    batches: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    if type(batches) is not BatchSampler:
+        return None
+    samples = length_of(loader.dataset if isinstance(loader.dataset, IterableDataset) else batches.sampler)
+    return samples - samples % batches.batch_size if samples is not None and batches.drop_last else samples
 
 
 def length_of(sized: Any) -> int | None:

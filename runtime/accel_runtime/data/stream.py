@@ -13,8 +13,8 @@ import torch
 from accel_runtime.collectives import Collectives
 from accel_runtime.data.drawing import Check, Track, checked, glance
 from accel_runtime.data.iteration import Batch, Loader, Pairs, Share
-from accel_runtime.data.sharding import Sharding, shard, shard_samples, steps_of
-from accel_runtime.data.source import Source, clone
+from accel_runtime.data.sharding import Sharding, rows_of, shard, shard_samples, steps_of
+from accel_runtime.data.source import Source, clone, samples_of
 from accel_runtime.errors import UsageError
 from accel_runtime.proxy import Proxy
 from accel_runtime.tree import leaves
@@ -60,6 +60,10 @@ class Streamed(Source):
         if tail and not self.sharding.drop_last:
             return steps_of(max(full + 1 - self.before, 0), tail, self.sharding)
         return steps_of(max(full - self.before, 0), size, self.sharding)
+
+    def rows(self) -> tuple[int, int] | None:
+        samples = samples_of(self.loader)
+        return None if samples is None else (rows_of(samples, self.sharding), samples)
 
     def beginning(self, batches: int, check: Check | None) -> Source:
         return Streamed(self.loader, self.sharding, self.collectives, self.before + batches, check)

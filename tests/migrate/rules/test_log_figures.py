@@ -7,19 +7,77 @@ import pytest
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import noted, notes
 
+SAMPLES = "total += loss.item() * x.size(0)"
+MEANS = "total += loss.item()"
 
-def test_divides_a_running_sum_by_this_process_part():
-    becomes(
-        training(inside="total += loss.item() * x.size(0)", after="mean = total / len(loader.dataset)"),
-        "mean = total / (len(loader.dataset) / accelerator.num_processes)",
+
+@pytest.mark.parametrize(
+    ("inside", "after", "expected"),
+    [
+        (SAMPLES, "mean = total / len(loader.dataset)", "total / (len(loader.dataset) * loader.sample_share)"),
+        (SAMPLES, "total /= len(data)", "total /= len(data) * loader.sample_share"),
+        (SAMPLES, "total /= len(data) + 1", "total /= (len(data) + 1) * loader.sample_share"),
+        (SAMPLES, "mean = total / (len(data) + 1)", "total / ((len(data) + 1) * loader.sample_share)"),
+        (SAMPLES, "mean = total / (2 * len(data))", "total / (2 * len(data) * loader.sample_share)"),
+        (
+            SAMPLES,
+            "mean = total / (len(loader) * 4)",
+            "total / (len(loader.base_dataloader) * 4 * loader.sample_share)",
+        ),
+        (
+            "total += (model(x).argmax(1) == y).sum().item()",
+            "print(f'{100 * total / len(data)}')",
+            "100 * total / (len(data) * loader.sample_share)",
+        ),
+        (MEANS, "mean = total / len(loader.dataset)", "total / (len(loader.dataset) * loader.batch_share)"),
+    ],
+)
+def test_divides_by_this_process_share_of_what_is_added_up(inside, after, expected):
+    source = training(inside=inside, after=after)
+    becomes(source, expected)
+    assert "AM605" not in [note.split()[0] for note in notes(source)]
+
+
+def test_divides_by_about_its_part_where_it_is_not_visible_what_is_added_up():
+    source = training(
+        functions="from elsewhere import helper", inside="total += helper(loss)", after="total /= len(data)"
     )
+    becomes(source, "total /= len(data) / accelerator.num_processes")
+    assert "may differ by as much as N batches are of the data" in noted(source, "AM605")
 
 
-def test_divides_in_place_without_brackets():
-    becomes(
-        training(inside="total += loss.item()", after="total /= len(data)"),
-        "total /= len(data) / accelerator.num_processes",
+def test_divides_by_about_its_part_where_it_is_not_visible_which_loader_was_iterated():
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def run(loader):
+        total = 0.0
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * x.size(0)
+        return total
+
+    data = TensorDataset(torch.randn(40, 3), torch.randn(40, 1))
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=4)
+    print(run(loader) / len(data), run(loader) / len(loader.dataset))
+    """
+    becomes(source, "run(loader) / (len(data) / accelerator.num_processes)")
+    becomes(source, "run(loader) / (len(loader.dataset) * loader.sample_share)")
+
+
+def test_says_where_a_batch_sampler_chooses_how_many_samples_a_share_has():
+    source = training(inside=SAMPLES, after="mean = total / len(data)")
+    own = source.replace(
+        "DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(data, batch_sampler=Buckets(data))"
     )
+    assert "as exact as batches are equally large" in noted(f"from elsewhere import Buckets\n{own}", "AM605")
 
 
 def test_keeps_a_mean_over_batches():

@@ -98,6 +98,38 @@ def test_tells_a_loss_that_is_summed():
     assert "summed" in noted(training(loss='F.cross_entropy(model(x), y, reduction="sum")'), "AM802")
 
 
+@pytest.mark.parametrize(
+    ("built", "told"),
+    [
+        ("cost = nn.CrossEntropyLoss(weight=rare)\ncost = nn.CrossEntropyLoss()", None),
+        ("cost = nn.CrossEntropyLoss()\ncost = nn.CrossEntropyLoss(weight=rare)", "is a mean weighted"),
+        ("cost = nn.CrossEntropyLoss()\nif chosen:\n    cost = nn.CrossEntropyLoss(rare)", "may be a mean weighted"),
+        ("cost = nn.CrossEntropyLoss(weight=rare if chosen else None)", "may be a mean weighted"),
+        ("rare = None\ncost = nn.CrossEntropyLoss(rare)", None),
+        ("if chosen:\n    rare = None\ncost = nn.CrossEntropyLoss(weight=rare)", "may be a mean weighted"),
+        ("cost = nn.CrossEntropyLoss(weight=weights_of(data))", "may be a mean weighted"),
+        ("cost = nn.NLLLoss(reduction='sum')\ncost = nn.NLLLoss()", None),
+    ],
+)
+def test_says_of_a_criterion_what_holds_where_it_is_called(built: str, told: str | None):
+    functions = "def weights_of(data):\n    return None\n"
+    ready = f"rare, chosen = torch.ones(2), len(sys.argv) > 1\nrare = torch.ones(2)\n{built}"
+    source = training(functions=functions, ready=ready, loss="cost(model(x), y)")
+    if told is None:
+        assert "AM802" not in codes(source)
+    else:
+        assert told in noted(source, "AM802")
+
+
+def test_offers_to_split_batches_only_where_they_have_a_size():
+    source = training()
+    sampled = source.replace(
+        "DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(data, batch_sampler=Buckets(data))"
+    )
+    assert "--keep-batch" in noted(source, "AM801")
+    assert "--keep-batch" not in noted(f"from elsewhere import Buckets\n{sampled}", "AM801")
+
+
 def test_looks_for_the_sum_inside_a_function():
     source = training(
         functions="def loss_of(out, y):\n    return ((out - y) ** 2).sum()\n", loss="loss_of(model(x), y)"

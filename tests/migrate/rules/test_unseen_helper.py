@@ -21,6 +21,8 @@ from tests.migrate.rules.verbs import noted
         ("import tokenizers; tokenizers.Tokenizer().save('x.json')", "writes a file (drawing.py:5)"),
         ("import codecs; codecs.open('x', 'w', 'utf-8')", "writes a file (drawing.py:5)"),
         ("import pathlib; pathlib.Path('x').open('w')", "writes a file (drawing.py:5)"),
+        ("open('x', 'a' if x else 'w')", "writes a file (drawing.py:5)"),
+        ("how = 'wb' if x else 'ab'; open('x', how)", "writes a file (drawing.py:5)"),
         ("print(x)", "prints (drawing.py:5)"),
         ("print(x); np.save('x.npy', x)", "writes a file (drawing.py:5) and prints (drawing.py:5)"),
         ("import os; os.path.exists('d') or os.mkdir('d')", "makes a folder (drawing.py:5)"),

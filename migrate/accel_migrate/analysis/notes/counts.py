@@ -85,11 +85,11 @@ class Counts:
         return Counted.UNKNOWN if Counted.UNKNOWN in kinds else Counted.SHARE
 
     def _length(self, module: Module, held: ast.expr, depth: int) -> Counted:
-        if isinstance(held, ast.Attribute) and held.attr in _OF_LOADER and self._is_shared(module, held.value):
+        if isinstance(held, ast.Attribute) and held.attr in _OF_LOADER and self.is_shared(module, held.value):
             if held.attr == "dataset" or self._draws_from_all(module, held.value):
                 return Counted.ALL
             return Counted.UNKNOWN
-        if self._is_shared(module, held):
+        if self.is_shared(module, held):
             return Counted.SHARE if self.is_prepared(module, held) else Counted.ALL
         if self.local.is_local(module, held) or self.roles.role(module, held) & (Role.BATCH | Role.OUTPUT):
             return Counted.SHARE
@@ -98,7 +98,7 @@ class Counts:
             return Counted.ALL
         return Counted.SHARE if self.local.given_to(module, held) else Counted.UNKNOWN
 
-    def _is_shared(self, module: Module, node: ast.expr) -> bool:
+    def is_shared(self, module: Module, node: ast.expr) -> bool:
         if isinstance(node, ast.Subscript):
             return ast.dump(node.slice) in {ast.dump(ast.parse(key, mode="eval").body) for key in self.keys}
         return module.variable(node) in self.shared

@@ -20,8 +20,10 @@ from accel_migrate.analysis.notes.losses import (
     criterion,
     either,
     is_loss,
+    is_none,
     is_of_weights,
     parts_of,
+    weight_of,
     worst,
 )
 from accel_migrate.analysis.notes.unseen import Unseen
@@ -88,6 +90,11 @@ def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
     if found.kind in ("rows", "free", "unseen"):
         return Reduced("unknown", found.node or backward.loss)
     return found
+
+
+def reduced_kind(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> str:
+    """The kind of a figure: `sum` where it adds up samples, `mean`, `uneven` or `weighted` where it adds up batches."""
+    return _Search(roles, graph).kind(module, node).kind
 
 
 class _Search:
@@ -253,7 +260,7 @@ class _Search:
         torch = dotted.startswith("torch.")
         name = (dotted or unparse(function)).rpartition(".")[2]
         if torch and is_loss(name):
-            return self._rated(module, criterion(name, node), node)
+            return self._rated(module, self._weighed(module, criterion(name, node), weight_of(name, node)), node)
         if dotted.startswith(_NUMBERS):
             return worst(self.kind(module, argument) for argument in node.args)
         if (torch and node.args) or (isinstance(function, ast.Attribute) and not dotted):
@@ -290,6 +297,19 @@ class _Search:
         if found.kind == "free" or _MADE.match(name):
             return Reduced("free")
         return found if name in _BY_ROW or found.kind in WORST[:4] else Reduced("unseen", node)
+
+    def _weighed(self, module: Module, found: Reduced, weight: ast.expr | None) -> Reduced:
+        """A mean by class, where there are weights: those that are None, or may be, make it the plain mean, or may."""
+        if found.kind != "weighted" or weight is None:
+            return found
+        variable = module.variable(weight) if isinstance(weight, ast.Name) else None
+        bound = reaching(module, weight, variable) if isinstance(weight, ast.Name) and variable is not None else []
+        values = [b.value for b in bound] or [weight]
+        parts = [part for value in values for part in (parts_of(value) if value is not None else [value])]
+        if all(is_none(part) for part in parts):
+            return Reduced("mean")
+        made = all(isinstance(part, ast.Call) and self.roles.target(module, part) is None for part in parts)
+        return found._replace(sure=made)
 
     def _rated(self, module: Module, found: Reduced, node: ast.Call) -> Reduced:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
@@ -353,7 +373,9 @@ class _Search:
         made = []
         for link in chain(self.roles, self.graph, variable) if variable is not None and depth < 4 else ():
             owner = link.scope.module
-            made += [(owner, b.value) for b in owner.bindings(link) if b.value is not None]
+            here = isinstance(called, ast.Name) and link == variable
+            bound = reaching(module, called, link) if here else owner.bindings(link)  # type: ignore[arg-type]
+            made += [(owner, b.value) for b in bound if b.value is not None]
             made += self._arguments(link)
         parts = [(owner, part) for owner, value in made for part in parts_of(value)]
         return [found for owner, part in parts for found in self._built(owner, part, depth + 1)]
@@ -385,7 +407,7 @@ class _Search:
         if dotted == "functools.partial" and made.args:
             name = (module.qualified(made.args[0]) or "").rpartition(".")[2]
         if (dotted.startswith("torch.") or dotted == "functools.partial") and is_loss(name):
-            return criterion(name, made)
+            return self._weighed(module, criterion(name, made), weight_of(name, made))
         target = self.roles.target(module, made)
         if target is not None and isinstance(target.node, ast.ClassDef):
             forward = self.roles.project.method(target, "forward") or self.roles.project.method(target, "__call__")

@@ -21,9 +21,7 @@ class Reduced(NamedTuple):
 def criterion(name: str, call: ast.Call) -> Reduced:
     """A loss of torch, by what its function is called with or its class is built with."""
     told = {keyword.arg: keyword.value for keyword in call.keywords}
-    weight = told.get("weight")
-    if name in _WEIGHS and len(call.args) > _WEIGHS[name]:
-        weight = call.args[_WEIGHS[name]]
+    weight = weight_of(name, call)
     reduction = told.get("reduction")
     said = reduction.value if isinstance(reduction, ast.Constant) else "mean" if reduction is None else ""
     if said == "sum" or _is_false(told.get("size_average")):
@@ -34,9 +32,14 @@ def criterion(name: str, call: ast.Call) -> Reduced:
         return Reduced("unknown", call)
     if "ignore_index" in told:
         return Reduced("uneven", call)
-    if name in _WEIGHS and weight is not None and not (isinstance(weight, ast.Constant) and weight.value is None):
-        return Reduced("weighted", call)
-    return Reduced("mean")
+    return Reduced("mean") if weight is None else Reduced("weighted", call)
+
+
+def weight_of(name: str, call: ast.Call) -> ast.expr | None:
+    """The weights of classes that a loss is given."""
+    place = _WEIGHS.get(name, len(call.args))
+    given = [*call.args[place : place + 1], *[k.value for k in call.keywords if k.arg == "weight" and name in _WEIGHS]]
+    return next((weight for weight in given if not is_none(weight)), None)
 
 
 def worst(found: Iterable[Reduced]) -> Reduced:
@@ -45,8 +48,9 @@ def worst(found: Iterable[Reduced]) -> Reduced:
 
 def either(found: list[Reduced]) -> Reduced:
     """What one of several is, of which only one comes about."""
-    kinds = {one.kind for one in found} - {"free"}
-    return worst(found)._replace(sure=False) if len(kinds) > 1 else worst(found)
+    told = [one for one in found if one.kind != "free"]
+    alike = len({one.kind for one in told}) <= 1 and all(one.sure for one in told)
+    return worst(found) if alike else worst(found)._replace(sure=False)
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:
@@ -75,6 +79,10 @@ def is_of_weights(node: ast.expr) -> bool:
     while (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or isinstance(node, ast.BinOp):
         node = node.left if isinstance(node, ast.BinOp) else node.func.value  # type: ignore[attr-defined]
     return isinstance(node, ast.Attribute) and node.attr in ("weight", "bias")
+
+
+def is_none(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_false(node: ast.expr | None) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 
@@ -37,6 +38,13 @@ def read_whole_before(script: Script, training: Training) -> tuple[Module, ast.C
                     if not said & {"sampler", "batch_sampler", None} and len(call.args) < 4:
                         return module, call
     return None
+
+
+def chooses_sizes(script: Script, loader: Variable | None) -> bool:
+    """Whether a loader is built with a batch sampler, which decides by itself how large its batches are."""
+    links = chain(script.roles, script.graph, loader) if loader is not None else ()
+    built = [call for link in links for _, call in constructions(script.roles, link, Role.LOADER)]
+    return any(keyword.arg == "batch_sampler" for call in built for keyword in call.keywords)
 
 
 def _reads_by_hand(script: Script, training: Training) -> bool:

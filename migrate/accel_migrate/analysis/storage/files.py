@@ -179,17 +179,17 @@ def writes(module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func)
     if dotted is not None:
         is_writer = dotted in WRITERS and dotted != "torch.save"  # of which another rule speaks
-        return is_writer or (dotted in OPENERS and is_writing_mode(_argument(call, 1, "mode")))
+        return is_writer or (dotted in OPENERS and _writes_by(module, _argument(call, 1, "mode")))
     if isinstance(call.func, ast.Attribute):
         if call.func.attr.startswith("to_") and not _has_path(call):
             return False  # `frame.to_json()` gives the text back
         if call.func.attr == "open":
-            return is_writing_mode(_argument(call, 0, "mode"))  # `path.open("w")`
+            return _writes_by(module, _argument(call, 0, "mode"))  # `path.open("w")`
         changes = call.func.attr in WRITING_METHODS or call.func.attr in CHANGING_PATHS
         return changes or (call.func.attr == "save" and _is_picture(module, call))
     if not isinstance(call.func, ast.Name) or call.func.id != "open" or module.resolve("open", module.scope(call)):
         return False
-    return is_writing_mode(_argument(call, 1, "mode"))
+    return _writes_by(module, _argument(call, 1, "mode"))
 
 
 def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
@@ -246,6 +246,13 @@ def _whole(module: Module, call: ast.Call) -> Written | None:
 
 def _writes_item(module: Module, item: ast.withitem) -> bool:
     return isinstance(item.context_expr, ast.Call) and writes(module, item.context_expr)
+
+
+def _writes_by(module: Module, mode: ast.expr | None) -> bool:
+    """Whether a mode writes: as it is written, or under a name."""
+    variable = module.variable(mode) if isinstance(mode, ast.Name) else None
+    modes = [binding.value for binding in module.bindings(variable)] if variable is not None else [mode]
+    return bool(modes) and all(is_writing_mode(each) for each in modes)
 
 
 def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:

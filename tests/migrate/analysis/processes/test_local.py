@@ -301,10 +301,10 @@ SAMPLES = "total += loss.item() * x.size(0)"
             "seen[epoch] /= len(loader.dataset)",
             "seen[epoch] /= len(loader.dataset) / accelerator.num_processes",
         ),
-        (SAMPLES, "m = total / len(loader.sampler)", "m = total / (len(loader.sampler) / accelerator.num_processes)"),
-        (SAMPLES, "m = total / len(data)", "m = total / (len(data) / accelerator.num_processes)"),
-        (SAMPLES, "n = len(loader.dataset)\nm = total / n", "m = total / (n / accelerator.num_processes)"),
-        (f"{SAMPLES} / len(data)", "", f"{SAMPLES} / (len(data) / accelerator.num_processes)"),
+        (SAMPLES, "m = total / len(loader.sampler)", "m = total / (len(loader.sampler) * loader.sample_share)"),
+        (SAMPLES, "m = total / len(data)", "m = total / (len(data) * loader.sample_share)"),
+        (SAMPLES, "n = len(loader.dataset)\nm = total / n", "m = total / (n * loader.sample_share)"),
+        (f"{SAMPLES} / len(data)", "", f"{SAMPLES} / (len(data) * loader.sample_share)"),
     ],
 )
 def test_a_sum_of_a_share_is_divided_by_the_share(inside, after, expected):
@@ -338,7 +338,7 @@ def test_a_length_taken_before_prepare_counts_the_batches_of_all():
     source = training(ready="", inside="total += loss.item()", after="mean = total / batches").replace(
         "model = nn.Linear", "batches = len(loader)\nmodel = nn.Linear"
     )
-    becomes(source, "mean = total / (batches / accelerator.num_processes)")
+    becomes(source, "mean = total / (batches * loader.batch_share)")
 
 
 def test_a_divisor_out_of_sight_is_told():
