@@ -108,6 +108,42 @@ def test_gradients_are_unscaled_once_however_often_they_are_clipped():
         optimizer.zero_grad()
 
 
+def one_weight():
+    accelerator = Accelerator(cpu=True, mixed_precision="fp16", kwargs_handlers=[GradScalerKwargs(init_scale=1024.0)])
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    return accelerator, *accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+
+
+def test_gradients_that_were_clipped_are_scaled_again_before_a_pass_adds_to_them():
+    accelerator, model, optimizer = one_weight()
+    accelerator.backward(3 * model(torch.ones(1, 1)).sum())
+    accelerator.clip_grad_norm_(model.parameters(), 2.0)
+    accelerator.backward(model(torch.ones(1, 1)).sum())
+    assert accelerator.clip_grad_norm_(model.parameters(), 100.0).item() == pytest.approx(2 + 1)
+    optimizer.step()
+    assert model.weight.item() == pytest.approx(-3)
+
+
+def test_gradients_have_their_true_size_after_a_step():
+    accelerator, model, optimizer = one_weight()
+    for rounds in (1, 2):  # the gradients are not zeroed: the second pass adds to those of the first
+        accelerator.backward(3 * model(torch.ones(1, 1)).sum())
+        optimizer.step()
+        assert model.weight.grad.item() == pytest.approx(3 * rounds)
+        assert accelerator.clip_grad_norm_(model.parameters(), 100.0).item() == pytest.approx(3 * rounds)
+    assert model.weight.item() == pytest.approx(-3 - 6)
+
+
+def test_a_step_before_the_first_backward_pass_does_nothing():
+    accelerator, model, optimizer = one_weight()
+    optimizer.step()
+    assert model.weight.item() == 0
+    accelerator.backward(model(torch.ones(1, 1)).sum())
+    optimizer.step()
+    assert model.weight.item() == -1
+
+
 def test_two_optimizers_share_one_scale_for_one_loss():
     """The scale may change only when both have stepped: the second still holds gradients of the old one."""
     accelerator = Accelerator(

@@ -357,13 +357,25 @@ def _left_to_cuda(side: Side) -> Found:
     for file, call in side.calls:
         if about_cuda and _moves(call) and side.runs(file, call) and getattr(call.func, "attr", "") == "cuda":
             test = _condition(side, file, call, about_cuda)
-            if test is not None and side.after_prepare(file, call):
+            late = test is not None and side.after_prepare(file, call)
+            if test is not None and (late or _is_kept(side, file, call)):
                 yield (
                     file,
                     call,
                     f"`{ast.unparse(call)[:50]}` in {file.path.name} would run only under `{ast.unparse(test)}`, and the model "
                     "be on any accelerator",
                 )
+
+
+def _is_kept(side: Side, file: File, call: ast.Call) -> bool:
+    """Whether an object keeps what is moved, as a loss keeps its weights: no loader and no prepare() moves it later."""
+    owner = file.scope(call).method_of
+    bases = [unparse(base) for base in getattr(owner.node, "bases", ())] if owner is not None else []
+    if not any(base.endswith("Module") for base in bases):
+        return False  # what a Dataset keeps comes out of a loader
+    statement = file.statement(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(target, ast.Attribute) for target in targets) and _stays_behind(side, file, call.func.value)  # type: ignore[attr-defined]
 
 
 def _guard(file: File, call: ast.Call) -> ast.expr | None:

@@ -133,10 +133,12 @@ def _layout_of_rank(settings: Settings, world: World) -> Layout:
 
 
 def _devices(settings: Settings, machine: Machine) -> dict[str, str]:
-    if settings.devices is None or settings.devices == "all":
-        return {}
-    chosen = chosen_devices(settings, machine)
-    return {MAKERS[machine.kind].visible: ",".join(chosen)}
+    """Which devices the processes see; with --cpu none of CUDA, for what a script moves there if torch has it."""
+    if settings.devices is not None and settings.devices != "all":
+        chosen = chosen_devices(settings, machine)
+        return {MAKERS[machine.kind].visible: ",".join(chosen)}
+    hidden = settings.cpu and machine.kind in ("cuda", "rocm")  # torch.cuda is both
+    return {MAKERS[machine.kind].visible: "-1"} if hidden else {}
 
 
 def _threads(settings: Settings, layout: Layout, machine: Machine, environ: Mapping[str, str]) -> dict[str, str]:

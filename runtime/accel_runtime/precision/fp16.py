@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
@@ -27,7 +27,7 @@ class Fp16(Autocast):
         self.scaler = torch.amp.GradScaler(device_type, **vars(scaler))
         self.backward = self._scaled_backward
         self._stepped = False
-        self._unscaled: set[Optimizer] = set()
+        self._unscaled: set[Optimizer] = set()  # whose gradients have their true size until the next backward pass
         self._has_optimizer = False
 
     @classmethod
@@ -55,7 +55,7 @@ class Fp16(Autocast):
         return ScaledOptimizer(optimizer, accumulation, self)
 
     def unscale(self, optimizers: tuple[PreparedOptimizer, ...]) -> None:
-        """Once between two steps, whoever asks."""
+        """Once after a backward pass, whoever asks; a step leaves gradients at their true size too."""
         for prepared in optimizers:
             optimizer = prepared.optimizer
             if optimizer in self._unscaled or prepared.accumulation.holding or not _has_gradients(optimizer):
@@ -64,15 +64,17 @@ class Fp16(Autocast):
             self._unscaled.add(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
+        if not _has_gradients(optimizer):
+            optimizer.step()  # the scaler would miss what it is to check
+            return
         self.scaler.step(optimizer)
-        self._unscaled.discard(optimizer)
+        self._unscaled.add(optimizer)
         self._stepped = True
 
     def update(self) -> None:
         """Adapts the scale once all optimizers have stepped; in between, their gradients still carry the old one."""
         if self._stepped:
             self.scaler.update()
-            self._unscaled.clear()
             self._stepped = False
 
     def state(self) -> dict[str, Any]:
@@ -91,7 +93,19 @@ class Fp16(Autocast):
                 "scale the gradients back; pass the optimizer to prepare() and use what that returns"
             )
         self.update()
+        self._scale_again()
         self.scaler.scale(loss).backward(**kwargs)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def _scale_again(self) -> None:
+        """Scales the gradients that a backward pass adds to: those clipped before another pass, or not zeroed after a step."""
+        held = [gradient for optimizer in self._unscaled for gradient in _gradients(optimizer)]
+        if held:
+            scale = self.scaler.scale(torch.ones((), device=held[0].device))
+            for gradient in held:
+                gradient.mul_(scale.to(gradient.device))
+            self.scaler.update(scale)  # the same scale: what the scaler knows of these gradients is out of date
+        self._unscaled.clear()
 
 
 class ScaledOptimizer(PreparedOptimizer):
@@ -124,5 +138,10 @@ class ScaledOptimizer(PreparedOptimizer):
         self.__dict__["_taken"] = True
 
 
+def _gradients(optimizer: Optimizer) -> Iterator[Tensor]:
+    weights = (weight for group in optimizer.param_groups for weight in group["params"])
+    return (weight.grad for weight in weights if weight.grad is not None)
+
+
 def _has_gradients(optimizer: Optimizer) -> bool:
-    return any(weight.grad is not None for group in optimizer.param_groups for weight in group["params"])
+    return any(True for _ in _gradients(optimizer))

@@ -74,6 +74,12 @@ def test_chosen_devices_are_all_that_the_processes_see() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in plan(GPUS, devices="all").environment
 
 
+def test_no_gpu_is_seen_by_a_run_on_the_cpu() -> None:
+    assert plan(GPUS, cpu=True).environment["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert plan(GPUS, cpu=True, num_processes=2).environment["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert "CUDA_VISIBLE_DEVICES" not in plan(cpu=True).environment
+
+
 def test_restarts_give_each_attempt_a_store_of_its_own() -> None:
     assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in plan(num_processes=2).environment
     assert plan(num_processes=2, max_restarts=1).environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"

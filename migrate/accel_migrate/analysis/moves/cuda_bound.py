@@ -34,7 +34,7 @@ def is_bound_to_cuda(
     """Whether the model must not go to another accelerator than CUDA, and the Accelerator can be told so."""
     if creation.module.imports.get("torch") != "torch":
         return False
-    moved = any(_is_left_behind(graph, move, aliases) for move in kept)
+    moved = any(is_left_behind(graph, move, aliases) for move in kept)
     return (
         bound
         or moved
@@ -73,7 +73,7 @@ def or_without_cuda(wish: str | None) -> str:
     return unparse(parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts))
 
 
-def _is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
+def is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
     """Whether a move under a question for CUDA is of something that has tensors and that nothing prepares."""
     module = move.module
     if not _asks_for_cuda(module, move.call) or module.variable(move.receiver) in aliases:

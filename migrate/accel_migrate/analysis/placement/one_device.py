@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.moves.cuda_bound import is_left_behind
 from accel_migrate.analysis.moves.devices import DeviceDefinition, moves_in
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_told
 from accel_migrate.analysis.placement.reach import Reach
@@ -51,16 +52,25 @@ class Tied:
                         module,
                     )
 
-    def stays_on_cuda(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> bool:
-        """Whether a device of the script stays that is CUDA or the CPU, and not set from the Accelerator."""
+    def stays_on_cuda(
+        self, modules: tuple[Module, ...], gone: frozenset[ast.AST], prepared: frozenset[Variable]
+    ) -> bool:
+        """Whether something of the script stays on CUDA or the CPU: by a device of its own, or moved only if there is CUDA."""
+
+        def runs(module: Module, node: ast.expr) -> bool:
+            idle = unit_of(node, module.ancestors(node)) in self.idle
+            return node not in gone and not idle and (module in modules or not _runs_as_script(module, node))
+
         return any(
-            node not in gone
+            runs(module, node)
             and where(self.roles, module, node) == Where.CPU | Where.GPU
-            and unit_of(node, module.ancestors(node)) not in self.idle
-            and not (module not in modules and _runs_as_script(module, node))
             and not self._holds(module, node)
             for module in files_of(self.roles, modules)
             for node in _devices(self.roles, module)
+        ) or any(
+            runs(module, move.call) and is_left_behind(self.graph, move, prepared)
+            for module in files_of(self.roles, modules)
+            for move in moves_in(self.roles, module)
         )
 
     def _holds(self, module: Module, node: ast.expr) -> bool:

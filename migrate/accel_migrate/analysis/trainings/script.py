@@ -255,6 +255,7 @@ class _Reader:
         self._check_names(modules)
         passed = passed_instead(reach, self.graph)
         device = found.device
+        moved = frozenset(move.call for move in (*found.dropped, *found.kept))
         for bound in (False, True):
             start, precision, carrier, given = self._start(
                 participants, setup, found, creation, reach, modules, needs, bound
@@ -263,7 +264,7 @@ class _Reader:
             if device is not None and not start.stays:
                 gone |= frozenset(device.module.walk(device.statement))
             tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup))
-            if start.cpu or start.device or not tied.stays_on_cuda(modules, gone):
+            if start.cpu or start.device or not tied.stays_on_cuda(modules, gone | moved, found.storage.held):
                 break
         if not self.keep_device:
             tied.check(modules, gone)
