@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.moves.devices import moves_in
+from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.placement.overriding import named_gpus
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.imported import loaded_with
@@ -24,6 +26,7 @@ _CALLS = {
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
     yield from _named_gpus(context)
+    yield from _moves_that_stay(context)
     for node in module.walk(module.tree, ast.Call, ast.Attribute):
         if isinstance(node, ast.Call) and module.qualified(node.func) in _CALLS and not _is_guarded(module, node):
             what = f"{unparse(node.func)}() needs a CUDA GPU"
@@ -60,6 +63,35 @@ def _named_gpus(context: Context) -> Iterator[Change]:
             place = node if owner is module else training.place.after
             yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
             return
+
+
+def _moves_that_stay(context: Context) -> Iterator[Change]:
+    """`.cuda()` where no Accelerator comes: in a file that is not changed, or in the forward pass of a model."""
+    module, training = context.module, context.training
+    owners = [module]
+    if training.place.module is module:
+        owners += [m for m in loaded_with(context.script.project, module) if m not in training.modules]
+    taken = {move.call for move in training.dropped}
+    taken |= {move.call for move in training.kept if training.accelerator(move.module, move.call) is not None}
+    staying = [
+        (owner, move.call)
+        for owner in owners
+        for move in moves_in(context.script.roles, owner)
+        if (move.device is None or isinstance(move.device, ast.Constant))
+        and move.call not in taken
+        and not _is_guarded(owner, move.call)
+        and may_run(context.script, training, owner, move.call)
+    ]
+    if staying:
+        places = ", ".join(
+            f"`{unparse(call)[:40]}` ({owner.source.path.name}:{call.lineno})" for owner, call in staying
+        )
+        message = (
+            f"{places} stays on a CUDA GPU, whatever the Accelerator's device is: without one, or with `accel launch --cpu`, "
+            "this fails; move it to the device of a tensor that it meets"
+        )
+        place = next((call for owner, call in staying if owner is module), training.place.after)
+        yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _is_guarded(module: Module, node: ast.AST) -> bool:

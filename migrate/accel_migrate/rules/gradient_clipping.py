@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.gradients import Gradients
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee
 from accel_migrate.flow.nodes import walk
 from accel_migrate.plan import Change, Insert, Safety
@@ -43,18 +44,36 @@ def _taken_over(context: Context, module: Module, call: ast.Call) -> str | None:
     method = _CLIPPING.get(module.qualified(call.func) or "")
     if method is None or context.training.accelerator(module, call) is None:
         return None
-    return method if _clips_prepared(context, module, call) and not _is_early(context, module, call) else None
+    unscaled = not context.training.wraps_models or _step_is_next(context, module, call)
+    return method if _clips_prepared(context, module, call) and unscaled else None
 
 
-def _is_early(context: Context, module: Module, call: ast.Call) -> bool:
-    """Whether every backward pass of the function comes below: gradients that are not there yet must not be unscaled."""
-    function = module.scope(call).function
-    passes = [b for b in context.training.backwards if b.module is module and module.scope(b.call).function is function]
-    return bool(passes) and all(_stands_above(module, call, backward.call) for backward in passes)
+def _step_is_next(context: Context, module: Module, node: ast.AST) -> bool:
+    """Whether a node stands below a backward pass, and the step is sure to come before another pass.
+
+    Accelerate may unscale gradients only there: after a step that raises, and a later pass would add scaled ones to them.
+    """
+    function = module.scope(node).function
+    passes = {b.call for b in context.training.backwards if b.module is module}
+    calls = [call for call in module.calls if module.scope(call).function is function]
+    below = [call for call in calls if _stands_above(module, node, call)]
+    following = [call for call in below if call in passes or _steps(context, module, call)]
+    if not following or following[0] in passes:
+        return False
+    around = {node, *module.ancestors(node)}
+    branches = [above for above in module.ancestors(following[0]) if isinstance(above, ast.If) and above not in around]
+    return not branches and any(call in passes and _stands_above(module, call, node) for call in calls)
 
 
-def _stands_above(module: Module, first: ast.Call, second: ast.Call) -> bool:
-    """Whether one call stands above another in the innermost block that holds both."""
+def _steps(context: Context, module: Module, call: ast.Call) -> bool:
+    """`optimizer.step()`, `scaler.step(optimizer)`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return False
+    return any(context.script.roles.role(module, owner) & Role.OPTIMIZER for owner in (call.func.value, *call.args))
+
+
+def _stands_above(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """Whether one node stands above another in the innermost block that holds both."""
     statement = module.statement(second)
     around = {statement, *module.ancestors(statement)}
     own = module.statement(first)
@@ -83,6 +102,7 @@ def _by_hand(context: Context) -> Iterator[Change]:
         seen.add(found.statement)
         spelled, optimizer = training.accelerator(module, found.statement), found.optimizer
         stepped = optimizer is not None and training.holds(module.variable(optimizer))
+        stepped = stepped and (not training.wraps_models or _step_is_next(context, module, found.statement))
         block = module.block(found.statement)
         if spelled is not None and stepped and optimizer is not None and unscaled.isdisjoint(block):
             line = f"{spelled}.unscale_gradients({module.source.code(optimizer)})"

@@ -214,3 +214,18 @@ def test_what_the_script_makes_on_the_cpu_and_nothing_moves(lines: str) -> None:
     moved = lines.replace("net(x)", "net(x.to(accelerator.device))").replace(", y)", ", y.to(accelerator.device))")
     moved = moved.replace("net(batch())", "net(batch().cuda())")
     assert not said("AM959", lines + beside, top.format("") + moved + beside)
+
+
+def test_what_a_module_keeps_on_cuda_alone() -> None:
+    loss = (
+        "class Weighted(torch.nn.Module):\n    def __init__(self):\n        self.w = torch.ones(3)\n"
+        "        if torch.cuda.is_available():\n            self.w = self.w.cuda()\n"
+        "    def forward(self, out):\n        return out * self.w\n"
+    )
+    top = "import torch\nfrom accel_runtime import Accelerator\n" + loss
+    made = "accelerator = Accelerator({})\ncriterion = Weighted()\nnet = accelerator.prepare(net)\ncriterion(net(x))\n"
+    before = "import torch\n" + loss + "net = net.to(device)\ncriterion = Weighted()\ncriterion(net(x))\n"
+    assert "self.w.cuda()" in said("AM959", before, top + made.format(""))[0]
+    assert not said("AM959", before, top + made.format("cpu=not torch.cuda.is_available()"))
+    rows = [text.replace("torch.nn.Module", "torch.utils.data.Dataset") for text in (before, top + made.format(""))]
+    assert not said("AM959", *rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted
 
 CLIPS = "for p in weights:\n    p.grad.data.mul_(0.5)"
 UNSCALED = "accelerator.unscale_gradients(optimizer)"
@@ -83,11 +83,37 @@ def test_gradients_that_are_only_emptied_or_asked_for_are_left_alone(lines):
     assert "unscale_gradients" not in migrated(source)
 
 
-def test_keeps_a_clipping_above_the_backward_pass():
-    line = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
-    for above in (line, f"if clipped:\n            {line}"):
-        source = training().replace("        loss.backward()", f"        {above}\n        loss.backward()")
-        stays(source, line)
+CLIPPED = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+ANYWHERE = {
+    "above": training().replace("        loss.backward()", f"        {CLIPPED}\n        loss.backward()"),
+    "above_if": training().replace(
+        "        loss.backward()", f"        if i:\n            {CLIPPED}\n        loss.backward()"
+    ),
+    "after_the_step": training(inside=CLIPPED),
+    "before_a_second_pass": after_backward(f"{CLIPPED}\n(model(x) ** 2).mean().backward()"),
+    "before_a_step_that_may_be_left_out": after_backward(CLIPPED).replace(
+        "        optimizer.step()", "        if i % 2:\n            optimizer.step()"
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ANYWHERE)
+def test_the_accelerator_clips_wherever_the_script_does(place):
+    assert "accelerator.clip_grad_norm_(model.parameters(), 1.0)" in migrated(ANYWHERE[place])
+
+
+@pytest.mark.parametrize("place", ANYWHERE)
+def test_accelerate_clips_only_between_a_pass_and_its_step(place):
+    text = migrated(ANYWHERE[place], ACCELERATE)
+    assert CLIPPED in text
+    assert "unscale_gradients" not in text
+    between = migrated(after_backward(CLIPPED), ACCELERATE)
+    assert "accelerator.clip_grad_norm_(model.parameters(), 1.0)" in between
+
+
+@pytest.mark.parametrize("place", ["before_a_second_pass", "before_a_step_that_may_be_left_out"])
+def test_clipping_that_accelerate_cannot_unscale_is_said(place):
+    assert "not under fp16" in noted(ANYWHERE[place], "AM302", ACCELERATE)
 
 
 def test_takes_over_a_clipping_below_one_of_two_backward_passes():
