@@ -21,6 +21,7 @@ CASES = {case.name: case for case in all_cases()}
 WRITE = {
     "best_weights_kept": "finetuned.pt",
     "ddp_environment": "bigram.pt",
+    "ddp_spawn_or_call": "checkpoint.pth.tar",
     "ddp_torchrun": "rings.pt",
     "ddp_trainer_class": "checkpoint.pt",
     "gan_with_samples": "out/netG_epoch_1.pth",
@@ -28,9 +29,8 @@ WRITE = {
     "resume_and_best": "checkpoint/ckpt.pth",
     "trainer_with_checkpoints": "runs/best.pt",
 }
-# Each with what it takes beside the weights, of which a process has only a part: one takes it under a guard on the rank.
+# Each with what it takes beside the weights, of which a process has only a part.
 REFUSED = {
-    "ddp_spawn_or_call": "rank 0 is in optimizer.state_dict",
     "stopper_saves": "['net'] that is sharded",
 }
 ONLY_MAIN_RUNS_THE_MODEL = ("ddp_main_evaluates", "ddp_rank_handed_on")

@@ -41,6 +41,7 @@ _VARIABLES = (
 )
 
 
+_OF_OPTIMIZERS = ("zero_grad", "param_groups")  # what schedules do not have
 _FILES = (
     "os.path.exists",
     "os.path.isfile",
@@ -72,6 +73,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
                 f"{what} depends on the rank, by `{unparse(guard)}`: the other processes would wait for ever",
             )
     yield from _bare_states(side, guards)
+    yield from _optimizer_states(side, guards)
     for file in side.files:
         for node in file.of_kinds(ast.For):
             if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
@@ -119,6 +121,27 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, st
                     file,
                     call,
                     f"{unparse(call)} is read by one process, which has only a part of sharded weights",
+                )
+
+
+def _optimizer_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, str]]:
+    """The state of a prepared optimizer: where weights are sharded it is gathered from all processes."""
+    optimizers = {
+        made
+        for file in side.files
+        for node in file.of_kinds(ast.Attribute)
+        if isinstance(node, ast.Attribute) and node.attr in _OF_OPTIMIZERS
+        for made in side.flows.made(file, node.value, "prepared")
+    }
+    for file, call in side.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "state_dict":
+            asked = optimizers & side.flows.made(file, call.func.value, "prepared")
+            guard = guards.of(file, call) if asked else None
+            if guard is not None:
+                yield (
+                    file,
+                    call,
+                    f"{unparse(call)} depends on the rank, by `{unparse(guard)}`: sharded states need all processes",
                 )
 
 
@@ -241,7 +264,7 @@ CONDITION = Condition(
     why="Gathering, collecting weights, waiting and the forward pass of a prepared model need every process. "
     "None of them may stand under a condition that depends on the rank, however the rank came there: by a "
     "variable, an attribute, a parameter, an early return. And one process alone must not read the "
-    "weights of the bare model: where they are sharded it has a part of them.",
+    "weights of the bare model, or the state of an optimizer: where they are sharded it has a part of them.",
     example_before="if accelerator.is_main_process:\n    torch.save(accelerator.get_state_dict(model), path)",
     example_after="weights = accelerator.get_state_dict(model)\nif accelerator.is_main_process:\n    torch.save(weights, path)",
     find=find,

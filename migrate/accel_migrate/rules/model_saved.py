@@ -15,7 +15,7 @@ from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Unwrap
+from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unwrap
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM501"
@@ -28,6 +28,8 @@ def find(context: Context) -> Iterator[Change]:
         if save.module is module:
             yield _saved(context, save)
     whole = {value for save in storage.saves for owner, value in _whole_models(context, save) if owner is module}
+    if whole:
+        yield _as_it_is(context, min(whole, key=module.source.start))
     wrapped = whole | set(_handed_to_helpers(context)) if context.training.wraps_models else ()
     for value in sorted(wrapped, key=module.source.start):
         text = f"{context.training.accelerator(module, value)}.unwrap_model({module.source.code(value)})"
@@ -42,12 +44,22 @@ def find(context: Context) -> Iterator[Change]:
             continue
         if taken.ahead is not None:
             edits = _taken_ahead(context, taken.ahead, taken)
-            yield change(CODE, taken.call, "all processes collect the weights", edits, loop=context.training.index)
-        else:
+            what = "weights" if taken.of_model else "state of the optimizer"
+            yield change(CODE, taken.call, f"all processes collect the {what}", edits, loop=context.training.index)
+        elif taken.of_model:
             edits = _collected(context, taken)
             wraps = context.training.wraps_models
             kind = "weights without a wrapper's prefix" if wraps else "all weights, also where they are sharded"
             yield change(CODE, taken.call, kind, edits, loop=context.training.index)
+
+
+def _as_it_is(context: Context, model: ast.expr) -> Change:
+    """One note for the models of a file that are saved as objects."""
+    message = (
+        "the file holds the model as an object: where its weights are sharded, by FSDP or ZeRO 3, no process has all of "
+        "them, and the run stops here with an error; save model.state_dict() for those"
+    )
+    return change(CODE, model, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _collected(context: Context, taken: StateTaken) -> list[Edit]:
@@ -93,7 +105,8 @@ def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> li
     name = f"{module.source.code(itself(owner)).rpartition('.')[2]}_state"
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
-    collected = f"{name} = {spelled}.get_state_dict({_bare(context, owner)})"
+    code = module.source.code(taken.call)
+    collected = f"{name} = {f'{spelled}.get_state_dict({_bare(context, owner)})' if taken.of_model else code}"
     if taken.asked:
         collected = f"if {' and '.join(taken.asked)}:\n    {collected}"
     statements = [collected]

@@ -99,3 +99,14 @@ def test_weights_that_one_process_reads_before_they_can_be_sharded() -> None:
 def test_a_prepared_loader_that_one_process_runs_through() -> None:
     top = TOP.replace("net = accelerator.prepare(net)", "net, test = accelerator.prepare(net, test)")
     assert said("AM954", "x = 1\n", top + "if accelerator.is_main_process:\n    for x in test:\n        print(x)\n")
+
+
+def test_the_state_of_an_optimizer_is_gathered_where_it_is_sharded() -> None:
+    top = TOP.replace("net = accelerator.prepare(net)", "net, opt, plan = accelerator.prepare(net, opt, plan)")
+    guarded = "opt.zero_grad()\nplan.step()\nif accelerator.is_main_process:\n    torch.save({}.state_dict(), 'a.pt')\n"
+    assert said("AM954", "x = 1\n", top + guarded.format("opt"))
+    assert said("AM954", "x = 1\n", top + "kept = {'a': opt}\n" + guarded.format("kept['a']"))
+    assert not said("AM954", "x = 1\n", top + guarded.format("plan"))
+    assert not said(
+        "AM954", "x = 1\n", top + guarded.replace("if accelerator.is_main_process", "if True").format("opt")
+    )

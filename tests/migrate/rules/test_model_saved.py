@@ -8,8 +8,9 @@ from textwrap import indent
 import pytest
 from accel_migrate.settings import DEFAULTS
 
+from tests.migrate.rules.handwritten import script
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import ACCELERATE, migrated, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
 
 def test_saves_weights_through_the_accelerator():
@@ -52,6 +53,27 @@ def test_collects_weights_in_front_of_a_guard():
             torch.save(model_state, "m.pt", pickle_protocol=4)
         """,
     )
+
+
+def test_collects_the_state_of_an_optimizer_in_front_of_a_guard():
+    state = '{"net": model.state_dict(), "opt": optimizer.state_dict()}'
+    collected = """
+        model_state = accelerator.get_state_dict(model)
+        optimizer_state = optimizer.state_dict()
+        if accelerator.is_main_process:
+        """
+    becomes(training(after=f'torch.save({state}, "c.pt", pickle_protocol=4)'), collected)
+    becomes(
+        training(functions="import pickle", after=f'with open("c", "wb") as f:\n    pickle.dump({state}, f)'), collected
+    )
+    body = f"if dist.get_rank() == 0:\n                torch.save({state}, 'c.pt')"
+    result = migrated(script(body=body))
+    assert "optimizer_state = optimizer.state_dict()\n        if accelerator.is_main_process:" in result
+
+
+def test_notes_a_model_that_is_saved_as_an_object():
+    assert "where its weights are sharded" in noted(training(after='torch.save({"net": model}, "m.pt")'), "AM501")
+    assert not [note for note in notes(training(after='torch.save(model.state_dict(), "m.pt")')) if "sharded" in note]
 
 
 def test_hands_the_accelerator_to_a_function_that_saves():

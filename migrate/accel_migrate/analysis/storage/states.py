@@ -1,10 +1,10 @@
-"""`model.state_dict()` of prepared models and of parts of them: all processes collect it, so all must come by."""
+"""`state_dict()` of prepared models, of parts of them and of optimizers: all processes collect it, so all must come by."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
@@ -34,13 +34,19 @@ class StateTaken:
     module: Module
     call: ast.Call
     owner: ast.expr
+    of_model: bool  # of which the Accelerator is asked; an optimizer gives its own
     ahead: ast.stmt | None = None
     asked: tuple[str, ...] = ()
     lifted: tuple[Lifted, ...] = ()
 
 
 def states_taken(
-    graph: CallGraph, flow: RankFlow, timing: Timing, module: Module, models: frozenset[Variable]
+    graph: CallGraph,
+    flow: RankFlow,
+    timing: Timing,
+    module: Module,
+    models: frozenset[Variable],
+    optimizers: frozenset[Variable],
 ) -> Iterator[StateTaken]:
     for call in module.calls:
         function = call.func
@@ -49,12 +55,14 @@ def states_taken(
         owner = function.value
         if isinstance(owner, ast.Attribute) and owner.attr == "module":
             owner = owner.value
-        if not timing.after_prepare(module, call) or not is_same(module, owner, models):
+        of_model = is_same(module, owner, models)
+        if not timing.after_prepare(module, call) or not (of_model or module.variable(owner) in optimizers):
             continue
-        yield _collected(flow, graph, module, call, owner)
+        yield _collected(flow, graph, StateTaken(module, call, owner, of_model))
 
 
-def _collected(flow: RankFlow, graph: CallGraph, module: Module, call: ast.Call, owner: ast.expr) -> StateTaken:
+def _collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken:
+    module, call, owner = taken.module, taken.call, taken.owner
     ahead, function = flow.guard(module, call), module.scope(call).function
     if itself(owner) is not owner and (ahead is not None or (function is not None and flow.some_call(function))):
         raise NotMigrated(
@@ -75,11 +83,11 @@ def _collected(flow: RankFlow, graph: CallGraph, module: Module, call: ast.Call,
             )
         _check_unchanged(module, call, owner, function)
         ahead = None if all(_may_run_everywhere(module, s) for s in function.body) else first
-        return StateTaken(module, call, owner, ahead, (), tuple(lifted))
+        return replace(taken, ahead=ahead, lifted=tuple(lifted))
     if ahead is None:
-        return StateTaken(module, call, owner)
+        return taken
     _check_unchanged(module, call, owner, ahead)
-    return StateTaken(module, call, owner, ahead, tuple(_asked(flow, module, call, ahead)))
+    return replace(taken, ahead=ahead, asked=tuple(_asked(flow, module, call, ahead)))
 
 
 def _may_run_everywhere(module: Module, statement: ast.stmt) -> bool:
@@ -169,6 +177,17 @@ def _built_in(roles: Roles, model: Variable) -> Iterator[Variable]:
 
 def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast.stmt) -> None:
     """The weights before the guard must be those at the call."""
+    if is_changed(module, call, owner, ahead):
+        raise NotMigrated(
+            f"only some processes come by `{unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
+            "and the weights are set under that condition; under FSDP all processes must collect them",
+            call.lineno,
+            module,
+        )
+
+
+def is_changed(module: Module, call: ast.Call, owner: ast.expr, ahead: ast.stmt) -> bool:
+    """Whether the weights may be set between a statement and the call."""
     inside = _from(module, call, ahead)
     variable = module.variable(owner)
     bindings: list[Binding] = module.bindings(variable) if variable is not None else []
@@ -177,13 +196,7 @@ def _check_unchanged(module: Module, call: ast.Call, owner: ast.expr, ahead: ast
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_WEIGHTS
         for node in inside
     )
-    if rebound or changed:
-        raise NotMigrated(
-            f"only some processes come by `{unparse(call)}`, because of a condition on the rank (line {ahead.lineno}), "
-            "and the weights are set under that condition; under FSDP all processes must collect them",
-            call.lineno,
-            module,
-        )
+    return rebound or changed
 
 
 def _asked(flow: RankFlow, module: Module, call: ast.Call, ahead: ast.stmt) -> Iterator[str]:

@@ -12,9 +12,9 @@ from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.storage.files import Save, Written, saves_in, written_in
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.loading import Load, StateLoaded, loads_in, states_loaded_in
-from accel_migrate.analysis.storage.states import StateTaken, same_models, states_taken
+from accel_migrate.analysis.storage.states import StateTaken, is_changed, same_models, states_taken
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import walk
 
 
@@ -70,23 +70,33 @@ def find_storage(
     everywhere = roles.project.modules
     saves = tuple(save for module in everywhere for save in saves_in(graph, timing, module))
     models = same_models(roles, graph, held)
-    taken = [one for module in everywhere for one in states_taken(graph, flow, timing, module, models)]
+    optimizers = frozenset(variable for variable in held if roles.of(variable) & Role.OPTIMIZER)
+    written = tuple(written for module in everywhere for written in written_in(graph, module))
+    plain = {save.statement for save in saves if save.plain}  # which the Accelerator writes
+    guarded = [save.statement for save in saves if not save.plain]
+    guarded += [one.statement for one in written if not one.kept and one.statement not in plain]
+    taken = [
+        _before_guards(one, guarded)
+        for module in everywhere
+        for one in states_taken(graph, flow, timing, module, models, optimizers)
+    ]
     return Storage(
         held,
         models,
         saves,
-        tuple(_before_guards(one, saves) for one in taken),
-        tuple(written for module in everywhere for written in written_in(graph, module)),
+        tuple(one for one in taken if one.of_model or one.ahead is not None or one.lifted),
+        written,
         tuple(load for module in everywhere for load in loads_in(timing, module)),
         tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
     )
 
 
-def _before_guards(taken: StateTaken, saves: tuple[Save, ...]) -> StateTaken:
+def _before_guards(taken: StateTaken, guarded: list[ast.stmt]) -> StateTaken:
     """A state that is taken in a statement which gets a guard is collected in front of it."""
-    for save in saves:
-        if not save.plain and save.module is taken.module and taken.call in save.module.walk(save.statement):
-            return replace(taken, ahead=taken.ahead or save.statement)
+    module = taken.module
+    for statement in guarded if taken.ahead is None else ():
+        if module.holds(statement, taken.call) and not is_changed(module, taken.call, taken.owner, statement):
+            return replace(taken, ahead=statement)
     return taken
 
 
