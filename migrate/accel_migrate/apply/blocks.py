@@ -49,6 +49,7 @@ class Blocks:
         result: list[cst.BaseStatement] = []
         carried: list[cst.EmptyLine] | None = None  # what a removed statement leaves to the next one
         position = 0
+        alone = False  # whether nothing was put in beside the last statement
         for node in nodes:
             count = self.skeleton.count(node)
             mine = statements[position : position + count]
@@ -66,10 +67,11 @@ class Blocks:
             if carried is not None:
                 new[0] = with_leading(new[0], merged(carried, leading(new[0]), first=not result))
                 carried = None
-            if result and len(new) == 1 and self._same_guard(statements, mine[0]):
+            if result and alone and len(new) == 1 and self._same_guard(statements, mine[0]):
                 result[-1] = under_one_guard(result[-1], new[0])
             else:
                 result += new
+                alone = len(new) == 1
         self._footer = [line for line in carried or [] if line.comment is not None]
         return result
 

@@ -14,7 +14,7 @@ from accel_migrate.check.path_uses import KEEPING, PathUses, is_command, name_of
 from accel_migrate.check.paths import Paths, may_be_one
 from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
-from accel_migrate.flow.file_calls import LISTING
+from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Scope
 
@@ -60,6 +60,15 @@ class _Files:
         self._written = self._saves + [
             Path(f, c, path) for f, c in outside if c in alone for path in uses.written(f, c)
         ]
+        self._taken_away = [
+            Path(f, c, path) for f, c in outside if c in alone if (path := taken_away(c, f.qualified(c.func)))
+        ]
+        self._made_again = [
+            Path(f, c, path)
+            for f, c in outside
+            if self._taken_away and c not in alone
+            if (path := folder_made(c, f.qualified(c.func)))
+        ]
         self._looked_at = [
             Path(f, c, path)
             for f, c in outside
@@ -72,7 +81,7 @@ class _Files:
         self._sources: dict[ast.expr, set[Place]] = {}
 
     def violations(self) -> Iterator[Violation]:
-        meetings = _meetings(self._side) if self._looked_at else set()
+        meetings = _meetings(self._side) if self._looked_at or self._made_again else set()
         names = Names(self._side)
         told: set[ast.Call] = set()
         for use in self._looked_at:
@@ -82,6 +91,7 @@ class _Files:
                 told.add(use.call)
                 yield Violation("AM962", use.file.path, use.call.lineno, message)
         yield from self._chosen_too_early(meetings, told)
+        yield from self._made_too_early(meetings)
 
     def _trouble(self, names: Names, same: list[Path], use: Path, meetings: set[ast.AST]) -> str:
         side, writes = self._side, {write.call for write in same}
@@ -123,6 +133,16 @@ class _Files:
             flows = self._side.flows
             self._sources[path.node] = flows.sources(flows.place(path.file, path.node)) - {"keyed"}
         return self._sources[path.node]
+
+    def _made_too_early(self, meetings: set[ast.AST]) -> Iterator[Violation]:
+        """Folders that all processes make while one may still be taking them away, with what the others put there."""
+        for use in self._made_again:
+            gone = {path.call for path in self._taken_away if self._may_be_one(path, use)}
+            if gone and _runs_after(self._side, gone, {use.call}, meetings):
+                message = (
+                    f"`{unparse(use.call)[:60]}` would make a folder on all processes that one may still be taking away"
+                )
+                yield Violation("AM962", use.file.path, use.call.lineno, message)
 
     def _chosen_too_early(self, meetings: set[ast.AST], told: set[ast.Call]) -> Iterator[Violation]:
         """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""

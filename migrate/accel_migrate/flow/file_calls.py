@@ -48,6 +48,8 @@ WRITERS = {
     for row in _ROWS
     for function in row[2]
 }
+# Those of them after which what they name first is gone.
+_TAKING_AWAY = frozenset({"shutil.rmtree", "os.rmdir", "os.removedirs", *_MOVES})
 # Methods that do so, by names that objects of other kinds do not have.
 WRITING_METHODS = {
     "savefig": Argument(0, "fname"),
@@ -80,6 +82,12 @@ OPENERS = frozenset({
     "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "tarfile.open", "h5py.File", "zipfile.ZipFile", "wave.open",
     "smart_open.open",
 })  # fmt: skip
+# Those whose file may be changed unless they are told so: where that stands, and the modes that say it.
+_KEPT_OPEN = {
+    "numpy.memmap": (Argument(2, "mode"), ("r", "c")),
+    "numpy.lib.format.open_memmap": (Argument(1, "mode"), ("r", "c")),
+    "shelve.open": (Argument(1, "flag"), ("r",)),
+}
 # Functions that read the file that their first argument names, and change nothing.
 READERS = frozenset({
     "numpy.load", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile", "pandas.read_csv", "pandas.read_json",
@@ -98,6 +106,13 @@ def is_writing_mode(mode: ast.expr | None) -> bool:
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(_WRITING_MODE.fullmatch(mode.value))
 
 
+def opens_to_write(call: ast.Call, dotted: str | None) -> bool:
+    """Whether a call opens a file that may be changed, because its mode does not say otherwise."""
+    argument, reading = _KEPT_OPEN.get(dotted or "", (None, ()))
+    mode = argument.of(call) if argument is not None else None
+    return argument is not None and not (isinstance(mode, ast.Constant) and mode.value in reading)
+
+
 def written_paths(call: ast.Call, dotted: str | None) -> list[ast.expr] | None:
     """The paths that a call may write to, by its full name where it has one; None where it is not known what it does."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -108,6 +123,22 @@ def written_paths(call: ast.Call, dotted: str | None) -> list[ast.expr] | None:
         return [path for path in (WRITING_METHODS[name].of(call),) if path is not None]
     if owner and (name in CHANGING_PATHS or name == "open"):
         return owner
-    if (name == "open" and isinstance(call.func, ast.Name)) or dotted in OPENERS:
+    if (name == "open" and isinstance(call.func, ast.Name)) or dotted in OPENERS or dotted in _KEPT_OPEN:
         return call.args[:1]
     return None
+
+
+def folder_made(call: ast.Call, dotted: str | None) -> ast.expr | None:
+    """The folder that a call makes."""
+    if dotted in ("os.makedirs", "os.mkdir"):
+        return Argument(0, "name" if dotted == "os.makedirs" else "path").of(call)
+    is_method = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
+    return call.func.value if is_method and isinstance(call.func, ast.Attribute) else None
+
+
+def taken_away(call: ast.Call, dotted: str | None) -> ast.expr | None:
+    """The file or folder that a call removes or moves elsewhere."""
+    if dotted in _TAKING_AWAY:
+        return WRITERS[dotted][0].of(call)
+    is_method = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "rmdir"
+    return call.func.value if is_method and isinstance(call.func, ast.Attribute) else None

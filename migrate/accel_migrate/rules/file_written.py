@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import runs_command
 from accel_migrate.analysis.storage.read_back import read_back
-from accel_migrate.edits import change
-from accel_migrate.plan import Change, Guard, Insert, Safety
+from accel_migrate.edits import change, replace_node
+from accel_migrate.plan import Change, Edit, Guard, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
@@ -16,10 +19,15 @@ CODE = "AM504"
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    again = [one.statement for one in renewed(context.script, training, module) if one.whole]
     for writing in writings(context.script, training, module):
+        if any(module.holds(around, writing.statement) for around in again):
+            continue  # another rule guards the whole
         if writing.spelled is not None and not writing.trouble:
-            guard = Guard(writing.statement, f"{writing.spelled}.is_main_process")
-            yield change(CODE, writing.statement, "one process writes the file", [guard], loop=training.index)
+            edits: list[Edit] = [Guard(writing.statement, f"{writing.spelled}.is_main_process")]
+            if writing.ahead is not None:
+                edits += _worked_out(module, writing.statement, writing.ahead)
+            yield change(CODE, writing.statement, "one process writes the file", edits, loop=training.index)
         else:
             why = writing.trouble or "the Accelerator is not made yet, or not in reach"
             message = (
@@ -29,6 +37,15 @@ def find(context: Context) -> Iterator[Change]:
             yield change(CODE, writing.statement, message, loop=training.index, safety=Safety.NOTE)
     yield from _waits(context)
     yield from _commands(context)
+
+
+def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr) -> list[Edit]:
+    """`os.remove(kept.pop())`: every process takes it out of its own list."""
+    name = "taken"
+    while module.resolve(name, module.scope(statement)) is not None:
+        name += "_out"
+    ahead = Insert(statement, (f"{name} = {module.source.code(argument)}",), "before")
+    return [ahead, replace_node(module.source, argument, name)]
 
 
 def _waits(context: Context) -> Iterator[Change]:

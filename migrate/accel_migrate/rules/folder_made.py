@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.notes.renewed import Renewed, renewed
 from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.edits import add_argument, change
+from accel_migrate.flow.file_calls import folder_made
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety
 from accel_migrate.rule import Context, Rule
@@ -17,12 +19,12 @@ CODE = "AM505"
 
 def find(context: Context) -> Iterator[Change]:
     module, training = context.module, context.training
+    again = [*renewed(context.script, training, module)]
+    yield from _made_again(context, again)
+    once = {call for one in again if one.whole for call in one.made}
     for call in module.calls:
         dotted = module.qualified(call.func)
-        makes = dotted in ("os.makedirs", "os.mkdir") or (
-            dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
-        )
-        if not makes:
+        if folder_made(call, dotted) is None or call in once:
             continue
         own = list(_of_its_own(context, call, dotted))
         yield from own
@@ -37,10 +39,24 @@ def find(context: Context) -> Iterator[Change]:
             yield from _made_by_one(context, call, under_question=absent is not None)
 
 
+def _made_again(context: Context, again: list[Renewed]) -> Iterator[Change]:
+    """A folder that the main process takes away is made again when it is gone."""
+    for one in again:
+        if not one.whole and not any(_may_be_made_by_all(context, call) for call in one.made):
+            continue  # the main process makes it too, when it has taken it away
+        spelled = context.training.ready(context.module, one.statement)
+        edits: list[Edit] = [Guard(one.statement, f"{spelled}.is_main_process")] if one.whole else []
+        edits.append(Insert(one.statement, (f"{spelled}.wait_for_everyone()",), "after"))
+        reason = "one process takes the folder away and makes it, and the others wait for it"
+        if not one.whole:
+            reason = "the others wait until one process has taken the folder away"
+        yield change(CODE, one.statement, reason, edits, loop=context.training.index)
+
+
 def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterator[Change]:
     """A folder whose name comes from the clock: each process has another one, and writes or looks there."""
     module, training, script = context.module, context.training, context.script
-    name = (call.args[0] if call.args else None) if dotted else getattr(call.func, "value", None)
+    name = folder_made(call, dotted)
     if name is None or training.flow.on_some(module, call) or not _is_run(context, call):
         return
     own = own_part(script.roles, script.graph, module, name)
@@ -88,6 +104,10 @@ def _made_by_one(context: Context, call: ast.Call, under_question: bool) -> Iter
 def _may_be_there(call: ast.Call) -> bool:
     """Whether the call says for itself what becomes of a folder that is there."""
     return len(call.args) > 2 or any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
+
+
+def _may_be_made_by_all(context: Context, call: ast.Call) -> bool:
+    return _may_be_there(call) or _asked_for(context, call) is not None or _is_tried(context, call)
 
 
 def _is_tried(context: Context, call: ast.Call) -> bool:
@@ -147,7 +167,8 @@ RULE = Rule(
     summary="`exist_ok=True` where a folder is made if it is not there",
     why="Between `exists` and `makedirs` another process may have made the folder, and the second one fails. "
     "A folder that nothing asks for must be new: one process makes it, or, where its name comes from the clock, "
-    "`exist_ok=accelerator.num_processes > 1` keeps the error on one process.",
+    "`exist_ok=accelerator.num_processes > 1` keeps the error on one process. Where the folder is taken away first, the "
+    "processes wait until it is gone: one of them would else make it while another still removes it.",
     example_before="if not os.path.exists(out):\n    os.makedirs(out)",
     example_after="if not os.path.exists(out):\n    os.makedirs(out, exist_ok=True)",
     find=find,

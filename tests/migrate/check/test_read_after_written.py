@@ -225,3 +225,15 @@ def test_a_number_in_the_name_of_a_file_is_no_file() -> None:
     assert not said("AM962", "x = 1\n", saved.format(then="plot(list(range(0, epoch + 1)))"))
     assert said("AM962", "x = 1\n", saved.format(then="read('net' + str(epoch))"))
     assert not said("AM962", "x = 1\n", HEAD + "accelerator.save(weights, path)\nprint(path.relative_to(root))\n")
+
+
+def test_a_folder_that_all_make_while_one_takes_it_away() -> None:
+    removed = "import os, shutil\nif accelerator.is_main_process:\n    shutil.rmtree({})\n"
+    made = "os.makedirs('runs/a', exist_ok=True)\n"
+    wait = "accelerator.wait_for_everyone()\n"
+    assert said("AM962", "x = 1\n", TOP + removed.format("'runs'") + made)
+    assert not said("AM962", "x = 1\n", TOP + removed.format("'runs'") + wait + made)
+    assert not said("AM962", "x = 1\n", TOP + removed.format("'other'") + made)
+    assert not said("AM962", "x = 1\n", TOP + made + removed.format("'runs'"))
+    guarded = f"if accelerator.is_main_process:\n    {made}"
+    assert not said("AM962", "x = 1\n", TOP + removed.format("'runs'") + guarded)

@@ -66,6 +66,8 @@ def test_notes_a_library_that_fetches_without_being_told(brought: str, made: str
 def test_says_nothing_of_what_a_library_computes() -> None:
     functions = "from sklearn.datasets import make_moons\nraw = make_moons(9)\n"
     assert "AM604" not in codes(training(functions=functions))
+    counted = "from words import Field\nField().build_vocab(rows, vectors=table)\n"
+    assert "AM604" not in codes(training(functions=counted))
 
 
 def test_notes_a_dataset_of_graphs_that_fetches_when_it_is_made() -> None:

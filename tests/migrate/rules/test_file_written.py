@@ -163,8 +163,97 @@ def test_a_folder_that_is_asked_for_in_other_words_is_made_by_all(made: str):
 
 
 def test_no_process_waits_under_a_question_for_the_folder():
-    source = training(after="if os.path.exists('run'):\n    os.rename('run', 'old')\n    os.mkdir('run')")
+    source = training(
+        after="if os.path.exists('run'):\n    total += 1\n    len(os.listdir('run'))\n    os.mkdir('run/a')"
+    )
     assert "all but the first may fail" in noted(source, "AM505")
+
+
+@pytest.mark.parametrize(
+    ("removed", "made"),
+    [
+        ("if os.path.exists(run):\n    {}shutil.rmtree(run)", "os.makedirs(run, exist_ok=True)"),
+        ("{}shutil.rmtree(run, ignore_errors=True)", "os.makedirs(os.path.join(run, 'images'), exist_ok=True)"),
+        ("if os.path.isdir(run):\n    {}shutil.move(run, run + '.old')", "os.makedirs(run, exist_ok=True)"),
+        (
+            "try:\n    {}shutil.rmtree(run)\nexcept OSError:\n    pass",
+            "try:\n    os.mkdir(run)\nexcept OSError:\n    pass",
+        ),
+    ],
+)
+def test_a_folder_is_made_again_when_one_process_has_taken_it_away(removed: str, made: str):
+    text = migrated(training(ready=f"run = 'out'\n{removed.format('')}\n{made}"))
+    gone, waits, again = (text.index(part) for part in ("shutil.", "accelerator.wait_for_everyone()\n", made))
+    assert gone < waits < again
+    assert "accelerator.is_main_process" in text[:gone]
+
+
+@pytest.mark.parametrize(
+    "renewed",
+    [
+        "if os.path.exists('out'):\n    shutil.rmtree('out')\n    os.mkdir('out')\nelse:\n    os.mkdir('out')",
+        "try:\n    shutil.rmtree('out')\n    os.mkdir('out')\nexcept OSError:\n    os.mkdir('out')",
+    ],
+)
+def test_one_process_takes_a_folder_away_and_makes_it_in_one_statement(renewed: str):
+    source = training(ready=renewed)
+    becomes(source, f"if accelerator.is_main_process:\n{renewed}\naccelerator.wait_for_everyone()")
+    assert migrated(source).count("is_main_process") == 1
+
+
+def test_a_folder_that_the_main_process_takes_away_and_makes_needs_no_second_wait():
+    source = training(ready="if os.path.exists('out'):\n    shutil.rmtree('out')\nos.makedirs('out')")
+    assert migrated(source).count("wait_for_everyone") == 1
+
+
+def test_what_is_inserted_between_two_guards_keeps_them_apart():
+    becomes(
+        training(after="os.mkdir(f'{epoch}')\nopen(f'{epoch}/a', 'w').write('x')"),
+        """
+        if accelerator.is_main_process:
+        os.mkdir(f'{epoch}')
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+        open(f'{epoch}/a', 'w').write('x')
+        """,
+    )
+
+
+@pytest.mark.parametrize("test", ["if", "while"])
+def test_every_process_takes_the_oldest_file_from_its_list(test: str):
+    becomes(
+        training(
+            ready="kept = []", after=f"kept.append(str(epoch))\n{test} len(kept) > 2:\n    os.remove(kept.pop(0))"
+        ),
+        f"{test} len(kept) > 2:\ntaken = kept.pop(0)\nif accelerator.is_main_process:\nos.remove(taken)",
+    )
+
+
+@pytest.mark.parametrize("changed", ["lines['n'] += 1", "lines.update(n=1)", "log.n += 1", "next(lines)"])
+def test_notes_a_file_beside_which_something_is_changed_that_all_read(changed: str):
+    after = f"with open('log', 'a') as f:\n    f.write('x')\n    {changed}\nif lines['n'] + log.n > 2:\n    break"
+    source = training(ready="lines, log = {'n': 0}, argparse.Namespace(n=0)", functions="import argparse", after=after)
+    assert "which is changed in it, is read outside of it" in noted(source, "AM504")
+    stays(source, after)
+
+
+def test_what_only_the_writing_reads_may_be_changed_in_it():
+    after = "rows.append(total)\nwith open('log', 'a') as f:\n    f.write(str(rows))\n    rows.clear()"
+    becomes(training(ready="rows = []", after=after), "rows.append(total)\nif accelerator.is_main_process:\nwith open")
+
+
+@pytest.mark.parametrize(
+    ("opened", "writes"),
+    [
+        ("cache = np.memmap('c', dtype='float32', mode='w+', shape=(4,))", True),
+        ("cache = np.memmap('c', 'float32', 'r')", False),
+        ("cache = np.lib.format.open_memmap('c', shape=(4,))", True),
+        ("cache = shelve.open('c')", True),
+        ("cache = shelve.open('c', flag='r')", False),
+    ],
+)
+def test_notes_files_that_are_kept_open_for_writing(opened: str, writes: bool):
+    assert ("AM504" in codes(training(functions="import shelve", ready=opened))) is writes
 
 
 def test_a_folder_made_by_a_name_of_its_own_is_only_told():

@@ -13,6 +13,12 @@ from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse, walk
 
+# Methods of lists, dictionaries, sets and queues that change them.
+_CHANGING = frozenset({
+    "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "add", "discard", "update",
+    "setdefault", "sort", "reverse", "rotate",
+})  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Writing:
@@ -21,6 +27,7 @@ class Writing:
     statement: ast.stmt
     spelled: str | None
     trouble: str
+    ahead: ast.expr | None = None  # an argument that all processes must work out, because it changes what they read
 
 
 def writings(script: Script, training: Training, module: Module) -> Iterator[Writing]:
@@ -32,7 +39,26 @@ def writings(script: Script, training: Training, module: Module) -> Iterator[Wri
         if written.module is module and statement not in saved and concerns(script, training, module, statement):
             spelled = training.ready(module, statement)
             if spelled is not None or not any(each.ready(module, statement) for each in script.trainings):
-                yield Writing(statement, spelled, _trouble(script, module, written))
+                yield _writing(script, training, module, written, spelled)
+
+
+def _writing(script: Script, training: Training, module: Module, written: Written, spelled: str | None) -> Writing:
+    trouble = _trouble(script, module, written)
+    changed = [] if trouble else list(_changed(training, module, written.statement))
+    ahead = _argument(written.statement)
+    if changed and ahead is not None and all(module.holds(ahead, each) for each in changed):
+        return Writing(written.statement, spelled, "", ahead)
+    if changed:
+        trouble = f"`{unparse(changed[0])}`, which is changed in it, is read outside of it"
+    return Writing(written.statement, spelled, trouble)
+
+
+def _argument(statement: ast.stmt) -> ast.expr | None:
+    """`kept.pop(0)` of `os.remove(kept.pop(0))`."""
+    match statement:
+        case ast.Expr(value=ast.Call(args=[ast.Call() as argument], keywords=[])):
+            return argument
+    return None
 
 
 def written_once(script: Script, training: Training, module: Module) -> list[ast.stmt]:
@@ -83,6 +109,46 @@ def _trouble(script: Script, module: Module, written: Written) -> str:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _is_read_later(module, written, node):
             return f"`{node.id}`, which is set in it, is read later"
     return ""
+
+
+def _changed(training: Training, module: Module, statement: ast.stmt) -> Iterator[ast.expr]:
+    """The objects from outside that a statement changes, and that are read where every process comes by."""
+    guarded = [one.statement for one in training.storage.written if one.module is module and not one.kept]
+    for node in module.walk(statement, ast.Call, ast.Attribute, ast.Subscript):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as changed, attr=name)):
+                changes = name in _CHANGING and module.qualified(node.func) is None
+            case ast.Call(func=ast.Name(id="next"), args=[ast.Name() | ast.Attribute() as changed, *_]):
+                changes = True
+            case ast.Subscript(value=ast.Name() | ast.Attribute() as changed, ctx=ast.Store() | ast.Del()):
+                changes = True
+            case ast.Attribute(ctx=ast.Store()) as changed:
+                changes = True
+            case _:
+                continue
+        if changes and not _is_made_in(module, statement, changed) and _is_read(module, statement, changed, guarded):
+            yield changed
+
+
+def _is_made_in(module: Module, statement: ast.stmt, node: ast.expr) -> bool:
+    variable = module.variable(node) if isinstance(node, ast.Name) else None
+    bindings = module.bindings(variable) if variable is not None else []
+    return bool(bindings) and all(module.holds(statement, binding.statement) for binding in bindings)
+
+
+def _is_read(module: Module, statement: ast.stmt, changed: ast.expr, guarded: list[ast.stmt]) -> bool:
+    """Whether an object is read elsewhere, other than to change it: an attribute of whatever object, under its name."""
+    variable = module.variable(changed)
+    for node in module.walk(module.tree, type(changed)):
+        assert isinstance(node, ast.Name | ast.Attribute)
+        same = module.variable(node) == variable if isinstance(node, ast.Name) else node.attr == changed.attr  # type: ignore[attr-defined]
+        if not same or not isinstance(node.ctx, ast.Load) or any(module.holds(each, node) for each in guarded):
+            continue
+        above = module.parents[node]
+        call = module.parents[above] if isinstance(above, ast.Attribute) and above.attr in _CHANGING else None
+        if call is None or not isinstance(module.parents[call], ast.Expr):
+            return True
+    return False
 
 
 def _is_read_later(module: Module, written: Written, stored: ast.Name) -> bool:

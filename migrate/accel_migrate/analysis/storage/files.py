@@ -12,7 +12,15 @@ from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.file_calls import CHANGING_PATHS, COMMANDS, OPENERS, WRITERS, WRITING_METHODS, is_writing_mode
+from accel_migrate.flow.file_calls import (
+    CHANGING_PATHS,
+    COMMANDS,
+    OPENERS,
+    WRITERS,
+    WRITING_METHODS,
+    is_writing_mode,
+    opens_to_write,
+)
 from accel_migrate.flow.nodes import unparse, walk
 
 _ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
@@ -137,7 +145,10 @@ def downloads(module: Module, call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute) and call.func.attr in ("extractall", "urlretrieve") and not dotted:
         return True  # an archive that was opened
     if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
-        return any(keyword.arg == "vectors" for keyword in call.keywords)  # of torchtext
+        vectors = next((keyword.value for keyword in call.keywords if keyword.arg == "vectors"), None)
+        return isinstance(vectors, ast.Constant) and isinstance(
+            vectors.value, str
+        )  # of torchtext, which fetches by name
     return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
 
 
@@ -179,7 +190,8 @@ def writes(module: Module, call: ast.Call) -> bool:
     dotted = module.qualified(call.func)
     if dotted is not None:
         is_writer = dotted in WRITERS and dotted != "torch.save"  # of which another rule speaks
-        return is_writer or (dotted in OPENERS and _writes_by(module, _argument(call, 1, "mode")))
+        opens = dotted in OPENERS and _writes_by(module, _argument(call, 1, "mode"))
+        return is_writer or opens or opens_to_write(call, dotted)
     if isinstance(call.func, ast.Attribute):
         if call.func.attr.startswith("to_") and not _has_path(call):
             return False  # `frame.to_json()` gives the text back
