@@ -76,6 +76,12 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
         said.append("waits until the file is written")
     if edits:
         yield change(CODE, load.call, "; ".join(said), edits, loop=training.index)
+    if load.location is None and load.may_feed_state and not load.lands_on_cpu:
+        message = (
+            "every process reads these weights to the GPU that saved them, often the first for all; map_location='cpu' reads "
+            "them to the CPU, from where load_state_dict copies them"
+        )
+        yield change(CODE, load.call, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _is_whole_model(context: Context, load: Load) -> bool:

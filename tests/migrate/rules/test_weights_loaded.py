@@ -206,3 +206,23 @@ def test_leaves_a_wrapper_beside_the_training_that_reads_older_files():
     scoring = "def score(path):\n    net = nn.DataParallel(nn.Linear(3, 2))\n    net.load_state_dict(torch.load(path))"
     source = training(functions=scoring, ready="model = nn.DataParallel(model)")
     assert "reads weights into a wrapper that the training does not use" in unchanged(source)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "old = torch.load('w.pt')\nnew = {k[7:]: v for k, v in old.items()}\nmodel.load_state_dict(new)",
+        "restore(torch.load('w.pt'))",
+        "own = model.state_dict()\nown.update(torch.load('w.pt'))\nmodel.load_state_dict(own)",
+    ],
+)
+def test_notes_weights_that_reach_a_model_by_another_name(read: str) -> None:
+    helper = "def restore(weights):\n    model.load_state_dict(weights)\n"
+    assert "to the GPU that saved them" in noted(training(functions=helper, ready=read), "AM502")
+    on_cpu = read.replace("'w.pt'", "'w.pt', map_location='cpu'")
+    assert not [n for n in notes(training(functions=helper, ready=on_cpu)) if "GPU that saved" in n]
+
+
+def test_says_nothing_of_data_that_is_loaded() -> None:
+    source = training(ready="rows = torch.load('rows.pt')\nprint(len(rows))")
+    assert not [note for note in notes(source) if "GPU that saved" in note]

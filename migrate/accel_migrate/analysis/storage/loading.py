@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.processes.timing import Timing, is_built_anew
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.itself import itself
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
 
 
@@ -22,6 +22,7 @@ class Load:
     location: ast.expr | None
     feeds_state: bool  # what is read goes into load_state_dict, which copies it to the right device
     late: bool  # runs after prepare
+    may_feed_state: bool  # some of what is read goes there, by other names or through a function
 
     @property
     def lands_on_cpu(self) -> bool:
@@ -37,13 +38,16 @@ class StateLoaded:
     owner: ast.expr
 
 
-def loads_in(timing: Timing, module: Module) -> Iterator[Load]:
+def loads_in(roles: Roles, timing: Timing, module: Module) -> Iterator[Load]:
     for call in module.calls:
         if module.qualified(call.func) == "torch.load":
             location = next((k.value for k in call.keywords if k.arg == "map_location"), None)
             if location is None and len(call.args) > 1:
                 location = call.args[1]
-            yield Load(module, call, location, _feeds_state(module, call), timing.after_prepare(module, call))
+            late = timing.after_prepare(module, call)
+            yield Load(
+                module, call, location, _feeds_state(module, call), late, _may_feed_state(roles, module, call, set())
+            )
 
 
 def states_loaded_in(roles: Roles, timing: Timing, module: Module, held: frozenset[Variable]) -> Iterator[StateLoaded]:
@@ -82,6 +86,33 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
             elif not isinstance(around, ast.Compare | ast.Attribute):
                 return False
     return loaded
+
+
+def _may_feed_state(roles: Roles, module: Module, node: ast.expr, seen: set[Variable]) -> bool:
+    """Whether something goes into a `load_state_dict`, whole or in part, under whatever names."""
+    statement = module.statement(node)
+    around = [parent for parent in module.ancestors(node) if module.holds(statement, parent)]
+    names: list[Variable | None] = []
+    for call in around:
+        if isinstance(call, ast.Call) and call.func is not node and isinstance(call.func, ast.Attribute):
+            if call.func.attr == "load_state_dict" and not module.holds(call.func, node):
+                return True
+            names += [module.variable(call.func.value)] if call.func.attr == "update" else []  # `own.update(read)`
+        target = roles.target(module, call) if isinstance(call, ast.Call) else None
+        if target is not None and isinstance(call, ast.Call) and not isinstance(target.node, ast.ClassDef):
+            handed = [name for name, value in arguments_of(call, target) if module.holds(value, node)]
+            names += [Variable(target.module.functions[target.node], name) for name in handed]
+    if isinstance(statement, ast.Assign):
+        names += [module.variable(target) for target in statement.targets]
+    fresh = {variable for variable in names if variable is not None} - seen
+    seen |= fresh
+    return any(
+        _may_feed_state(roles, owner, read, seen)
+        for variable in fresh
+        for owner in (variable.scope.module,)
+        for read in owner.walk(variable.scope.node, ast.Name)
+        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load) and owner.variable(read) == variable
+    )
 
 
 def _names_cpu(location: ast.expr) -> bool:

@@ -86,7 +86,7 @@ def find_storage(
         saves,
         tuple(one for one in taken if one.of_model or one.ahead is not None or one.lifted),
         written,
-        tuple(load for module in everywhere for load in loads_in(timing, module)),
+        tuple(load for module in everywhere for load in loads_in(roles, timing, module)),
         tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
     )
 
