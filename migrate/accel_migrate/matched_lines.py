@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import AnyStr
+from typing import TypeVar
 
+Line = TypeVar("Line", bound=str | bytes)
 Step = tuple[str, int, int, int, int]
 
 
-class MatchedLines(difflib.SequenceMatcher[AnyStr]):
+class MatchedLines(difflib.SequenceMatcher[Line]):
     """A matcher that also knows empty and other frequent lines again, inside of what changed.
 
     The standard one leaves them out of long texts, because matching them everywhere takes quadratic time; without them a
     blank line between two changed ones counts as changed.
     """
 
-    def __init__(self, before: Sequence[AnyStr], after: Sequence[AnyStr]) -> None:
+    def __init__(self, before: Sequence[Line], after: Sequence[Line]) -> None:
         super().__init__(None, before, after)
         self.before, self.after = before, after
 

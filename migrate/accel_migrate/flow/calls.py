@@ -318,7 +318,7 @@ class Flows:
         elif name in _SAME_OBJECT and isinstance(node.func, ast.Attribute):
             self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
-            self._copy(self.place(file, node.args[2]), self._of_any(node.args[1].value))
+            self._copy(self.place(file, node.args[2]), self._of_any(str(node.args[1].value)))
         for argument in arguments:
             self.place(file, argument)
 
