@@ -510,3 +510,34 @@ def test_leaves_a_loop_in_which_a_file_is_read_back_under_a_condition():
 )
 def test_guards_what_takes_a_file_away_or_writes_an_array(line: str):
     becomes(training(functions="from pathlib import Path", after=line), f"if accelerator.is_main_process:\n{line}")
+
+
+ADDED = """\
+if os.path.exists("log.json"):
+    log = json.load(open("log.json"))
+    {}
+    json.dump(log, open("log.json", "w"))
+else:
+    json.dump([total], open("log.json", "w"))
+"""
+
+
+def test_a_file_that_is_asked_for_read_and_written_is_one_process_alone():
+    becomes(training(after=ADDED.format("log.append(total)")), "if accelerator.is_main_process:\nif os.path.exists(")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "best = total",
+        "history.append(total)",
+        "torch.manual_seed(1)",
+        "total_of(model)",
+        "torch.save(model.state_dict(), 'm.pt')",
+    ],
+)
+def test_what_does_more_than_files_is_not_one_process_alone(inside: str):
+    result = _migrated(
+        training(ready="history, best = [], 0", after=ADDED.format(inside) + "print(history, best)"), DEFAULTS
+    )
+    assert b"    if os.path.exists(" not in result.after.replace(b"\n    if", b"\nif")

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.notes.about_files import asks_and_writes
 from accel_migrate.analysis.notes.elsewhere import is_called
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module
@@ -34,12 +35,30 @@ def writings(script: Script, training: Training, module: Module) -> Iterator[Wri
     """What writes files in a module, other than weights, which all processes must collect first."""
     saves = [save for each in script.trainings for save in each.storage.saves if save.module is module]
     saved = {save.opened or module.statement(save.call) for save in saves}
+    seen: set[ast.stmt] = set()
     for written in training.storage.written:
         statement = written.statement
         if written.module is module and statement not in saved and concerns(script, training, module, statement):
             spelled = training.ready(module, statement)
             if spelled is not None or not any(each.ready(module, statement) for each in script.trainings):
-                yield _writing(script, training, module, written, spelled)
+                found = _writing(script, training, module, _whole(script, training, written), spelled)
+                if found.statement not in seen:
+                    seen.add(found.statement)
+                    yield found
+
+
+def _whole(script: Script, training: Training, written: Written) -> Written:
+    """With the `if` around it that asks for the file, where all of that can go under a guard."""
+    for around in reversed(asks_and_writes(written.module, written.statement)):
+        whole = Written(written.module, around)
+        ready = training.ready(written.module, around) is not None
+        if (
+            ready
+            and not _trouble(script, written.module, whole)
+            and not any(_changed(training, written.module, around))
+        ):
+            return whole
+    return written
 
 
 def _writing(script: Script, training: Training, module: Module, written: Written, spelled: str | None) -> Writing:

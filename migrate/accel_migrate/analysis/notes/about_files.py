@@ -1,0 +1,80 @@
+"""An `if` that asks for a file, reads it and writes it: one process does all of it, or each would see what another left."""
+
+from __future__ import annotations
+
+import ast
+
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.storage.files import makes_folder, writes
+from accel_migrate.flow.file_calls import ASKING, READERS
+from accel_migrate.flow.nodes import unparse
+
+# Functions of libraries that change nothing of the script, by how their full names begin.
+_PURE = (
+    "os.path.", "pandas.", "json.load", "json.dump", "csv.", "yaml.", "pickle.load", "pickle.dump", "numpy.mean", "numpy.array",
+    "numpy.concatenate", "numpy.vstack", "numpy.load", "datetime.", "time.",
+)  # fmt: skip
+_BUILTINS = frozenset({
+    "print", "len", "str", "int", "float", "bool", "list", "dict", "tuple", "set", "sorted", "min", "max", "sum", "round",
+    "range", "enumerate", "zip", "isinstance", "open", "repr", "format", "abs", "any", "all",
+})  # fmt: skip
+_METHODS = frozenset(
+    {"join", "format", "item", "tolist", "copy", "items", "keys", "values", "strftime", "strip", "split", "mean"}
+)
+
+
+def asks_and_writes(module: Module, written: ast.stmt) -> list[ast.If]:
+    """The `if`s around a statement that writes, inner ones first, which ask for files or read them and do nothing else."""
+    found = []
+    for parent in module.ancestors(written):
+        if not isinstance(parent, ast.If) or not all(
+            _is_harmless(module, parent, node) for node in module.walk(parent, ast.Call)
+        ):
+            break
+        # `if exists(path): remove(path)` wants no more than a guard on what it does.
+        parts = [parent] if parent.orelse else parent.body
+        calls = [node for part in parts for node in module.walk(part, ast.Call)]
+        if any(_reads(module, node) for node in calls) and not _is_elif(module, parent):
+            found.append(parent)
+    return found
+
+
+def _is_elif(module: Module, statement: ast.If) -> bool:
+    above = module.parents[statement]
+    return isinstance(above, ast.If) and above.orelse == [statement]
+
+
+def _reads(module: Module, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    opens = isinstance(node.func, ast.Name) and node.func.id == "open" and not writes(module, node)
+    return opens or _name(node) in ASKING or module.qualified(node.func) in READERS
+
+
+def _is_harmless(module: Module, around: ast.If, node: ast.AST) -> bool:
+    """Whether a call only deals with files, or with what is made inside of the statement."""
+    assert isinstance(node, ast.Call)
+    if makes_folder(module, node):
+        return False  # of which another rule speaks
+    dotted = module.qualified(node.func)
+    if dotted is not None:
+        return dotted.startswith(_PURE) or dotted in READERS or (writes(module, node) and dotted != "torch.save")
+    if isinstance(node.func, ast.Name):
+        return node.func.id in _BUILTINS and module.resolve(node.func.id, module.scope(node)) is None
+    name = _name(node)
+    return writes(module, node) or name in ASKING | _METHODS or _is_of_inside(module, around, node.func)
+
+
+def _is_of_inside(module: Module, around: ast.If, function: ast.expr) -> bool:
+    """Whether a method is one of an object that the statement makes: of `csv.writer(f)`, or of a name that it sets."""
+    owner = function.value if isinstance(function, ast.Attribute) else function
+    if isinstance(owner, ast.Call):
+        return True  # what a harmless call gave
+    variable = module.variable(owner)
+    found = reaching(module, owner, variable) if isinstance(owner, ast.Name) and variable is not None else []
+    return bool(found) and all(module.holds(around, binding.statement) for binding in found)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else unparse(call.func)
