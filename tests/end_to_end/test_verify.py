@@ -37,8 +37,7 @@ PROOFS = {
     "ddp_spawn_or_call_cuda": "arange",
     "ddp_torchrun": "lr of the optimizer is",
     "distributional_q_learning": NO_LOADER,
-    "gan_with_samples": "1 of 2 optimizers took no step",
-    "iterator_by_hand": "follow each other on 3 processes",
+    "gan_with_samples": "native_batch_norm",
     "lengths_stay_on_the_cpu": "is a weighted mean",
     "main_guard_globals": "mkldnn_rnn_layer",
     "recurrent_open_file": NO_LOADER,
@@ -149,6 +148,16 @@ def test_what_is_proven_is_written_and_nothing_else_is_touched(folder: Path) -> 
     assert "AM801 [note] on N processes each step consumes N batches" in done.stdout + done.stderr
     assert "accelerator.backward(loss)" in (folder / "train.py").read_text()
     assert [path.name for path in folder.iterdir()] == ["train.py"], "what the script writes stays in its copy"
+
+
+def test_gradients_of_zero_for_weights_without_a_part_are_no_losses_of_the_script(folder: Path) -> None:
+    spare = SCRIPT.replace("nn.Linear(4, 1)", "nn.ModuleList([nn.Linear(4, 1), nn.Linear(4, 1)])")
+    (folder / "train.py").write_text(spare.replace("model(inputs)", "model[0](inputs)"))
+    done = accel_migrate(folder, "train.py", "--verify", "--steps", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *_ = done.stdout.splitlines()
+    assert first.startswith("train.py: migrated, 4 of 4 losses equal; on 2 processes within ")
+    assert first.endswith("a step is equal for every N")
 
 
 WITHOUT_ITS_DATA = """

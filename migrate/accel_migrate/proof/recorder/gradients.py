@@ -26,10 +26,24 @@ def watched(torch: Any, parameters: list[Any], register: Any) -> Iterator[list[l
     finally:
         for handle in handles:
             handle.remove()
-    for index, each in enumerate(parameters):
-        if each.grad is not None:
-            norm = float(torch.linalg.vector_norm(_dense(each.grad), dtype=torch.float64))
-            rows.append([index, before[index], added[index], _projection(torch, each.grad), norm])
+    rows.extend(_row(torch, each, index, before[index], added[index]) for index, each in _with_gradients(parameters))
+
+
+def completed(torch: Any, parameters: list[Any], rows: list[list[Any]]) -> None:
+    """What the gradients became since, in rows that are known."""
+    parts = {row[0]: row[1:3] for row in rows}
+    rows[:] = [
+        _row(torch, each, index, *parts.get(index, (0.0, 0.0))) for index, each in _with_gradients(parameters)
+    ]
+
+
+def _with_gradients(parameters: list[Any]) -> list[tuple[int, Any]]:
+    return [(index, each) for index, each in enumerate(parameters) if each.grad is not None]
+
+
+def _row(torch: Any, parameter: Any, index: int, before: float, added: float) -> list[Any]:
+    norm = float(torch.linalg.vector_norm(_dense(parameter.grad), dtype=torch.float64))
+    return [index, before, added, _projection(torch, parameter.grad), norm]
 
 
 def _dense(gradient: Any) -> Any:

@@ -17,6 +17,14 @@ def pretend_world(torch: Any, size: int) -> None:
         store = sys.modules["torch.testing._internal.distributed.fake_pg"].FakeStore()
         return plain("fake", store=store, rank=int(os.environ["RANK"]), world_size=size)
 
+    reduce = dist.all_reduce
+
+    def add_up(tensor: Any, op: Any = dist.ReduceOp.SUM, *args: Any, **kwargs: Any) -> Any:
+        done = reduce(tensor, op, *args, **kwargs)
+        if op == dist.ReduceOp.SUM:  # of as many as there are, all with what this one has
+            tensor.mul_(size)
+        return done
+
     wrapper = sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel
     made = wrapper.__init__
 
@@ -33,5 +41,6 @@ def pretend_world(torch: Any, size: int) -> None:
 
     answered.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
     wrapper.__init__ = make
+    dist.all_reduce = add_up
     dist.init_process_group = join
     dist.distributed_c10d.init_process_group = join

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from accel_migrate.proof.recorder.journal import Journal
+from accel_migrate.proof.recorder.journal import Journal, fills_up
 from accel_migrate.proof.recorder.samples import fingerprint
 
 MOST_NODES = 20_000
@@ -172,7 +172,7 @@ class StepTrace:
 
     def _ran(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Runs one operator, and writes down what it took and made."""
-        if os.getpid() != self.journal.process or self.stopped:
+        if os.getpid() != self.journal.process or self.stopped or fills_up():
             return function(*args, **kwargs)
         self.inside = True
         try:

@@ -17,8 +17,8 @@ from typing import Any
 
 from accel_migrate.proof.recorder.chance import seed_all, seed_python, state
 from accel_migrate.proof.recorder.forms import forms
-from accel_migrate.proof.recorder.gradients import watched
-from accel_migrate.proof.recorder.journal import Journal, callers
+from accel_migrate.proof.recorder.gradients import completed, watched
+from accel_migrate.proof.recorder.journal import Journal, callers, fills_up
 from accel_migrate.proof.recorder.observed import Observer
 from accel_migrate.proof.recorder.on_cpu import pretend
 from accel_migrate.proof.recorder.pretended import pretend_world
@@ -168,10 +168,12 @@ class Watch:
         for name in ("tolist", "numpy", "__array__"):
             _wrapped(tensor, name, read)
         _wrapped_class_method(function, "apply", applied)
-        _wrapped(sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel, "_sync_buffers", unseen)
+        _wrapped(sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel, "_sync_module_buffers", unseen)
 
     def losses(self) -> None:
         def backward(plain: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if fills_up():
+                return self._completed(functools.partial(plain, tensors, *args, **kwargs))
             every = [tensors] if self.torch.is_tensor(tensors) else list(tensors)
             if self.observer is not None:
                 self.observer.look_around()
@@ -208,6 +210,16 @@ class Watch:
             yield
         self.step.forget([each.grad for each in self.step.parameters() if each.grad is not None])
         self.step.note("backward", values=values, directed=directed, gradients=rows)
+
+    def _completed(self, fill_up: Callable[[], Any]) -> Any:
+        """The end of a backward pass that the runtime makes: gradients are what they are after it."""
+        with self._suspended():
+            done = fill_up()
+            if self.step is not None and self.step.recording:
+                passes = [event for event in self.step.events if event["kind"] == "backward"]
+                completed(self.torch, self.step.parameters(), passes[-1]["gradients"])
+                self.step.forget([each.grad for each in self.step.parameters() if each.grad is not None])
+        return done
 
     def _loss(self, loss: Any) -> None:
         self.journal.note(
