@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
@@ -176,6 +178,22 @@ class Blocks(dict[tuple[Module, ...], "Block"]):
                 stacklevel=3,
             )
         return self.setdefault(models, Block(self._accumulation, models))
+
+    def loosened(self) -> list[tuple[list[Callable[[], Module | None]], Block]]:
+        """Lets go of the models."""
+        blocks = [([weakref.ref(model) for model in models], block) for models, block in self.items()]
+        self.clear()
+        for _, block in blocks:
+            block._models = ()
+        return blocks
+
+    def hold(self, blocks: list[tuple[list[Callable[[], Module | None]], Block]]) -> None:
+        """Those whose models are still there."""
+        for references, block in blocks:
+            models = tuple(model for reference in references if (model := reference()) is not None)
+            if len(models) == len(references):
+                self[models] = block
+                block._models = models
 
 
 class Block:

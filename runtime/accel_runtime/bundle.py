@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +20,14 @@ from accel_runtime.configuration import TorchDynamoPlugin
 from accel_runtime.data.lengths import check_alike
 from accel_runtime.data.loader import LoaderSettings, PreparedLoader, prepared_loader
 from accel_runtime.errors import UsageError
+from accel_runtime.held import Held, Loosened
 from accel_runtime.nan_policy import NanPolicy
 from accel_runtime.optimizer import PreparedOptimizer
 from accel_runtime.precision.autocast import unwrap_forward
 from accel_runtime.proxy import Proxy
 from accel_runtime.resolve import Session
 from accel_runtime.scheduler import PreparedScheduler
-from accel_runtime.strategies import Bundle
+from accel_runtime.strategies import Bundle, trains
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,19 @@ class Prepared:
         self.loaders: list[PreparedLoader] = []
         self.schedulers: list[PreparedScheduler] = []
         # Under the identity of what was given and of what was returned: preparing either again changes nothing.
-        self._known: dict[int, tuple[Any, Any]] = {}
+        self._known: dict[int, Held] = {}
+        self._count = 0  # of all that were prepared
+        self._trains = False  # whether anything was that takes part in training
 
     def prepare(self, objects: Sequence[Any], placed: Sequence[bool], evaluation: bool = False) -> list[Any]:
         """The prepared objects in the order of `objects`."""
         objects = [self._own(thing) for thing in objects]
         fresh = list({id(thing): thing for thing in objects if id(thing) not in self._known}.values())
         still = {id(thing) for thing, moves in zip(objects, placed) if not moves}
+        if not evaluation and any(
+            is_optimizer(thing) or (isinstance(thing, Module) and trains(thing)) for thing in fresh
+        ):
+            self._forget_unheld()
         for thing in fresh:
             if isinstance(thing, Module):
                 self._fit_model(thing, moves=id(thing) not in still)
@@ -72,22 +80,68 @@ class Prepared:
         # Schedulers last: they hold on to prepared optimizers.
         for thing in fresh:
             if is_scheduler(thing):
-                self._remember(thing, self._scheduler(thing), self.schedulers)
+                self._remember(thing, self._scheduler(thing), self.schedulers, self._scheduler)
         return list(map(self._result, objects))
 
     def owners(self, weights: list[Tensor]) -> tuple[PreparedOptimizer, ...]:
         """The optimizers that step any of the weights."""
         wanted = {id(weight) for weight in weights}
         return tuple(
-            optimizer
-            for optimizer in self.optimizers
-            if any(id(weight) in wanted for group in optimizer.param_groups for weight in group["params"])
+            optimizer for optimizer in self.optimizers if any(id(weight) in wanted for weight in _weights(optimizer))
         )
 
     def forget(self) -> None:
         for kept in (self.models, self.optimizers, self.loaders, self.schedulers, self._known):
             kept.clear()
         self._session.strategy.forget()
+
+    def _forget_unheld(self) -> None:
+        """Forgets what the script has let go of, as the folds of a cross validation before this one.
+
+        Here and not when it is let go of: all processes must have the same, and meet here, where more begins to train.
+        """
+        first, self._trains = not self._trains, True
+        kinds = [self.models, self.optimizers, self.schedulers]
+        gather = self._session.collectives.gather_objects
+        if first or len({tuple(sizes) for sizes in gather([len(kind) for kind in kinds])}) > 1:
+            return
+        before = [[self._known[id(thing)].number for thing in kind] for kind in kinds]
+        optimizers = self._loosened([*self.optimizers, *self.schedulers, *self.loaders])
+        gc.collect()
+        self._hold(optimizers)
+        # The script may hold parts of a model only, as of a ModuleList; what is stepped is trained.
+        stepped = {id(weight) for optimizer in self.optimizers for weight in _weights(optimizer)}
+        models = self._loosened([model for model in self.models if stepped.isdisjoint(map(id, model.parameters()))])
+        blocks = self._accumulation.blocks.loosened()
+        gc.collect()
+        self._hold(models)
+        self._accumulation.blocks.hold(blocks)
+        alive = {self._known[id(thing)].number for kind in kinds for thing in kind}
+        everywhere = [
+            {number for number, *held in zip(numbers, *of_all) if all(held)}
+            for numbers, of_all in zip(before, zip(*gather([[number in alive for number in kind] for kind in before])))
+        ]
+        for kind, kept in zip(kinds, everywhere):
+            self._loosened([thing for thing in kind if self._known[id(thing)].number not in kept])
+        self._session.strategy.keep(tuple(self.models), tuple(optimizer.optimizer for optimizer in self.optimizers))
+
+    def _loosened(self, things: Iterable[Any]) -> list[Loosened]:
+        """Lets go of them."""
+        loosened = []
+        for thing in things:
+            held = self._known.pop(id(thing))
+            self._known.pop(id(held.before), None)
+            held.among[:] = [other for other in held.among if other is not thing]
+            loosened.append(Loosened.of(held))
+        return loosened
+
+    def _hold(self, loosened: Iterable[Loosened]) -> None:
+        """Those that are still there."""
+        for one in loosened:
+            if (held := one.held()) is not None:
+                self._known[id(held.before)] = self._known[id(held.after)] = held
+                held.among.append(held.after)
+                held.among.sort(key=lambda thing: self._known[id(thing)].number)
 
     def _own(self, thing: Any) -> Any:
         """What another Accelerator has wrapped is wrapped anew: each has its own accumulation and precision."""
@@ -100,22 +154,25 @@ class Prepared:
             self.loader_settings.iterations.watch(model)
             compiled: Any = self._compiled(model)
             compiled._is_accelerate_prepared = True
-            self._remember(before, compiled, self.models)
+            self._remember(before, compiled, self.models, self._compiled)
         for bare, optimizer in zip(given.optimizers, spread.optimizers):
             _move_state(optimizer)
             self._session.hardware.follow(optimizer)
-            wrapped = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
-            wrapped.__dict__["nan_policy"] = self.choices.nan_policy
-            whole_state = self._session.strategy.whole_optimizer_state(self._session.collectives)
-            if whole_state is not None:
-                wrapped.__dict__["state_dict"] = functools.partial(whole_state, optimizer)
-            self._remember(bare, wrapped, self.optimizers)
+            self._remember(bare, self._stepped(optimizer), self.optimizers, self._stepped)
         for plain, loader in zip(given.loaders, spread.loaders):
             settings = replace(self.loader_settings, feed=None) if id(plain) in still else self.loader_settings
             self._remember(plain, prepared_loader(loader, settings), self.loaders)
         if given.models and not self.loader_settings.dispatch:
             # Only where the processes meet anyway: a loader may be prepared by one of them alone.
             check_alike(self.loaders[len(self.loaders) - len(given.loaders) :], self._session.collectives)
+
+    def _stepped(self, optimizer: Optimizer) -> PreparedOptimizer:
+        prepared = self._session.precision.prepare_optimizer(optimizer, self._accumulation)
+        prepared.__dict__["nan_policy"] = self.choices.nan_policy
+        whole_state = self._session.strategy.whole_optimizer_state(self._session.collectives)
+        if whole_state is not None:
+            prepared.__dict__["state_dict"] = functools.partial(whole_state, optimizer)
+        return prepared
 
     def _compiled(self, model: Module) -> Module:
         plugin = self.choices.dynamo
@@ -151,20 +208,21 @@ class Prepared:
         once = self.loader_settings.split or self._session.strategy.counts_steps(scheduler)
         return PreparedScheduler(
             scheduler,
-            () if self.choices.schedule_skipped_steps else (known[1],),
+            () if self.choices.schedule_skipped_steps else (known.after,),
             self._accumulation,
             self.loader_settings.iterations,
             times=1 if once else self._session.world.size,
             with_optimizer=self.choices.step_scheduler_with_optimizer,
         )
 
-    def _remember(self, before: Any, after: Any, kept: list[Any]) -> None:
-        kept.append(after)
-        self._known[id(before)] = self._known[id(after)] = (before, after)
+    def _remember(self, before: Any, after: Any, among: list[Any], again: Callable[[Any], Any] | None = None) -> None:
+        among.append(after)
+        self._count += 1
+        self._known[id(before)] = self._known[id(after)] = Held(before, after, among, self._count, again)
 
     def _result(self, thing: Any) -> Any:
         if id(thing) in self._known:
-            return self._known[id(thing)][1]
+            return self._known[id(thing)].after
         if thing is not None:  # a scheduler that this run does without
             _warn_unknown(type(thing).__name__)
         return thing
@@ -178,6 +236,10 @@ def is_optimizer(thing: Any) -> bool:
 def is_scheduler(thing: Any) -> bool:
     """By class, or by shape: libraries bring schedulers that are not torch's."""
     return isinstance(thing, LRScheduler) or (_has(thing, "step", "optimizer") and not is_optimizer(thing))
+
+
+def _weights(optimizer: Any) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
 def _has(thing: Any, *names: str) -> bool:
@@ -195,8 +257,7 @@ def _check_whole(model: Module, processes: int) -> None:
 
 def _move_state(optimizer: Optimizer) -> None:
     """A state that was loaded before the weights were moved goes after them."""
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    if getattr(optimizer, "state", None) and any(weight.device.type != "cpu" for weight in weights):
+    if getattr(optimizer, "state", None) and any(weight.device.type != "cpu" for weight in _weights(optimizer)):
         optimizer.load_state_dict(optimizer.state_dict())
 
 

@@ -383,3 +383,32 @@ def test_memory_is_free_once_the_model_is_forgotten():
         return gone(*known)
 
     assert in_world(2, work) == [True, True]
+
+
+def fitted_code(own=False):
+    """A plain tensor that is fitted to data of which each process has a part."""
+    torch.manual_seed(1)
+    accelerator = Accelerator(cpu=True)
+    code = torch.randn(3) + (accelerator.process_index if own else 0)
+    code.requires_grad_()
+    optimizer = accelerator.prepare(torch.optim.Adam([code], lr=0.1))
+    for batch in torch.arange(36.0).reshape(3, 4, 3).sin():
+        x = batch[accelerator.process_index :: accelerator.num_processes]
+        accelerator.backward((x - code).pow(2).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    return code.tolist()
+
+
+def test_a_plain_tensor_that_a_prepared_optimizer_steps_is_averaged_as_weights_are():
+    first, other = in_world(2, fitted_code)
+    assert first == other
+    assert first == pytest.approx(fitted_code(), abs=1e-6)
+
+
+def test_a_plain_tensor_that_is_each_process_s_own_is_refused_in_one_sentence():
+    def refused():
+        with pytest.raises(UsageError, match=r"a tensor of shape \(3,\) that differs from process to process"):
+            fitted_code(own=True)
+
+    in_world(2, refused)

@@ -175,9 +175,11 @@ class PreparedLoader(Proxy):
     def skipping(self, batches: int) -> PreparedLoader:
         """The same loader without its first batches."""
         skipped = self.skipped + batches
-        return type(self)(
+        loader = type(self)(
             self.behind, self.source.skipping(batches), self.settings, self.loader_progress, skipped, self.whole
         )
+        loader.__dict__["prepared"] = self  # whoever holds this one holds that: they have their place in common
+        return loader
 
     def position(self) -> Position:
         """Where this loader stands."""
@@ -225,6 +227,7 @@ class PreparedLoader(Proxy):
         if "intact" not in self.__dict__:
             settings = replace(self.settings, split=False, even=True, intact=True)
             whole = type(self)(self.behind, _source(self.behind, settings), settings, self.loader_progress)
+            whole.__dict__["prepared"] = self  # as in `skipping`
             self.__dict__["intact"] = whole.skipping(self.skipped) if self.skipped else whole
         return self.__dict__["intact"]  # type: ignore[no-any-return]
 

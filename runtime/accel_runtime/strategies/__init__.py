@@ -81,6 +81,9 @@ class Strategy(ABC):
     def forget(self) -> None:  # noqa: B027 most strategies hold on to nothing
         """Lets go of what was prepared."""
 
+    def keep(self, models: tuple[Module, ...], optimizers: tuple[Optimizer, ...]) -> None:  # noqa: B027 as above
+        """Lets go of what was prepared but for these, the same on every process."""
+
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None] | None:
         """How a loss goes backward, given how the precision does it; None is `loss.backward()`."""
         return scaled

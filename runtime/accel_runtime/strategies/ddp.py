@@ -10,22 +10,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join
-from torch.nn import Module, Parameter
+from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
 from accel_runtime.errors import UsageError
 from accel_runtime.handlers import DistributedDataParallelKwargs, chosen, pick
+from accel_runtime.held import reference
 from accel_runtime.options import Options
 from accel_runtime.strategies import Bundle, OwnStates, Strategy, bare, trains
 from accel_runtime.strategies.batch_norms import with_synced_batch_norms
 from accel_runtime.strategies.communication import register_hook
-from accel_runtime.strategies.ddp_exchange import Exchange, Loose
+from accel_runtime.strategies.ddp_exchange import Exchange
 from accel_runtime.strategies.ddp_exchanges import Exchanges
+from accel_runtime.strategies.ddp_loose import Loose, refuse_own
 from accel_runtime.strategies.ddp_sparse import exchange_rows, sparse_weights
 from accel_runtime.strategies.ddp_steps import watch_steps
-from accel_runtime.strategies.ddp_strays import refuse_strays
+from accel_runtime.strategies.ddp_strays import Forgotten, refuse_strays
 from accel_runtime.strategies.ddp_uneven import Uneven
 from accel_runtime.strategies.layout import layout_of, rehearse
 
@@ -52,21 +54,32 @@ class Ddp(Strategy):
     def forget(self) -> None:
         # A static graph may give a weight several gradients in one pass, which can only be averaged when all are there.
         self.exchanges = Exchanges(at_the_end=self.settings.static_graph)
-        self.optimizers: list[Optimizer] = []
-        self.apart: list[Module] = []  # models that are left as they are: those for evaluation, and torch's own DDP
-        self.frozen: list[Module] = []  # models with nothing to train, likewise
+        # What is prepared is held by those who prepare it, and here weakly.
+        self._optimizers: list[Callable[[], Optimizer]] = []
+        self._apart: list[Callable[[], Module]] = []  # models left as they are: for evaluation, and torch's own DDP
+        self._frozen: list[Callable[[], Module]] = []  # models with nothing to train, likewise
+        self._loose: Loose | None = None
+        self._forgotten = Forgotten()
         self.looked: list[int] | None = None  # how many weights the optimizers' groups had at the last look for strays
 
     def prepare(self, bundle: Bundle, evaluation: bool = False) -> Bundle:
         self.device = bundle.device
-        self.optimizers += bundle.optimizers
+        self._optimizers += map(reference, bundle.optimizers)
         for optimizer in bundle.optimizers:
             watch_steps(optimizer, lambda: Ddp.passes)
         models = tuple(self._exchanged(model, evaluation) for model in bundle.models)
         self._exchange_loose()
+        self._forgotten.follow(weight for exchange in self.exchanges.all for weight in exchange.weights)
         self.has_exchanged |= bool(self.exchanges.all)
         self.looked = None
         return Bundle(models, bundle.optimizers, bundle.loaders)
+
+    def keep(self, models: tuple[Module, ...], optimizers: tuple[Optimizer, ...]) -> None:
+        kept = {*map(id, map(bare, models)), *map(id, optimizers)}
+        self._optimizers = [one for one in self._optimizers if id(one()) in kept]
+        self._apart = [one for one in self._apart if id(one()) in kept]
+        self._frozen = [one for one in self._frozen if id(one()) in kept]
+        self.exchanges.of_models = [one for one in self.exchanges.of_models if id(one.module) in kept]
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
@@ -78,7 +91,7 @@ class Ddp(Strategy):
             else:
                 scaled(loss, **kwargs)
             self.exchanges.after()
-            if self.frozen:
+            if self._frozen:
                 self._check_frozen()
 
         return backward
@@ -138,10 +151,10 @@ class Ddp(Strategy):
         """The model itself, whose gradients are averaged from now on."""
         inner = bare(model)
         if evaluation or isinstance(inner, DistributedDataParallel):
-            self.apart.append(inner)
+            self._apart.append(reference(inner))
             return model
         if not trains(inner) and self._stepped().keys().isdisjoint(map(id, inner.parameters())):
-            self.frozen.append(inner)
+            self._frozen.append(reference(inner))
             return model
         if self.settings.sync_batchnorm:
             model = with_synced_batch_norms(model)
@@ -164,32 +177,34 @@ class Ddp(Strategy):
             weight
             for weight in self._stepped().values()
             if id(weight) not in owned
-            and isinstance(weight, Parameter)
             and not isinstance(weight, UninitializedParameter)
             and weight.device.type == self.device.type
         ]
         before = self.exchanges.loose
         if [id(weight) for weight in weights] != [id(weight) for weight in (before.weights if before else [])]:
-            self.exchanges.loose = self._exchange(Loose(weights)) if weights else None
+            refuse_own(weights)
+            self._loose = Loose(weights) if weights else None
+            self.exchanges.loose = self._exchange(self._loose) if self._loose else None
 
     def _stepped(self) -> dict[int, Tensor]:
         """The weights of all prepared optimizers, by identity."""
-        return {id(w): w for optimizer in self.optimizers for group in optimizer.param_groups for w in group["params"]}
+        return {id(w): w for one in self._optimizers for group in one().param_groups for w in group["params"]}
 
     def _weights_of_models(self) -> Iterator[Tensor]:
         for exchange in self.exchanges.of_models:
             yield from exchange.weights
-        for model in [*self.apart, *self.frozen]:
-            yield from model.parameters()
+        for model in [*self._apart, *self._frozen]:
+            yield from model().parameters()
 
     def _look_for_strays(self, loss: Tensor) -> None:
         """At the first exchange of gradients, when an optimizer has got more weights, and after free_memory()."""
-        sizes = [len(group["params"]) for optimizer in self.optimizers for group in optimizer.param_groups]
+        sizes = [len(group["params"]) for one in self._optimizers for group in one().param_groups]
         forgotten = self.has_exchanged and not self.exchanges.all
         if sizes == self.looked or not (self.exchanges.due or forgotten):
             return
         loose = self.exchanges.loose.weights if self.exchanges.loose else []
-        refuse_strays(loss, {id(weight) for weight in [*self._weights_of_models(), *loose]})
+        exchanged = {id(weight) for weight in [*self._weights_of_models(), *loose]}
+        refuse_strays(loss, exchanged, self._stepped().keys())
         self.looked = sizes
 
     def _owner(self, model: Module) -> DistributedDataParallel | None:
@@ -200,7 +215,7 @@ class Ddp(Strategy):
 
     def _check_frozen(self) -> None:
         """A model that had nothing to train when it was prepared, and no optimizer, and has gradients now."""
-        for model in self.frozen:
+        for model in (one() for one in self._frozen):
             if any(weight.requires_grad and weight.grad is not None for weight in model.parameters()):
                 raise UsageError(
                     f"{type(model).__name__} was frozen when it was prepared and trains now, so its gradients were not "

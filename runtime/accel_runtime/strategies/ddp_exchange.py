@@ -6,13 +6,14 @@ not matter by which name or method the loss was made, and a forward pass alone n
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
-from torch.nn import Module, Parameter
+from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
 from accel_runtime.strategies.ddp_freezing import exchange_anew, thawed, trained
@@ -23,11 +24,18 @@ class Exchange(DistributedDataParallel):
     """Broadcasts the model's weights of process 0, and averages gradients in the backward passes that it awaits."""
 
     def __init__(self, model: Module, **settings: Any) -> None:
+        vars(self)["_model"] = weakref.ref(model)
         with thawed(model):
             super().__init__(model, **settings)
+        del self._modules["module"]
         self.weights = list(model.parameters())
         self._asked = [weight.requires_grad for weight in self.weights]
         self.trained = trained(model)
+
+    @property
+    def module(self) -> Module:  # type: ignore[override]
+        """The model, which is the script's: it is not held here."""
+        return self._model()  # type: ignore[operator, return-value]
 
     @property
     def trains(self) -> bool:
@@ -81,12 +89,3 @@ class Exchange(DistributedDataParallel):
             self._asked = asked
             self.trained = trained(self.module)
             exchange_anew(self)
-
-
-class Loose(Module):
-    """Weights that an optimizer steps and that belong to no prepared model, such as those of a criterion."""
-
-    def __init__(self, weights: list[Parameter]) -> None:
-        super().__init__()
-        for number, weight in enumerate(weights):
-            self.register_parameter(str(number), weight)

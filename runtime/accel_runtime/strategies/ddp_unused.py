@@ -32,7 +32,7 @@ def complete(model: Any) -> None:
 def give_nothing(model: Any, weights: list[Parameter]) -> None:
     """A gradient of zero for each of the weights; one that has none on any process is left without."""
     without = [weight for weight in weights if weight.grad is None]
-    sparse = sparse_weights(model)
+    sparse = sparse_weights(model.module)
     nothing = torch.stack([_nothing_of(weight, weight in sparse) for weight in weights]).sum()
     nothing.backward()  # type: ignore[no-untyped-call]
     for weight in without:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch.distributed as dist
 from torch import Size, Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from accel_runtime.errors import ConfigError, UsageError
@@ -251,7 +251,13 @@ def _offload(plugin: DeepSpeedPlugin) -> dict[str, Config]:
 
 def _trained_by(optimizer: Optimizer, models: tuple[Module, ...]) -> Module:
     """The model whose weights the optimizer steps."""
-    weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    stepped = [weight for group in optimizer.param_groups for weight in group["params"]]
+    if plain := [weight for weight in stepped if not isinstance(weight, Parameter)]:
+        raise UsageError(
+            f"DeepSpeed's engine trains the weights of one model, and this {type(optimizer).__name__} steps a plain tensor of "
+            f"shape {tuple(plain[0].shape)}; make it an nn.Parameter of the model, or train with ddp"
+        )
+    weights = set(map(id, stepped))
     owners = [model for model in models if any(id(weight) in weights for weight in model.parameters())]
     if len(owners) != 1:
         raise UsageError(

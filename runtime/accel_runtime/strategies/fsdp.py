@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -40,6 +40,8 @@ from accel_runtime.strategies.fsdp_weights import filling_for
 from accel_runtime.tree import leaves
 
 Parameters = Iterable[Tensor] | Tensor
+Part = TypeVar("Part")
+Parts = weakref.WeakKeyDictionary[Module, weakref.WeakSet[Part]]
 
 
 class Fsdp(Strategy):
@@ -53,8 +55,9 @@ class Fsdp(Strategy):
         self.fsdp_plugin = plugin
         self.sharding = sharding
         self.successors = Successors()
-        self.blocks: dict[Module, list[Module]] = {}
-        self.units: dict[Module, list[FSDPModule]] = {}  # of each model, what is gathered at once
+        # Of each model, weakly: it is the script's.
+        self.blocks: Parts[Module] = weakref.WeakKeyDictionary()
+        self.units: Parts[FSDPModule] = weakref.WeakKeyDictionary()  # what is gathered at once
 
     @classmethod
     def made_for(cls, options: Options, settings: tuple[object, ...]) -> Self:
@@ -74,7 +77,7 @@ class Fsdp(Strategy):
             elif trains(inner):
                 if not isinstance(inner, FSDPModule):
                     self._shard(inner, bundle.device)
-                self.units[inner] = [one for one in inner.modules() if isinstance(one, FSDPModule)]
+                self.units[inner] = weakref.WeakSet(one for one in inner.modules() if isinstance(one, FSDPModule))
         self.successors.follow(bundle.optimizers)
         for optimizer in bundle.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
@@ -88,7 +91,8 @@ class Fsdp(Strategy):
         home = torch.device("cpu") if self.sharding.offloads else device
         filling = filling_for(model, home, self.sharding.initialise)
         before = {name: weakref.ref(weight) for name, weight in model.named_parameters()}
-        blocks = self.blocks[model] = blocks_of(model, self.sharding)
+        blocks = blocks_of(model, self.sharding)
+        self.blocks[model] = weakref.WeakSet(blocks)
         policy = policy_for(self.sharding, device)
         apart = [one for one in model.modules() if stays_wide(one)] if policy.param_dtype is not None else []
         # Torch 2.6 has no None for its own choice.
@@ -127,6 +131,11 @@ class Fsdp(Strategy):
     def _let_go_of(self, model: Module) -> None:
         for unit in self.units.get(model, ()):
             unit.reshard()
+
+    def keep(self, models: tuple[Module, ...], optimizers: tuple[Optimizer, ...]) -> None:
+        for model in set(self.units) - set(map(bare, models)):
+            del self.units[model]
+            self.blocks.pop(model, None)
 
     def forget(self) -> None:
         self.successors = Successors()

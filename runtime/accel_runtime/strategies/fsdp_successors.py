@@ -55,7 +55,7 @@ class Successors:
     def refuse_strays(self) -> None:
         raise UsageError(
             f"{type(self.strays[0]).__name__} steps weights that are of no prepared model, so their gradients would "
-            "stay apart on each process; pass their model to prepare() too"
+            "stay apart on each process; pass their model to prepare() too, and train plain tensors with ddp"
         )
 
 

@@ -32,9 +32,7 @@ def watched(torch: Any, parameters: list[Any], register: Any) -> Iterator[list[l
 def completed(torch: Any, parameters: list[Any], rows: list[list[Any]]) -> None:
     """What the gradients became since, in rows that are known."""
     parts = {row[0]: row[1:3] for row in rows}
-    rows[:] = [
-        _row(torch, each, index, *parts.get(index, (0.0, 0.0))) for index, each in _with_gradients(parameters)
-    ]
+    rows[:] = [_row(torch, each, index, *parts.get(index, (0.0, 0.0))) for index, each in _with_gradients(parameters)]
 
 
 def _with_gradients(parameters: list[Any]) -> list[tuple[int, Any]]:
