@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
@@ -179,7 +178,7 @@ class Blocks(dict[tuple[Module, ...], "Block"]):
             )
         return self.setdefault(models, Block(self._accumulation, models))
 
-    def loosened(self) -> list[tuple[list[Callable[[], Module | None]], Block]]:
+    def loosened(self) -> list[tuple[list[weakref.ref[Module]], Block]]:
         """Lets go of the models."""
         blocks = [([weakref.ref(model) for model in models], block) for models, block in self.items()]
         self.clear()
@@ -187,7 +186,7 @@ class Blocks(dict[tuple[Module, ...], "Block"]):
             block._models = ()
         return blocks
 
-    def hold(self, blocks: list[tuple[list[Callable[[], Module | None]], Block]]) -> None:
+    def hold(self, blocks: list[tuple[list[weakref.ref[Module]], Block]]) -> None:
         """Those whose models are still there."""
         for references, block in blocks:
             models = tuple(model for reference in references if (model := reference()) is not None)

@@ -101,7 +101,7 @@ class Prepared:
         Here and not when it is let go of: all processes must have the same, and meet here, where more begins to train.
         """
         first, self._trains = not self._trains, True
-        kinds = [self.models, self.optimizers, self.schedulers]
+        kinds: list[list[Any]] = [self.models, self.optimizers, self.schedulers]
         gather = self._session.collectives.gather_objects
         if first or len({tuple(sizes) for sizes in gather([len(kind) for kind in kinds])}) > 1:
             return

@@ -156,6 +156,28 @@ def test_shards_are_not_copied():
     in_world(2, work, PATIENCE)
 
 
+def test_what_is_written_into_shards_is_refused_and_what_is_loaded_is_not():
+    def work():
+        ours = accelerator(steps=1, **STAGES["ZeRO 3"])
+        model = Coder()
+        model, optimizer = ours.prepare(model, torch.optim.SGD(model.parameters()))
+
+        def step():
+            ours.backward(model(torch.ones(1, 3)).sum())
+            optimizer.step()
+
+        step()
+        model.load_state_dict(Coder().state_dict())
+        step()
+        nn.init.ones_(model.head.weight)
+        with pytest.raises(
+            UsageError, match=r"a weight of shape \(1, 5\) was written to, and under ZeRO 3 that is lost"
+        ):
+            step()
+
+    in_world(2, work, PATIENCE)
+
+
 def test_a_compiled_model_trains_alike():
     def work():
         plugin = DeepSpeedPlugin(zero_stage=2)

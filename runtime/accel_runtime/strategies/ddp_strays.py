@@ -58,7 +58,7 @@ class Forgotten:
         for key in self.exchanged.keys() - now.keys():
             weight = self.exchanged[key]()
             if weight is not None and weight.requires_grad:
-                self.watched[key] = weight.register_post_accumulate_grad_hook(_refuse_forgotten)
+                self.watched[key] = weight.register_post_accumulate_grad_hook(_refuse_forgotten)  # type: ignore[no-untyped-call]
         self.exchanged = now
 
 

@@ -19,7 +19,7 @@ from accel_runtime.errors import ConfigError, UsageError
 from accel_runtime.process_group import keep_groups
 from accel_runtime.proxy import Proxy
 from accel_runtime.strategies.deepspeed_config import Config
-from accel_runtime.strategies.deepspeed_model import keep_whole
+from accel_runtime.strategies.deepspeed_model import keep_whole, refuse_written
 from accel_runtime.strategies.deepspeed_state import load_optimizer, take_weights, whole_optimizer
 from accel_runtime.world import world_from
 
@@ -151,6 +151,7 @@ class EngineOptimizer(Proxy):
                 "optimizer.step() found no gradients of a whole window in DeepSpeed's engine; call accelerator.backward(loss) "
                 "before each step, and not loss.backward()"
             )
+        refuse_written(weight for group in self.weights for weight in group)
         take_weights(self.engine)
         self.engine.step()
         self.holds_gradients = self.pending = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +10,8 @@ from torch.nn import Module, Parameter
 
 from accel_runtime.errors import UsageError
 from accel_runtime.strategies.deepspeed_state import load_weight
+
+_VERSION = "_version_known"  # on a weight in shards, when it was written to as it should be
 
 
 def keep_whole(model: Module) -> None:
@@ -20,8 +22,29 @@ def keep_whole(model: Module) -> None:
                 if hook.__module__.partition(".")[0] == "deepspeed":
                     hooks[key] = EngineHook(hook)
         module.register_load_state_dict_pre_hook(_load_weights)  # type: ignore[no-untyped-call]
+        module.register_load_state_dict_post_hook(_note_versions)  # type: ignore[no-untyped-call]
+        _note_versions(module)
     for weight in model.parameters():
         _leave_engine_behind(weight)
+
+
+def refuse_written(weights: Iterable[Any]) -> None:
+    """Refuses weights in shards that the script wrote to: they are gathered copies, or empty, and the engine steps others.
+
+    It never counts as a write what the engine does itself, nor what goes through `weight.data`, which nobody can see.
+    """
+    for weight in weights:
+        if weight._version != getattr(weight, _VERSION, weight._version):
+            raise UsageError(
+                f"a weight of shape {tuple(weight.ds_shape)} was written to, and under ZeRO 3 that is lost: each process has a "
+                "shard of it; write before prepare(), or call model.load_state_dict(...) on every process, or train with fsdp"
+            )
+
+
+def _note_versions(module: Module, *_: Any) -> None:
+    for weight in module.parameters(recurse=False):
+        if hasattr(weight, "ds_id"):
+            setattr(weight, _VERSION, weight._version)
 
 
 class EngineHook:
