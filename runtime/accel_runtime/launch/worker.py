@@ -58,7 +58,7 @@ def run_script(command: list[str]) -> None:
     """Run the script as `python script.py` does, in a module of its own that outlives the run."""
     path = Path(command[0])
     module = ModuleType("__main__")
-    module.__dict__.update(__file__=str(path), __builtins__=__builtins__, __cached__=None)
+    module.__dict__.update(__file__=str(path.absolute()), __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = module
     sys.argv = command
     if not sys.flags.safe_path:

@@ -44,7 +44,7 @@ _FETCHED_BY = re.compile(
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _STREAMS = {"io.BytesIO", "io.StringIO", "tempfile.TemporaryFile", "tempfile.SpooledTemporaryFile"}
-_KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.")
+_KEPT_BY_SAVE = ("tokenizers.", "gensim.", "sentencepiece.", "faiss.", "torch.jit.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
         return True
     return (
         isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("save", "save_model")
+        and call.func.attr in ("save", "save_model", "_save_for_lite_interpreter")
         and any(
             isinstance(part, ast.Call) and (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE)
             for owner, part in contents(graph, module, call.func.value)

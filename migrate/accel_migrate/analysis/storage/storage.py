@@ -73,8 +73,8 @@ def find_storage(
     optimizers = frozenset(variable for variable in held if roles.of(variable) & Role.OPTIMIZER)
     written = tuple(written for module in everywhere for written in written_in(graph, module))
     plain = {save.statement for save in saves if save.plain}  # which the Accelerator writes
-    guarded = [save.statement for save in saves if not save.plain]
-    guarded += [one.statement for one in written if not one.kept and one.statement not in plain]
+    guarded: list[Save | Written] = [save for save in saves if not save.plain]
+    guarded += [one for one in written if not one.kept and one.statement not in plain]
     taken = [
         _before_guards(one, guarded)
         for module in everywhere
@@ -91,10 +91,11 @@ def find_storage(
     )
 
 
-def _before_guards(taken: StateTaken, guarded: list[ast.stmt]) -> StateTaken:
+def _before_guards(taken: StateTaken, guarded: list[Save | Written]) -> StateTaken:
     """A state that is taken in a statement which gets a guard is collected in front of it."""
     module = taken.module
-    for statement in guarded if taken.ahead is None else ():
+    here = [one.statement for one in guarded if one.module is module]
+    for statement in here if taken.ahead is None else ():
         if module.holds(statement, taken.call) and not is_changed(module, taken.call, taken.owner, statement):
             return replace(taken, ahead=statement)
     return taken
