@@ -22,7 +22,7 @@ LAYERS = {
         run
         configuration interactive present
         options report work
-        catalogue findings pipeline project
+        catalogue findings pipeline project unread_callers
         judge rewriting rules
         edits emit
         rule

@@ -23,14 +23,27 @@ def emptied(before: Version, after: Version, others: Sequence[Source]) -> Iterat
             if not any(original.name.encode() in other.data for other in others):
                 yield from _without_function(old, new, original)
     yield from _given_to_themselves(before, after)
-    asked = [node for node in _statements(before) if isinstance(node, ast.If)]
-    for branch in (node for node in _statements(after) if isinstance(node, ast.If) and _is_pointless(node)):
-        same = [node for node in asked if ast.dump(node.test) == ast.dump(branch.test) and not _is_pointless(node)]
-        if len(same) == 1 and only_reads(branch.test):
-            message = "both branches do the same now"
-            yield Change(
-                CODE, same[0].lineno, same[0].col_offset + 1, message, edits=(Unwrap(same[0]),), required=False
-            )
+    yield from _branches(before, after)
+
+
+def _branches(before: Version, after: Version) -> Iterator[Change]:
+    """An `if` whose ways came to do the same. It is found by its test and by the way that nothing changed, if it has one."""
+    asked = [s for s in _statements(before) if isinstance(s, ast.If) and not _is_pointless(s) and only_reads(s.test)]
+    pointless = [s for s in _statements(after) if isinstance(s, ast.If) and _is_pointless(s)]
+    found: dict[ast.If, None] = {}
+    for branch in pointless:
+        same = [s for s in asked if ast.dump(s.test) == ast.dump(branch.test)]
+        alike = [s for s in same if _dumped(branch.body) in (_dumped(s.body), _dumped(s.orelse))]
+        became = [s for s in pointless if _dumped([s]) == _dumped([branch])]
+        if len(same) == 1 or len(alike) == len(became):
+            found.update(dict.fromkeys(alike or same))
+    for statement in found:
+        message, column = "both branches do the same now", statement.col_offset + 1
+        yield Change(CODE, statement.lineno, column, message, edits=(Unwrap(statement),), required=False)
+
+
+def _dumped(block: list[ast.stmt]) -> list[str]:
+    return [ast.dump(statement) for statement in block]
 
 
 def _given_to_themselves(before: Version, after: Version) -> Iterator[Change]:
@@ -126,6 +139,4 @@ def _means(names: Names, scope: Scope, function: ast.FunctionDef) -> bool:
 
 def _is_pointless(branch: ast.If) -> bool:
     """Whether both of its ways do the same, or it has one that does nothing and no other."""
-    if len(branch.body) != len(branch.orelse):
-        return False
-    return all(ast.dump(one) == ast.dump(other) for one, other in zip(branch.body, branch.orelse))
+    return _dumped(branch.body) == _dumped(branch.orelse)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from accel_migrate.discover import Found
 from accel_migrate.document import document
+from accel_migrate.errors import SourceError
 from accel_migrate.flow.nodes import walk
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.source import concerns_torch
@@ -47,12 +49,14 @@ class Task:
 
 
 def scan(path: Path) -> Scan:
-    """Look at a file without judging it: what cannot be read or parsed imports nothing here and fails later."""
+    """Look at a file without judging it: what cannot be read imports nothing here and fails later, as what does not parse."""
     try:
         data = path.read_bytes()
         mentions_torch = concerns_torch(data)
         # A script may run a training, and a helper store what it made, without a word about torch.
         return Scan(path, mentions_torch, tuple(_imports(document(path, data).source.tree)), _is_test(path, data))
+    except SourceError:
+        return Scan(path, mentions_torch=True, imports=tuple(_imports_of_lines(data)))
     except Exception:  # whatever is wrong with the file, it is told when the file's own turn comes
         return unread(path)
 
@@ -74,6 +78,14 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
             yield from (Import(name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield Import(node.module or "", tuple(name.name for name in node.names), node.level)
+
+
+def _imports_of_lines(data: bytes) -> Iterator[Import]:
+    """What a file imports that does not parse, by those of its lines that do: it may call what is migrated."""
+    for line in data.decode(errors="replace").splitlines():
+        if line.lstrip().startswith(("import ", "from ")):
+            with suppress(SyntaxError, ValueError):
+                yield from _imports(ast.parse(line.strip()))
 
 
 ScanAll = Callable[[Sequence[Path]], Iterable[Scan]]

@@ -19,6 +19,7 @@ from accel_migrate.plan import Status
 from accel_migrate.project import Task
 from accel_migrate.selection import Selection
 from accel_migrate.suppress import suppressions
+from accel_migrate.unread_callers import calls_to_check
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,15 @@ class Terms:
 def work(task: Task, terms: Terms, ask: Ask | None = None) -> list[Outcome]:
     """Outcomes of the task's files; nothing is written here."""
     documents: list[Document] = []
-    outcomes: list[Outcome] = []
+    unread: dict[Path, SourceError] = {}
     for path in task.sources:
         try:
             documents.append(read(path))
         except SourceError as error:
-            outcomes.append(failure(path, terms, str(error), error.line))
-    return outcomes + migrate_together(documents, neighbours(task.siblings), terms, ask)
+            unread[path] = error
+    outcomes = migrate_together(documents, neighbours(task.siblings), terms, ask)
+    failures = [failure(p, terms, f"{e}{calls_to_check(p, outcomes)}", e.line) for p, e in unread.items()]
+    return failures + outcomes
 
 
 def read(path: Path) -> Document:

@@ -92,3 +92,17 @@ def test_a_name_that_would_be_given_to_itself() -> None:
     assert tidied(before, before.replace("wrap(model)", "model")) == "model = build()\nrun(model)\n"
     own = "model = build()\nmodel = model\nrun(model)\n"
     assert tidied(own, own.replace("run(model)", "run(model, 1)")) == own
+
+
+def test_each_if_whose_ways_became_the_same_gives_way_to_its_body() -> None:
+    moved = "if gpu:\n    {0} = wrap({0}.cuda())  # input\nelse:\n    {0} = wrap({0})\n"
+    plain = "if gpu:\n    {0} = wrap({0})  # input\nelse:\n    {0} = wrap({0})\n"
+    before, after = ("".join(text.format(name) for name in "xy") for text in (moved, plain))
+    assert tidied(before, after) == "x = wrap(x.cuda())  # input\ny = wrap(y.cuda())  # input\n"
+
+
+def test_an_if_that_cannot_be_told_from_another_stays() -> None:
+    branch = "if gpu:\n    x = wrap(x.{})\nelse:\n    x = wrap(x)\n"
+    before = branch.format("cuda()") + branch.format("T")
+    after = branch.format("cuda()").replace(".cuda()", "") + branch.format("T")
+    assert tidied(before, after) == before

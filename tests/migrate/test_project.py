@@ -68,6 +68,11 @@ def test_a_file_that_does_not_parse_is_a_task_of_its_own(tmp_path: Path) -> None
     assert pieces(tmp_path, ".") == [(["bad.py"], []), (["main.py"], [])]
 
 
+def test_a_file_that_does_not_parse_belongs_to_what_its_lines_import(tmp_path: Path) -> None:
+    write(tmp_path, bad="%matplotlib inline\nfrom engine import train\ntrain()\n", engine="import torch\n")
+    assert pieces(tmp_path, ".") == [(["bad.py", "engine.py"], [])]
+
+
 def test_tests_are_read_and_not_migrated_unless_they_are_named(tmp_path: Path) -> None:
     unit = "import torch, engine\n\ndef test_it():\n    engine.train()\n"
     write(

@@ -523,3 +523,14 @@ def test_what_an_imported_file_does_as_a_script_of_its_own_is_not_said_of_the_tr
     for guard, told in (("if __name__ == '__main__':\n    ", False), ("", True)):
         notes = results(train=script, nets=f"{nets}{guard}profile(Net(2, 1))\n")["train"].notes
         assert any("profile()" in note.message for note in notes if note.code == "AM812") is told
+
+
+def test_a_function_that_is_imported_twice_from_one_file_is_that_function() -> None:
+    body = "def fit(model, loader, optimizer):\n    for x, y in loader:\n        loss = (model(x) - y).pow(2).mean()\n"
+    body += "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n"
+    script = TOP + "from helper import fit\nloader = DataLoader(rows(), batch_size=4)\nmodel = nn.Linear(4, 1)\n"
+    script += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n{again}\nfit(model, loader, optimizer)\n"
+    twice = results(main=script.format(again="from helper import fit"), helper=body)
+    assert {result.status for result in twice.values()} == {Status.MIGRATED}
+    other = results(main=script.format(again="from other import fit"), helper=body, other=body)
+    assert {result.status for result in other.values()} == {Status.UNCHANGED}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.drawn_anew import drawn_anew
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import File, Function
 
@@ -65,8 +66,28 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
 def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that no prepared model is seen to have a part in: whose gradients it makes, nobody averages."""
     calls = side.once(_Losses).calls(file, backward)
-    if not _forwards(side, file, backward) and not any(getattr(c.func, "attr", "") in registered for c in calls):
+    averaged = not side.wraps_models and side.once(_Losses).reads(file, backward) & side.once(_stepped_tensors)
+    forwards = _forwards(side, file, backward) or any(getattr(c.func, "attr", "") in registered for c in calls)
+    if not forwards and not averaged:
         yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
+
+
+def _stepped_tensors(side: Side) -> set[Place]:
+    """`self.log_alpha`, where `self.alpha_optimizer = Adam([self.log_alpha])` is prepared."""
+    prepared = [(file, unparse(argument)) for file, call in side.asked("prepare") for argument in call.args]
+    made = [
+        (file, node.value)
+        for file, text in prepared
+        for node in file.of_kinds(ast.Assign)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and unparse(node.targets[0]) == text
+    ]
+    lists = [
+        (file, call.args[0]) for file, call in made if call.args and isinstance(call.args[0], ast.List | ast.Tuple)
+    ]
+    items = [(file, item) for file, stepped in lists for item in stepped.elts]
+    fields = [side.flows.field(file, item) for file, item in items if isinstance(item, ast.Attribute)]
+    names = [side.flows.place(file, item) for file, item in items if isinstance(item, ast.Name)]
+    return side.flows.reached([*fields, *names], computed=False)
 
 
 def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:
@@ -148,20 +169,25 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
 
 
 class _Losses:
-    """The calls that each loss is computed through."""
+    """The calls and the variables that each loss is computed through."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._calls: dict[ast.Call, dict[ast.Call, File]] = {}
+        self._paths: dict[ast.Call, _Path] = {}
         self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
 
     def calls(self, file: File, backward: ast.Call) -> dict[ast.Call, File]:
-        if backward not in self._calls:
-            path = _Path(self._side, self._values)
+        return self._path(file, backward).calls
+
+    def reads(self, file: File, backward: ast.Call) -> set[Place]:
+        return {self._side.flows.place(at, node) for node, at in self._path(file, backward).reads.items()}
+
+    def _path(self, file: File, backward: ast.Call) -> _Path:
+        if backward not in self._paths:
+            path = self._paths[backward] = _Path(self._side, self._values)
             for loss in backward.args:
                 path.visit(file, loss)
-            self._calls[backward] = path.calls
-        return self._calls[backward]
+        return self._paths[backward]
 
 
 def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
@@ -203,6 +229,7 @@ class _Path:
     def __init__(self, side: Side, values: dict[ast.AST, dict[str, list[ast.AST]]]) -> None:
         self.side = side
         self.calls: dict[ast.Call, File] = {}
+        self.reads: dict[ast.Name | ast.Attribute, File] = {}
         self.seen: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()  # functions whose call is on the path, with what it hands over
         self._values = values
@@ -215,6 +242,8 @@ class _Path:
                 continue
             self.seen.add(node)
             pending += [(at, part) for part in children(node)]
+            if isinstance(node, ast.Name | ast.Attribute):
+                self.reads[node] = at
             if isinstance(node, ast.Call):
                 self.calls[node] = at
                 pending += self._returned(node)

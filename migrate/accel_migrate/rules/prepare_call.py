@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.values.provenance import Built
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.plan import Change, Insert
@@ -19,12 +20,9 @@ def find(context: Context) -> Iterator[Change]:
     if place.module is not module:
         return
     spelled = training.accelerator(module, place.after)
-    apart = {built for built, _ in place.apart}
+    apart = {built for built, _ in (*place.apart, *place.shared)}
     together = [built for built in training.prepared if built not in apart]
-    names = [built.text for built in together]
-    placed = [built.variable not in training.unplaced for built in together]
-    more = "" if all(placed) else f"device_placement={placed}"
-    text = _call(names, f"{spelled}.prepare", more, _width(context), _indent(context))
+    text = _call(context, together, f"{spelled}.prepare", place.after.col_offset)
     statements = (
         (accelerator_statement(context), *training.rebound, text)
         if training.start.at_prepare and training.makes_accelerator
@@ -32,31 +30,50 @@ def find(context: Context) -> Iterator[Change]:
     )
     compound = isinstance(place.after, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef)
     edit = Insert(place.after, statements, "after", blank_before=compound)
-    stays = "" if all(placed) else "; what the script does not move of a batch stays on the CPU"
-    yield change(CODE, place.after, f"prepares {', '.join(names)}{stays}", [edit], loop=training.index)
+    yield change(CODE, place.after, f"prepares {_told(context, together)}", [edit], loop=training.index)
     for built, statement in place.apart:
         alone = Insert(statement, (f"{built.text} = {spelled}.prepare({built.text})",), "after")
         message = f"prepares {built.text} where it is built: it exists only under a condition"
         yield change(CODE, statement, message, [alone], loop=training.index)
+    yield from _shared(context)
 
 
-def _call(names: list[str], function: str, more: str, width: int, indent: int) -> str:
-    joined = ", ".join(names)
-    handed = f"{joined}, {more}" if more else joined
+def _shared(context: Context) -> Iterator[Change]:
+    """The loaders that all rounds of a loop go over, in one call before it."""
+    training, module = context.training, context.module
+    for loop in dict.fromkeys(loop for _, loop in training.place.shared):
+        loaders = [built for built, around in training.place.shared if around is loop]
+        text = _call(context, loaders, f"{training.accelerator(module, loop)}.prepare", loop.col_offset)
+        message = f"prepares {_told(context, loaders)}, once for all rounds of the loop"
+        yield change(CODE, loop, message, [Insert(loop, (text,), "before")], loop=training.index)
+
+
+def _call(context: Context, objects: list[Built], function: str, indent: int) -> str:
+    joined = ", ".join(built.text for built in objects)
+    handed = joined if _are_placed(context, objects) else f"{joined}, device_placement={_placed(context, objects)}"
     line = f"{joined} = {function}({handed})"
-    if len(line) + indent <= width:
+    if len(line) + indent <= _width(context):
         return line
     return f"{joined} = {function}(\n    {handed}\n)"
+
+
+def _told(context: Context, objects: list[Built]) -> str:
+    stays = "" if _are_placed(context, objects) else "; what the script does not move of a batch stays on the CPU"
+    return ", ".join(built.text for built in objects) + stays
+
+
+def _are_placed(context: Context, objects: list[Built]) -> bool:
+    return all(_placed(context, objects))
+
+
+def _placed(context: Context, objects: list[Built]) -> list[bool]:
+    return [built.variable not in context.training.unplaced for built in objects]
 
 
 def _width(context: Context) -> int:
     """As wide as the author writes, within reason."""
     longest = max((len(line) for line in context.module.source.text.splitlines()), default=0)
     return min(120, max(88, longest))
-
-
-def _indent(context: Context) -> int:
-    return context.training.place.after.col_offset
 
 
 RULE = Rule(

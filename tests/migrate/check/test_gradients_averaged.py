@@ -35,6 +35,15 @@ def test_the_runtimes_own_averages_whichever_way_a_loss_came() -> None:
     assert said("AM967", "x = 1\n", early), "before it was prepared"
 
 
+def test_a_loss_of_a_tensor_that_a_prepared_optimizer_steps() -> None:
+    loop = "for x in data:\n    loss = {} * net(x).detach()\n    accelerator.backward(loss)\n"
+    stepped = "scale = torch.ones(1, requires_grad=True)\n" + TOP.format("[scale]")
+    assert not said("AM967", "x = 1\n", stepped + loop.format("scale"))
+    assert said("AM967", "x = 1\n", stepped.replace("accel_runtime", "accelerate") + loop.format("scale"))
+    assert said("AM967", "x = 1\n", stepped + loop.format("scale.detach()"))
+    assert said("AM967", "x = 1\n", stepped + loop.format("other"))
+
+
 def test_a_branch_that_only_methods_of_the_bare_model_make() -> None:
     loop = (
         "for x in data:\n    {}\n    if plain:\n        loss = {}\n    else:\n"

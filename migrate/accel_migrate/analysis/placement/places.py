@@ -89,7 +89,8 @@ def find_place(
     _check_looped(module, objects, block[last])
     last = _end_of_paragraph(module, block, last, limit, variables)
     apart = tuple(_conditional(module, block, bindings))
-    return Place(module, block, block[last], block[first] if first is not None else None, apart)
+    shared = tuple(_shared_by_rounds(home, block[last], objects))
+    return Place(module, block, block[last], block[first] if first is not None else None, apart, shared)
 
 
 def _positions(module: Module, block: list[ast.stmt], statements: Iterable[ast.stmt]) -> list[int]:
@@ -175,6 +176,25 @@ def _conditional(
         if thing.role is not Role.OPTIMIZER:
             raise NotMigrated(f"`{thing.text}` is built only under a condition", own[0].lineno)
         yield thing, own[0]
+
+
+def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Iterator[tuple[Built, ast.stmt]]:
+    """Loaders built before a loop that builds the rest in each round, with that loop: `for fold in range(5): model = ...`."""
+    module = home.module
+    within = [parent for parent in module.ancestors(after) if module.scope(parent) is home]
+    loops = [parent for parent in within if isinstance(parent, ast.For | ast.AsyncFor | ast.While)]
+    for thing in objects:
+        if thing.role is not Role.LOADER or thing.variable.scope is not home or thing.key is not None or thing.every:
+            continue
+        statements = [binding.statement for binding in module.bindings(thing.variable)]
+        around = [loop for loop in loops if not any(module.holds(loop, statement) for statement in statements)]
+        if not around or any(statement.lineno > around[-1].lineno for statement in statements):
+            continue
+        # A round may ask the bare loader before it prepares the rest, for instance for its length, which a schedule needs.
+        names = [node for node in module.walk(around[-1], ast.Name) if isinstance(node, ast.Name)]
+        asked = [name.lineno for name in names if module.variable(name) == thing.variable]
+        if all(line > (after.end_lineno or after.lineno) for line in asked):
+            yield thing, around[-1]
 
 
 def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: int, variables: set[Variable]) -> int:

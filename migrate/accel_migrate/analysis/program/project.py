@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.program.star_imports import spell_out
 from accel_migrate.flow.lookup import import_roots
 from accel_migrate.flow.nodes import unparse
@@ -101,9 +101,9 @@ class Project:
 
     def _definition_of(self, module: Module, variable: Variable, depth: int = 0) -> Definition | None:
         bindings = variable.scope.bindings[variable.name]
-        if len(bindings) != 1:
+        if len({_origin(binding) for binding in bindings}) != 1:
             return None
-        (binding,) = bindings
+        binding = bindings[0]
         if isinstance(binding.target, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return Definition(module, binding.target)
         if binding.kind == "import" and isinstance(binding.statement, ast.ImportFrom):
@@ -114,8 +114,7 @@ class Project:
         return None
 
     def _top_level(self, module: Module, name: str, depth: int = 0) -> Definition | None:
-        bindings = module.root.bindings.get(name, [])
-        if len(bindings) != 1 or depth > 5:  # files may pass a name on to each other in a circle
+        if name not in module.root.bindings or depth > 5:  # files may pass a name on to each other in a circle
             return None
         return self._definition_of(module, Variable(module.root, name), depth)
 
@@ -214,6 +213,14 @@ class Project:
             else:
                 names.add(owner.module.qualified(base) or unparse(base))
         return names
+
+
+def _origin(binding: Binding) -> object:
+    """What a name is bound to, as far as it can be compared: a name that is imported twice from one place has one origin."""
+    statement, alias = binding.statement, binding.target
+    if isinstance(statement, ast.ImportFrom) and isinstance(alias, ast.alias):
+        return statement.level, statement.module, alias.name
+    return binding
 
 
 def _is_super(node: ast.expr) -> bool:

@@ -11,16 +11,19 @@ from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 
+# What makes the same numbers on every process; drawn ones may differ.
+_EQUAL = {f"torch.{name}" for name in ("zeros", "ones", "full", "tensor", "as_tensor", "zeros_like", "ones_like")}
 
-def check_optimizers(roles: Roles, graph: CallGraph, optimizers: list[Variable]) -> None:
+
+def check_optimizers(roles: Roles, graph: CallGraph, optimizers: list[Variable], averages_tensors: bool) -> None:
     """Raise NotMigrated for an optimizer that cannot be prepared."""
     for optimizer in optimizers:
         for link in chain(roles, graph, optimizer):
-            _check_optimizer(roles, link)
+            _check_optimizer(roles, link, averages_tensors)
 
 
-def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
-    """Only torch's own kind of optimizer, over parameters of models, can be prepared."""
+def _check_optimizer(roles: Roles, optimizer: Variable, averages_tensors: bool) -> None:
+    """Only torch's own kind of optimizer can be prepared, over parameters of models or tensors that are averaged too."""
     for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
         target = roles.target(module, call)
         if target is not None and isinstance(target.node, ast.ClassDef):
@@ -32,7 +35,7 @@ def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
                     call.lineno,
                 )
         parameters = call.args[0] if call.args else None
-        if isinstance(parameters, ast.List | ast.Tuple):
+        if isinstance(parameters, ast.List | ast.Tuple) and not (averages_tensors and steps_own_tensors(module, call)):
             for item in parameters.elts:
                 if isinstance(item, ast.Name) and not _holds_parameters(module, item):
                     raise NotMigrated(
@@ -40,6 +43,23 @@ def _check_optimizer(roles: Roles, optimizer: Variable) -> None:
                         "gradients over processes; make it a parameter of the model",
                         call.lineno,
                     )
+
+
+def steps_own_tensors(module: Module, optimizer: ast.Call) -> bool:
+    """`Adam([self.log_alpha])`: over tensors alone that the script makes, the same on every process, to be trained."""
+    stepped = optimizer.args[0] if optimizer.args else None
+    return isinstance(stepped, ast.List | ast.Tuple) and all(_is_own_tensor(module, item) for item in stepped.elts)
+
+
+def _is_own_tensor(module: Module, item: ast.expr) -> bool:
+    variable = module.variable(item)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) != 1 or not isinstance(bindings[0].value, ast.Call) or bindings[0].path:
+        return False
+    made = bindings[0].value
+    name = module.qualified(made.func) or ""
+    trained = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in made.keywords)
+    return trained and name in _EQUAL
 
 
 def _holds_parameters(module: Module, name: ast.Name) -> bool:

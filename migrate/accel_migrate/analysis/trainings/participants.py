@@ -20,7 +20,7 @@ from accel_migrate.analysis.trainings.groups import Group, module_of
 from accel_migrate.analysis.trainings.obstacles import HANDED_A_GRADIENT, is_handed_a_gradient
 from accel_migrate.analysis.trainings.obstacles import check as check_obstacles
 from accel_migrate.analysis.trainings.one_process import check_backwards, judged_by_rank
-from accel_migrate.analysis.trainings.optimizers import check_optimizers
+from accel_migrate.analysis.trainings.optimizers import check_optimizers, steps_own_tensors
 from accel_migrate.analysis.trainings.phases import evaluating_calls, kept_whole
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.trainings.updates import caller_not_given, is_stepped, updated_by_hand, why_no_update
@@ -192,7 +192,7 @@ class _Finder:
         if not models:
             stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
             raise NotMigrated(why_no_update(self.roles, self.graph, stepped), stepped.call.lineno, stepped.module)
-        check_optimizers(self.roles, self.graph, optimizers)
+        check_optimizers(self.roles, self.graph, optimizers, self._averages_tensors(optimizers))
         self._check_each_optimizer(optimizers)
         return models, optimizers
 
@@ -202,12 +202,20 @@ class _Finder:
             built = [
                 made for link in self._chain(optimizer) for made in constructions(self.roles, link, Role.OPTIMIZER)
             ]
-            if built and not self._optimized_models([optimizer]):
+            tensors = all(steps_own_tensors(*made) for made in built)
+            averaged = tensors and self._averages_tensors(optimizers)
+            if built and not averaged and not self._optimized_models([optimizer]):
                 reason = (
-                    f"whose parameters `{optimizer.name}` updates is not visible to the analysis, so nobody may average "
+                    f"`{optimizer.name}` steps tensors that belong to no model, whose gradients Accelerate does not average"
+                    if tensors
+                    else f"whose parameters `{optimizer.name}` updates is not visible to the analysis, so nobody may average "
                     "their gradients"
                 )
                 raise NotMigrated(reason, self.group.backwards[0].call.lineno, self.group.backwards[0].module)
+
+    def _averages_tensors(self, optimizers: list[Variable]) -> bool:
+        """Whether what an optimizer steps beside those of models is averaged, as a temperature is: not by Accelerate."""
+        return len(optimizers) > 1 and not self.for_accelerate
 
     def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
         """Of the models that are named those that the loss is computed through and the optimizers update."""

@@ -179,7 +179,8 @@ def _named(scope: Scope) -> str:
 class Place:
     """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere).
 
-    What is built only under a condition is prepared `apart`, where it is built.
+    What is built only under a condition is prepared `apart`, where it is built; loaders that all rounds of a loop around
+    `after` go over are `shared` by them, and prepared before that loop.
     """
 
     module: Module
@@ -187,3 +188,4 @@ class Place:
     after: ast.stmt
     first_use: ast.stmt | None
     apart: tuple[tuple[Built, ast.stmt], ...] = ()
+    shared: tuple[tuple[Built, ast.stmt], ...] = ()

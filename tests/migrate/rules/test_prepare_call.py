@@ -1,0 +1,59 @@
+"""AM102: what all rounds of a loop share is prepared before it, the rest in each round."""
+
+from __future__ import annotations
+
+from tests.migrate.rules.verbs import migrated, unchanged
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+loader = DataLoader(rows(), batch_size=4)
+for rate in (0.1, 0.2):
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_loader_that_all_rounds_share_is_prepared_before_them() -> None:
+    lines = migrated(SCRIPT).splitlines()
+    first = lines.index("for rate in (0.1, 0.2):")
+    assert lines[first - 1] == "loader = accelerator.prepare(loader)"
+    assert "    model, optimizer = accelerator.prepare(model, optimizer)" in lines[first:]
+
+
+def test_each_loader_is_prepared_before_the_loop_that_does_not_build_it() -> None:
+    inner = SCRIPT.partition("for rate")[2].replace("\n", "\n    ").rstrip()
+    nested = SCRIPT.partition("for rate")[0] + (
+        "for width in (1, 2):\n"
+        "    other = DataLoader(rows(), batch_size=width)\n"
+        f"    for rate{inner}\n"
+        "        for x, y in other:\n"
+        "            (model(x.cuda()) - y.cuda()).pow(2).mean().backward()\n"
+        "            optimizer.step()\n"
+    )
+    text = migrated(nested)
+    assert "loader = accelerator.prepare(loader)\nfor width in (1, 2):" in text
+    assert "    other = accelerator.prepare(other)\n    for rate in (0.1, 0.2):" in text
+
+
+def test_a_loader_that_each_round_builds_is_prepared_in_it() -> None:
+    built = SCRIPT.replace("loader = ", "rows()\n").replace(
+        "    model =", "    loader = DataLoader(rows(), batch_size=4)\n    model ="
+    )
+    assert "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in migrated(built)
+
+
+def test_a_length_that_a_round_asks_for_before_it_prepares_is_that_of_the_bare_loader() -> None:
+    asked = SCRIPT.replace("lr=rate)\n", "lr=rate / len(loader))\n")
+    assert "loader would be prepared again in each round" in unchanged(asked)
+
+
+def test_a_loader_that_is_built_anew_after_the_loop_is_not_taken_for_the_first() -> None:
+    unchanged(SCRIPT + "loader = DataLoader(rows(), batch_size=8)\n")
