@@ -541,3 +541,18 @@ def test_what_does_more_than_files_is_not_one_process_alone(inside: str):
         training(ready="history, best = [], 0", after=ADDED.format(inside) + "print(history, best)"), DEFAULTS
     )
     assert b"    if os.path.exists(" not in result.after.replace(b"\n    if", b"\nif")
+
+
+@pytest.mark.parametrize(
+    "line", ['torch.jit.script(model).save("m.pt")', 'traced = torch.jit.trace(model, x)\ntraced.save("m.pt")']
+)
+def test_guards_what_a_compiled_model_writes_of_itself(line: str):
+    guarded = line.rpartition("\n")[2]
+    becomes(training(after=line), f"if accelerator.is_main_process:\n{guarded}")
+
+
+def test_notes_a_file_inside_a_block_that_writes_another():
+    source = training(
+        after='with open("log.txt", "w") as log:\n    model(x)\n    f = open("best.txt", "w")\n    f.write("1")'
+    )
+    assert sum("every process writes this file" in note for note in notes(source)) == 2

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from textwrap import indent
 
 import pytest
+from accel_migrate.pipeline import migrate
 from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
 from tests.migrate.rules.handwritten import script
 from tests.migrate.rules.scripts import becomes, codes, stays, training
@@ -380,3 +383,12 @@ def test_takes_weights_behind_calls_that_return_the_model(chain: str):
     source = training(after=f'torch.save(model.{chain}, "m.pt")')
     becomes(source, f'accelerator.save(accelerator.unwrap_model(model).{chain}, "m.pt")', ACCELERATE)
     becomes(source, f'accelerator.save(model.{chain}, "m.pt")')
+
+
+def test_saves_weights_beside_a_file_that_another_module_writes():
+    texts = {
+        "train.py": "from logs import note\n" + training(after='torch.save(model.state_dict(), "m.pt")\nnote("done")'),
+        "logs.py": 'def note(text):\n    with open("log.txt", "a") as f:\n        f.write(text)\n',
+    }
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
+    assert b'accelerator.save(accelerator.get_state_dict(model), "m.pt")' in results[0].after, results[0].reason

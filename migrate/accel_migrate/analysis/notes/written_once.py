@@ -31,8 +31,14 @@ class Writing:
     ahead: ast.expr | None = None  # an argument that all processes must work out, because it changes what they read
 
 
-def writings(script: Script, training: Training, module: Module) -> Iterator[Writing]:
-    """What writes files in a module, other than weights, which all processes must collect first."""
+def writings(script: Script, training: Training, module: Module) -> list[Writing]:
+    """What writes files in a module, other than weights, which all processes must collect first; of a whole, not its parts."""
+    found = list(_writings(script, training, module))
+    wholes = [one.statement for one in found if one.spelled is not None and not one.trouble]
+    return [one for one in found if not any(w is not one.statement and module.holds(w, one.statement) for w in wholes)]
+
+
+def _writings(script: Script, training: Training, module: Module) -> Iterator[Writing]:
     saves = [save for each in script.trainings for save in each.storage.saves if save.module is module]
     saved = {save.opened or module.statement(save.call) for save in saves}
     seen: set[ast.stmt] = set()

@@ -248,7 +248,7 @@ def _whole(module: Module, call: ast.Call) -> Written | None:
     if isinstance(parent, ast.withitem):
         return Written(module, statement) if isinstance(statement, ast.With) else None
     for around in module.ancestors(statement):
-        if isinstance(around, ast.With) and any(_writes_item(module, item) for item in around.items):
+        if isinstance(around, ast.With) and any(_writes_item(module, item, call) for item in around.items):
             return None  # the block around it is the whole
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
             break
@@ -256,8 +256,14 @@ def _whole(module: Module, call: ast.Call) -> Written | None:
     return Written(module, statement, kept=not isinstance(statement, ast.Expr))
 
 
-def _writes_item(module: Module, item: ast.withitem) -> bool:
-    return isinstance(item.context_expr, ast.Call) and writes(module, item.context_expr)
+def _writes_item(module: Module, item: ast.withitem, call: ast.Call) -> bool:
+    """Whether a block opens the file that a call in it writes to."""
+    if not isinstance(item.context_expr, ast.Call) or not writes(module, item.context_expr):
+        return False
+    names = (
+        {node.id for node in walk(item.optional_vars) if isinstance(node, ast.Name)} if item.optional_vars else set()
+    )
+    return any(isinstance(node, ast.Name) and node.id in names for node in walk(call))
 
 
 def _writes_by(module: Module, mode: ast.expr | None) -> bool:
