@@ -16,7 +16,7 @@ dist.init_process_group("gloo")
 total = torch.tensor(dist.get_rank() + 1)
 dist.all_reduce(total)
 line = f"rank {dist.get_rank()} of {dist.get_world_size()}, sum {total.item()}"
-line += f", threads {os.environ['OMP_NUM_THREADS']}, {sys.argv[1:]}"
+line += f", threads {os.environ['OMP_NUM_THREADS']}, {sys.argv[1:]}, {__file__}"
 open(f"rank{dist.get_rank()}.txt", "w").write(line)
 dist.destroy_process_group()
 """
@@ -37,7 +37,7 @@ def test_two_processes_on_the_cpu_are_one_world(tmp_path: Path) -> None:
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     for rank in (0, 1):
         said = (tmp_path / f"rank{rank}.txt").read_text()
-        assert said == f"rank {rank} of 2, sum 3, threads {threads}, ['--cpu', 'x y']"
+        assert said == f"rank {rank} of 2, sum 3, threads {threads}, ['--cpu', 'x y'], {tmp_path / 'script.py'}"
 
 
 def test_one_process_becomes_the_script_with_no_torch_before_it(tmp_path: Path) -> None:
