@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.made_of import computes
 from accel_migrate.edits import change, replace_node
@@ -17,6 +18,7 @@ CODE = "AM105"
 def find(context: Context) -> Iterator[Change]:
     training, source = context.training, context.module.source
     yield from _past_forward(context)
+    yield from _by_hand(context)
     for asked in training.model_attributes if training.wraps_models else ():
         module, node, model = asked
         if module is not context.module or node in training.gone:
@@ -60,6 +62,20 @@ def _past_forward(context: Context) -> Iterator[Change]:
             return
 
 
+def _by_hand(context: Context) -> Iterator[Change]:
+    """One note for a file, at the first line that takes weights by hand."""
+    calls = weights_by_hand(context.script, context.training, context.module)
+    if calls:
+        lines = list(dict.fromkeys(str(call.lineno) for call in calls))
+        where = f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}"
+        message = (
+            "under --strategy fsdp or ZeRO 3 each process holds a part of every weight, and what reads weights by hand or mixes "
+            f"them with those of a model that is not prepared stops there, or sees that part alone: {where}; take them from "
+            "accelerator.get_state_dict(model), on all processes"
+        )
+        yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+
+
 def _computes(context: Context, method: ast.Attribute) -> bool:
     roles, graph = context.script.roles, context.script.graph
     model = roles.value(context.module, method.value)
@@ -74,7 +90,8 @@ RULE = Rule(
     summary="for Accelerate: ask the model itself, not its wrapper, for its parts",
     why="Here `prepare` returns the model itself, on one process and on many, and its parts are asked for as before. With "
     "`--target accelerate` it is wrapped on several processes, and the wrapper has none of the model's own parts and methods; "
-    "`unwrap_model` gives the model back. A note names layers that run past `forward`, which FSDP does not gather.",
+    "`unwrap_model` gives the model back. A note names layers that run past `forward`, which FSDP does not gather, and lines "
+    "that take numbers of weights by hand, which are sharded there.",
     example_before="weight = model.fc.weight",
     example_after="weight = accelerator.unwrap_model(model).fc.weight",
     find=find,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.trainings.optimizers import bare_weights
 from accel_migrate.analysis.values.provenance import Built
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_statement
-from accel_migrate.plan import Change, Insert
+from accel_migrate.plan import Change, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM102"
@@ -36,6 +38,21 @@ def find(context: Context) -> Iterator[Change]:
         message = f"prepares {built.text} where it is built: it exists only under a condition"
         yield change(CODE, statement, message, [alone], loop=training.index)
     yield from _shared(context)
+    yield from _of_no_model(context)
+
+
+def _of_no_model(context: Context) -> Iterator[Change]:
+    training = context.training
+    optimizers = [built.variable for built in training.prepared if built.role & Role.OPTIMIZER]
+    found = [weight for optimizer in optimizers for weight in bare_weights(context.script.roles, optimizer)]
+    for module, name in found[:1]:
+        if module is context.module:
+            names = ", ".join(dict.fromkeys(f"`{name.id}`" for _, name in found))
+            message = (
+                f"{names}: trained and of no model, so prepare() is not handed it: its gradients are averaged with those of "
+                "the prepared optimizer, and --strategy fsdp refuses it; there, make it a parameter of a model"
+            )
+            yield change(CODE, name, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _shared(context: Context) -> Iterator[Change]:

@@ -116,10 +116,11 @@ def call_function(function: Callable[..., Any], launcher: int, *args: Any) -> No
     sys.stdout = lines = WholeLines(sys.stdout)
     if may_seed(os.environ):  # what was imported before the fork is not looked up again
         seed_alike(os.environ)
+    sys.excepthook = record_failure
     try:
         function(*args)
     except Exception as error:
-        record_failure(type(error), error, error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)  # a strategy may have a word to add
         sys.exit(1)
     finally:
         lines.close()

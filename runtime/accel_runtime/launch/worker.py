@@ -135,7 +135,9 @@ def record_failure(kind: type[BaseException], error: BaseException, trace: Trace
     now = time.time()
     extra = {"py_callstack": lines, "timestamp": str(int(now)), "moment": now, "where": _where(frames)}
     extra["rank"] = os.environ.get("RANK", "0")
-    message = traceback.format_exception_only(kind, error)[-1].strip()
+    notes = getattr(error, "__notes__", [])
+    said = traceback.format_exception_only(kind, error)
+    message = " ".join(map(str.strip, said[-1 - sum(note.count("\n") + 1 for note in notes) :]))
     beside = Path(own + ".tmp")
     beside.write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
     beside.replace(own)

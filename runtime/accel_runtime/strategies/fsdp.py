@@ -30,7 +30,9 @@ from accel_runtime.options import Options
 from accel_runtime.shards import in_parts, shard_like, whole_state
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
+from accel_runtime.strategies.fsdp_by_hand import explain_failures, make_plain_tensors, refuse_figures_of_parts
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
+from accel_runtime.strategies.fsdp_forward import GatheredForward, change_computation
 from accel_runtime.strategies.fsdp_optimizer import whole_optimizer_state
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
@@ -87,6 +89,9 @@ class Fsdp(Strategy):
         return bundle
 
     def _shard(self, model: Module, device: torch.device) -> None:
+        self.successors.refuse_shared(model, self.units)
+        explain_failures()
+        refuse_figures_of_parts()
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
         home = torch.device("cpu") if self.sharding.offloads else device
         filling = filling_for(model, home, self.sharding.initialise)
@@ -108,14 +113,16 @@ class Fsdp(Strategy):
                 mp_policy=WIDE if block in apart else policy,
                 offload_policy=self._offload(device),
             )
+            block.forward = GatheredForward(block)
         share_statistics(model)
         model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
             for block in blocks or [model]:
-                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+                change_computation(block, lambda forward: functools.partial(checkpoint, forward, use_reentrant=False))
         model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
         vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
         vars(model)["__reduce_ex__"] = functools.partial(_refuse_pickling, type(model).__name__)
+        make_plain_tensors(model.parameters(), device)
         self.successors.learn(before, dict(model.named_parameters()))
 
     def _let_go(self, *_: Any) -> None:
@@ -150,7 +157,7 @@ class Fsdp(Strategy):
         """Block by block and inside of the gathering, which cannot be compiled: the forwards, not the modules."""
         inner = bare(model)
         for block in self.blocks.get(inner) or [inner]:
-            block.forward = torch.compile(block.forward, **settings)
+            change_computation(block, lambda forward: torch.compile(forward, **settings))
         return model
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:

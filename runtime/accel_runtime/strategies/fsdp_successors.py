@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from accel_runtime.errors import UsageError
@@ -52,11 +52,30 @@ class Successors:
                             optimizer.state[sharded] = {key: shard_like(value, sharded) for key, value in state.items()}
         self.strays = [optimizer for optimizer in self._optimizers if _has_strays(optimizer)]
 
+    def refuse_shared(self, model: Module, prepared: Container[Module]) -> None:
+        """Of two models with a weight in common the second would run shards of the first, or train a copy of its own."""
+        for name, weight in _own_weights(model, prepared):
+            if isinstance(weight, DTensor) or self.of(weight) is not weight:
+                raise UsageError(
+                    f"{name} of {type(model).__name__} is a weight of another prepared model too, and fsdp shards it for one "
+                    "of them; make both models parts of one module, whose forward runs both, and prepare that, or use "
+                    "--strategy ddp"
+                )
+
     def refuse_strays(self) -> None:
         raise UsageError(
             f"{type(self.strays[0]).__name__} steps weights that are of no prepared model, so their gradients would "
             "stay apart on each process; pass their model to prepare() too, and train plain tensors with ddp"
         )
+
+
+def _own_weights(model: Module, prepared: Container[Module], prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+    """Those outside of models that were prepared before it, which stay as they are inside."""
+    for name, weight in model.named_parameters(prefix, recurse=False):
+        yield name, weight
+    for name, child in model.named_children():
+        if child not in prepared:
+            yield from _own_weights(child, prepared, f"{prefix}.{name}" if prefix else name)
 
 
 def _has_strays(optimizer: Optimizer) -> bool:

@@ -179,3 +179,44 @@ def test_an_object_that_is_built_after_prepare_asks_the_model_itself():
     source = training(functions=SEARCHES, after="searcher = Searcher(model)\nwidth = searcher(x)")
     becomes(source, "return self.inner(x) * accelerator.unwrap_model(model).in_features", ACCELERATE)
     stays(source, "return self.inner(x) * model.in_features")
+
+
+def _by_hand(line: str, early: str = "average = copy.deepcopy(model)") -> list[str]:
+    source = "import copy\n" + SCRIPT.format(early=early, line=line)
+    return [note for note in notes(source) if "part of every weight" in note]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "seen = model.fc.weight.detach().cpu().numpy()",
+        "first = model[0].bias\n    seen = first.tolist()",
+        "seen = next(model.parameters()).sum().item()",
+        "seen = {name: weight.data.clone().cpu().numpy() for name, weight in model.named_parameters()}",
+        "for number, weight in enumerate(model.parameters()):\n        show(weight.norm().item())",
+        "for kept, new in zip(average.parameters(), model.parameters()):\n        kept.data.lerp_(new.data, 0.1)",
+    ],
+)
+def test_says_once_that_weights_taken_by_hand_may_be_sharded(line: str) -> None:
+    (note,) = _by_hand(f"{line}\n    {line}")
+    length = line.count("\n") + 1
+    first = 15 if "zip" in line else 14 + length
+    assert f": lines {first}, {first + length}; take them from accelerator.get_state_dict(model)" in note
+
+
+@pytest.mark.parametrize(
+    ("early", "line"),
+    [
+        ("model.head = nn.Linear(2, model.fc.weight.tolist()[0])", "pass"),  # before prepare, where weights are whole
+        ("total = 0", "seen = loss.item(), y.cpu().numpy(), other.fc.weight.tolist()"),
+        ("total = 0", "size = sum(weight.numel() for weight in model.parameters())"),
+        (
+            "total = 0",
+            "for weight in model.parameters():\n        weight.data.clamp_(-1, 1)\n    seen = weight_of.item()",
+        ),
+        ("total = 0", "for part in model.parameters():\n        part\n    for part in parts:\n        part.item()"),
+        ("total = 0", "seen = [weight.grad.norm().item() for weight in model.parameters()]"),  # AM302 says it
+    ],
+)
+def test_says_nothing_of_weights_where_none_is_taken_by_hand(early: str, line: str) -> None:
+    assert not _by_hand(line, early)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.loss_calls import WEIGHTS
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
@@ -15,11 +17,39 @@ from accel_migrate.flow.nodes import unparse
 _EQUAL = {f"torch.{name}" for name in ("zeros", "ones", "full", "tensor", "as_tensor", "zeros_like", "ones_like")}
 
 
-def check_optimizers(roles: Roles, graph: CallGraph, optimizers: list[Variable], averages_tensors: bool) -> None:
+def check_optimizers(
+    roles: Roles, graph: CallGraph, optimizers: list[Variable], for_accelerate: bool, averages_tensors: bool
+) -> None:
     """Raise NotMigrated for an optimizer that cannot be prepared."""
     for optimizer in optimizers:
         for link in chain(roles, graph, optimizer):
             _check_optimizer(roles, link, averages_tensors)
+            for module, name in bare_weights(roles, link) if for_accelerate else ():
+                raise NotMigrated(_of_no_model(name), name.lineno, module)
+
+
+def bare_weights(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, ast.Name]]:
+    """Weights of no model that it is built over, as `scale = nn.Parameter(...)`, where each is named there.
+
+    Ours averages all that a prepared optimizer steps; Accelerate averages for models alone.
+    """
+    for module, call in constructions(roles, optimizer, Role.OPTIMIZER):
+        for name in module.walk(call, ast.Name):
+            variable = module.variable(name)
+            bindings = module.bindings(variable) if variable is not None else []
+            if any(isinstance(b.value, ast.Call) and _makes_weight(module, b.value) for b in bindings):
+                yield module, name  # type: ignore[misc]
+
+
+def _makes_weight(module: Module, call: ast.Call) -> bool:
+    return module.qualified(call.func) in WEIGHTS
+
+
+def _of_no_model(name: ast.Name) -> str:
+    return (
+        f"the optimizer changes `{name.id}`, which belongs to no model, so nobody would average its gradients over "
+        "processes; make it a parameter of the model"
+    )
 
 
 def _check_optimizer(roles: Roles, optimizer: Variable, averages_tensors: bool) -> None:
@@ -38,11 +68,7 @@ def _check_optimizer(roles: Roles, optimizer: Variable, averages_tensors: bool) 
         if isinstance(parameters, ast.List | ast.Tuple) and not (averages_tensors and steps_own_tensors(module, call)):
             for item in parameters.elts:
                 if isinstance(item, ast.Name) and not _holds_parameters(module, item):
-                    raise NotMigrated(
-                        f"the optimizer changes `{item.id}`, which belongs to no model, so nobody would average its "
-                        "gradients over processes; make it a parameter of the model",
-                        call.lineno,
-                    )
+                    raise NotMigrated(_of_no_model(item), call.lineno)
 
 
 def steps_own_tensors(module: Module, optimizer: ast.Call) -> bool:

@@ -192,7 +192,7 @@ class _Finder:
         if not models:
             stepped = next((each for each in backwards if is_stepped(each)), backwards[0])
             raise NotMigrated(why_no_update(self.roles, self.graph, stepped), stepped.call.lineno, stepped.module)
-        check_optimizers(self.roles, self.graph, optimizers, self._averages_tensors(optimizers))
+        check_optimizers(self.roles, self.graph, optimizers, self.for_accelerate, self._averages_tensors(optimizers))
         self._check_each_optimizer(optimizers)
         return models, optimizers
 

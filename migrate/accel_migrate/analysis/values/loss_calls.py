@@ -12,6 +12,8 @@ from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.program import default_of
 
+WEIGHTS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
 
 class MadeOf(LossPath):
     """Through the forward of modules, criteria, decorators and defaults; weights and layers are where their model is."""
@@ -63,7 +65,7 @@ class MadeOf(LossPath):
 
 
 def _is_of_model(module: Module, node: ast.AST) -> bool:
-    """A weight, or a layer that a module keeps: prepare() takes them along."""
+    """A weight or a layer that a module keeps: prepare() takes them along."""
     if not isinstance(node, ast.Call):
         return False
     dotted = module.qualified(node.func) or ""
@@ -71,4 +73,6 @@ def _is_of_model(module: Module, node: ast.AST) -> bool:
     kept = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
     owner = module.scope(node).owner_class
     in_module = owner is not None and any(getattr(each, "name", "") == "forward" for each in owner.node.body)  # type: ignore[attr-defined]
-    return dotted.endswith("nn.Parameter") or (dotted.startswith("torch.nn.") and kept and in_module)
+    if dotted in WEIGHTS:
+        return kept or in_module
+    return dotted.startswith("torch.nn.") and kept and in_module

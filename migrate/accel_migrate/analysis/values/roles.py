@@ -98,6 +98,7 @@ _TRANSPARENT = {
     "tqdm", "tqdm_notebook", "notebook_tqdm", "tqdm_gui", "progress_bar", "track", "progressbar", "ProgressBar",
     "alive_it", "islice", "log_every",
 }  # fmt: skip
+_BARE_TENSORS = {"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"}  # in torch.nn, and no modules
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 _PRECISION_CONTEXTS = (
     "torch.cuda.amp.autocast",
@@ -538,7 +539,7 @@ class Roles:
             return Value(Role.AUTOCAST)
         if last == "DistributedSampler":
             return Value(Role.SAMPLER)
-        if dotted.startswith("torch.nn.") and last[:1].isupper():
+        if dotted.startswith("torch.nn.") and last[:1].isupper() and last not in _BARE_TENSORS:
             return Value(Role.CRITERION if last.endswith("Loss") else Role.MODEL)
         if dotted.startswith(("torchvision.models.", "timm.create_model", "segmentation_models_pytorch.")):
             return Value(Role.MODEL)

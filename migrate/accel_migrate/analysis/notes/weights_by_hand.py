@@ -1,0 +1,91 @@
+"""Where a script takes numbers of a model's weights by itself, or mixes them with those of a model that stays whole."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.program.scopes import Binding, Module
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.roles import Role
+
+_YIELD = ("parameters", "named_parameters")
+_NAMED = ("weight", "bias")
+_NUMBERS = ("numpy", "tolist", "item")
+_HAND_ON = ("zip", "enumerate", "next", "list", "tuple", "iter", "filter", "sorted")
+
+
+def weights_by_hand(script: Script, training: Training, module: Module) -> list[ast.Call]:
+    """The calls, in the order of the file; those before `prepare` meet whole weights."""
+    weights = _Weights(script, training, module)
+    found = (call for call in module.calls if weights.are_read(call) or weights.are_mixed(call))
+    return sorted((call for call in found if training.timing.after_prepare(module, call)), key=lambda call: call.lineno)
+
+
+class _Weights:
+    def __init__(self, script: Script, training: Training, module: Module) -> None:
+        self.script, self.training, self.module = script, training, module
+
+    def are_read(self, call: ast.Call) -> bool:
+        """`weight.detach().cpu().numpy()`. Gradients are another rule's."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr not in _NUMBERS:
+            return False
+        below = list(_below(function))
+        return any(map(self._is_one, below)) and not any(_attribute(part) == "grad" for part in below)
+
+    def are_mixed(self, call: ast.Call) -> bool:
+        """`zip(model.parameters(), average.parameters())` of one model that is prepared and one that is not."""
+        if not isinstance(call.func, ast.Name) or call.func.id != "zip":
+            return False
+        yields = [part for part in call.args if isinstance(part, ast.Call) and _attribute(part.func) in _YIELD]
+        return {self._is_prepared(part.func.value) for part in yields} == {True, False}  # type: ignore[attr-defined]
+
+    def _is_one(self, node: ast.expr, depth: int = 0) -> bool:
+        if isinstance(node, ast.Attribute) and node.attr in _NAMED:
+            return any(map(self._is_prepared, _below(node)))
+        if isinstance(node, ast.Call):
+            return _is_named(node.func, "next") and self._yields(node)
+        if not isinstance(node, ast.Name) or depth > 1:
+            return False
+        variable = self.module.variable(node)
+        bindings = self.module.bindings(variable) if variable is not None else []
+        return any(self._is_bound(node, binding, depth) for binding in bindings)
+
+    def _is_bound(self, name: ast.Name, binding: Binding, depth: int) -> bool:
+        if binding.value is None:
+            return False
+        if binding.kind == "assign":
+            return self._is_one(binding.value, depth + 1)
+        # Another loop may use the same name for something else.
+        inside = binding.kind == "comprehension" or (
+            binding.kind == "for" and self.module.holds(binding.statement, name)
+        )
+        return inside and self._yields(binding.value)
+
+    def _yields(self, node: ast.expr) -> bool:
+        """Whether an expression goes through weights of a prepared model, as `enumerate(model.parameters())` does."""
+        if not isinstance(node, ast.Call):
+            return False
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _YIELD:
+            return any(map(self._is_prepared, _below(node.func)))
+        return any(_is_named(node.func, name) for name in _HAND_ON) and any(map(self._yields, node.args))
+
+    def _is_prepared(self, node: ast.expr) -> bool:
+        variable = self.module.variable(node)
+        return self.training.holds(variable) and bool(self.script.roles.of(variable) & Role.MODEL)
+
+
+def _below(node: ast.expr) -> Iterator[ast.expr]:
+    """What an expression is asked of, outermost first: of `a.b(c)[0].d` these are `a.b(c)[0]`, `a.b(c)`, `a.b` and `a`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+        yield node
+
+
+def _attribute(node: ast.expr) -> str | None:
+    return node.attr if isinstance(node, ast.Attribute) else None
+
+
+def _is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
