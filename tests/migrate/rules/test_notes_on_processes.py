@@ -910,6 +910,51 @@ def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
     )
 
 
+LEARNER = """
+import random
+import torch
+
+class Learner:
+    def __init__(self):
+        self.critic = torch.nn.Linear(4, 1)
+        self.solver = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+        self.replay = [(torch.rand(4), torch.rand(1))]
+
+    def improve(self):
+        states, rewards = zip(*random.choices(self.replay, k=4))
+        loss = (self.critic(torch.stack(states)) - torch.stack(rewards)).pow(2).mean()
+        self.solver.zero_grad()
+        loss.backward()
+        self.solver.step()
+"""
+WORLD = "{imports}\ndef build():\n    return {make}('CartPole-v1')\n"
+ROUNDS = """
+from learner import Learner
+from world import build
+
+world, learner = build(), Learner()
+for round in range(9):
+    learner.replay.append(world.step(0))
+    learner.improve()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "make"), [("import gymnasium", "gymnasium.make"), ("from gym import make", "make")]
+)
+def test_finds_the_environment_in_the_files_that_the_training_runs_with(imports: str, make: str):
+    world = WORLD.format(imports=imports, make=make)
+    (told,) = messages("AM805", learner=LEARNER, rounds=ROUNDS, world=world)
+    assert "games of its own" in told
+
+
+def test_a_file_that_only_plays_what_was_trained_makes_no_game_of_the_training():
+    supervised = "from learner import Learner\nlearner = Learner()\nfor round in range(9):\n    learner.improve()\n"
+    shown = "import gym\nfrom learner import Learner\ngym.make('CartPole-v1').step(Learner().critic)\n"
+    (told,) = messages("AM805", learner=LEARNER, rounds=supervised, shown=shown)
+    assert "makes the same batches" in told
+
+
 def test_says_nothing_of_statistics_that_are_held_still():
     held = NORMALISED + "    def hold(self):\n        for layer in self.modules():\n"
     held += "            if isinstance(layer, nn.BatchNorm1d):\n                layer.eval()\n"
