@@ -12,9 +12,13 @@ from tests.migrate.analysis.reading import BUILT, TRAINED, training
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
 
 
-def judged(body: str, after: str = "", target: str = "x, y", for_accelerate: bool = False) -> Evaluation:
+def judged(
+    body: str, after: str = "", target: str = "x, y", for_accelerate: bool = False, above: str = ""
+) -> Evaluation:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    text = f"{BUILT}{OPENING}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
+    text = (
+        f"{BUILT}{OPENING}{above}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
+    )
     (found,) = training(text, for_accelerate=for_accelerate).evaluations
     return found
 
@@ -79,6 +83,26 @@ def test_the_size_of_a_local_batch_becomes_that_of_the_gathered_rows() -> None:
     found = judged("out = model(x)\ntotal += criterion(out, y).item() * x.size(0)")
     assert isinstance(found, Gather)
     assert [name for _, name in found.sizes] == ["y"]
+
+
+COUNTED = "out = model(x)\nright += (out.argmax(1) == y).sum().item()"
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("list(", ")"), ("', '.join(", ")"), ("[", "]"), ("{", "}"), ("sum([", "])")]
+)
+def test_a_comprehension_reads_the_batch_of_the_line_where_it_stands(opening: str, closing: str) -> None:
+    shown = f"print({opening}y[i].item() for i in range(2){closing})\n"
+    above = f"x, y = next(iter(test_loader))\n{shown}"
+    assert isinstance(judged(COUNTED, above=above), Gather)
+    assert isinstance(judged(COUNTED, after=shown), Whole)
+
+
+def test_a_generator_that_is_kept_reads_the_batch_of_whenever_it_is_asked() -> None:
+    for kept in ("rows = (y[i] for i in range(2))\n", "rows = map(int, (y[i] for i in range(2)))\n"):
+        found = judged(COUNTED, above=f"x, y = next(iter(test_loader))\n{kept}")
+        assert isinstance(found, Whole)
+        assert "`y` of the last batch" in found.reason
 
 
 def test_loaders_side_by_side_are_read_whole() -> None:
