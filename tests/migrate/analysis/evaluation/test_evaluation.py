@@ -10,6 +10,7 @@ from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Who
 from tests.migrate.analysis.reading import BUILT, TRAINED, training
 
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
+OPENING += "each = nn.CrossEntropyLoss(reduction='none')\nhits, names = {}, [1, 2]\n"
 
 
 def judged(
@@ -41,6 +42,9 @@ def judged(
         "count = y.shape[0]\nout = model(x)\ntotal += criterion(out, y).item() * count",
         "model = model.eval()\nout = model(x)\nright += out.argmax(1).eq(y).sum().item()",
         "out = model(x)\nright += (out.argmax(1) == y).float().mean().item() * y.size(0)",
+        "out = model(x)\nfor kind in range(3):\n    of_kind = y == kind\n    hits[kind] += out[of_kind].sum().item()",
+        "out = model(x)\nfor kind, name in enumerate(names):\n    hits[name] += out[y == kind].sum()",
+        "out = model(x)\ncosts = each(out, y)\ntotal = max(total, costs.max().item())",
     ],
 )
 def test_is_gathered(body: str) -> None:
@@ -71,6 +75,15 @@ def test_is_gathered(body: str) -> None:
         ("out = model(x)\ntotal += (out[0] == y[0]).sum()", ""),
         ("out = model(x)\nright += (out == y).sum()\ntotal += 1", "print(right / total)"),
         ("out = model(x)\ntotal += Overlap()(out, y).item() * y.size(0)", ""),
+        ("out = model(x)\nfor kind in range(3):\n    rows.append(out[y == kind])", "rows = torch.cat(rows)"),
+        ("out = model(x)\nfor kind in range(3):\n    rows += out[y == kind].tolist()", ""),
+        ("out = model(x)\nfor kind in range(3):\n    hits[kind] += (out[y == kind]).mean()", ""),
+        (
+            "out = model(x)\nfor kind in range(3):\n    if hits[kind] > 9:\n        break\n    hits[kind] += (y == 1).sum()",
+            "",
+        ),
+        ("out = model(x)\nfor kind in range(int(y.max())):\n    hits[kind] += out[y == kind].sum()", ""),
+        ("out = model(x)\ntotal = max(total, criterion(out, y).max().item())", ""),
         ("out = model(x)\nif right < 9:\n    right += (out.argmax(1) == y).sum().item()", ""),
     ],
 )
