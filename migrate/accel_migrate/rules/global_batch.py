@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.batch_numbers import batch_numbers
-from accel_migrate.analysis.notes.shares import chooses_sizes, read_whole_before, takes_in_more
+from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on
+from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.edits import change, places
 from accel_migrate.plan import Change, Safety
@@ -42,13 +43,15 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _keeps_batch(context: Context) -> str:
-    """How the batch stays as it was without a change to the script, by whoever starts it; not where a sampler makes batches."""
-    trained = [loop for loop in context.training.loops if loop.trains]
-    if any(chooses_sizes(context.script, loop.module.variable(loop.loader)) for loop in trained):
+    """How the batch stays as it was by whoever starts the script, and what would have to change for that."""
+    if not can_be_split(context.script, context.training):
         return ""
     way = "Accelerator(split_batches=True)" if context.settings.target == "accelerate" else "accel launch --keep-batch"
-    # Code that counts on batch_size rows, such as `.view(batch_size, -1)`, fails then.
-    return f"; `{way}` splits each batch over the processes, which then have batch_size / N rows each"
+    told = f"; `{way}` splits each batch over the processes, which then have batch_size / N rows each"
+    counted = counted_on(context.script, context.training)
+    if counted:
+        told += f"; what counts on batch_size rows ({places(context.module, counted)}) must change first"
+    return told
 
 
 def _numbered(context: Context) -> str:

@@ -130,6 +130,52 @@ def test_offers_to_split_batches_only_where_they_have_a_size():
     assert "--keep-batch" not in noted(f"from elsewhere import Buckets\n{sampled}", "AM801")
 
 
+@pytest.mark.parametrize("options", ["", ", batch_size=None", ", batch_size=1", ", 1", ", batch_size=one"])
+def test_offers_to_split_no_batch_of_one_row(options: str):
+    source = training(functions="one = 1\n").replace(
+        "DataLoader(data, batch_size=4, shuffle=True)", f"DataLoader(data{options})"
+    )
+    assert "--keep-batch" not in noted(source, "AM801")
+    sampled = source.replace(f"(data{options})", "(data, sampler=BatchSampler(range(9), 3, True), batch_size=None)")
+    assert "--keep-batch" not in noted(f"from torch.utils.data import BatchSampler\n{sampled}", "AM801")
+    handed = source.replace(f"(data{options})", "(data, **options)")
+    assert "--keep-batch" in noted(handed, "AM801")
+
+
+@pytest.mark.parametrize(
+    ("size", "inside", "counts"),
+    [
+        ("rows", "if len(x) < rows:\n    continue", True),
+        ("rows", "x = x.view(rows, -1)", True),
+        ("args.rows", "start = torch.zeros(args.rows, 2)", True),
+        ("4", "if x.size(0) != 4:\n    continue", True),
+        ("4", "x = x.view(4, -1)", True),
+        ("rows", "print(i * rows)", False),
+        ("rows", "print(f'{i * rows}')", False),
+        ("4", "x = x * 4", False),
+        ("rows", "x = x.view(x.size(0), -1)", False),
+    ],
+)
+def test_names_what_counts_on_the_rows_of_a_batch_where_it_offers_to_split_it(size: str, inside: str, counts: bool):
+    source = training(functions=OPTIONAL + "rows = 4\n", inside=inside)
+    source = source.replace("DataLoader(data, batch_size=4, shuffle=True)", f"DataLoader(data, batch_size={size})")
+    told = noted(source, "AM801")
+    assert ("counts on batch_size rows" in told) is counts
+    line = next(n for n, text in enumerate(source.lstrip().splitlines(), 1) if inside.split("\n")[0] in text)
+    assert (f"(line {line}) must change first" in told) is counts
+
+
+def test_names_a_model_that_is_built_for_the_rows_of_a_batch():
+    model = (
+        "class Net(nn.Module):\n    def __init__(self, rows):\n        super().__init__()\n        self.rows = rows\n"
+    )
+    model += "        self.layer = nn.Linear(3, 2)\n    def forward(self, x):\n        return self.layer(x).view(self.rows, 2)\n"
+    source = training(functions=f"rows = 4\n{model}").replace("batch_size=4", "batch_size=rows")
+    source = source.replace("model = nn.Linear(3, 2)", "model = Net(rows)")
+    line = next(n for n, text in enumerate(source.lstrip().splitlines(), 1) if "view(self.rows" in text)
+    assert f"batch_size rows (line {line}) must change first" in noted(source, "AM801")
+
+
 def test_looks_for_the_sum_inside_a_function():
     source = training(
         functions="def loss_of(out, y):\n    return ((out - y) ** 2).sum()\n", loss="loss_of(model(x), y)"
@@ -908,6 +954,51 @@ def test_says_that_games_are_the_same_only_where_the_environment_is_seeded():
         "AM805",
         OF_ACCELERATE,
     )
+
+
+LEARNER = """
+import random
+import torch
+
+class Learner:
+    def __init__(self):
+        self.critic = torch.nn.Linear(4, 1)
+        self.solver = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+        self.replay = [(torch.rand(4), torch.rand(1))]
+
+    def improve(self):
+        states, rewards = zip(*random.choices(self.replay, k=4))
+        loss = (self.critic(torch.stack(states)) - torch.stack(rewards)).pow(2).mean()
+        self.solver.zero_grad()
+        loss.backward()
+        self.solver.step()
+"""
+WORLD = "{imports}\ndef build():\n    return {make}('CartPole-v1')\n"
+ROUNDS = """
+from learner import Learner
+from world import build
+
+world, learner = build(), Learner()
+for round in range(9):
+    learner.replay.append(world.step(0))
+    learner.improve()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "make"), [("import gymnasium", "gymnasium.make"), ("from gym import make", "make")]
+)
+def test_finds_the_environment_in_the_files_that_the_training_runs_with(imports: str, make: str):
+    world = WORLD.format(imports=imports, make=make)
+    (told,) = messages("AM805", learner=LEARNER, rounds=ROUNDS, world=world)
+    assert "games of its own" in told
+
+
+def test_a_file_that_only_plays_what_was_trained_makes_no_game_of_the_training():
+    supervised = "from learner import Learner\nlearner = Learner()\nfor round in range(9):\n    learner.improve()\n"
+    shown = "import gym\nfrom learner import Learner\ngym.make('CartPole-v1').step(Learner().critic)\n"
+    (told,) = messages("AM805", learner=LEARNER, rounds=supervised, shown=shown)
+    assert "makes the same batches" in told
 
 
 def test_says_nothing_of_statistics_that_are_held_still():

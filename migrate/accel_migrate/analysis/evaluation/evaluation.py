@@ -16,6 +16,7 @@ from accel_migrate.analysis.evaluation.counting import counter_of
 from accel_migrate.analysis.evaluation.display import Shown
 from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero
 from accel_migrate.analysis.evaluation.forwards import find_forward
+from accel_migrate.analysis.evaluation.quiet import root_of
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
@@ -262,7 +263,7 @@ class _Judge:
             for inner in statement.body:
                 self._allowed(inner)
         elif isinstance(statement, ast.For):
-            self._row_by_row(statement)
+            self._repeated(statement)
         elif not (isinstance(statement, ast.If) and self._allowed_if(statement)):
             raise NotExact("the loop does more than add up its figures", statement)
 
@@ -281,7 +282,7 @@ class _Judge:
             if not known and any(isinstance(n, ast.Name) and n.id == name for n in walk(statement.value)):
                 self._carried_on(name, statement.value)
                 return
-        kind = self.rows.kind(statement.value)
+        kind = Kind.ROWS if self.figures.is_loss_by_row(statement.value) else self.rows.kind(statement.value)
         for target in statement.targets:
             for part in walk(target):
                 if isinstance(part, ast.Name):
@@ -332,10 +333,25 @@ class _Judge:
             self._allowed(inner)
         return True
 
+    def _repeated(self, loop: ast.For) -> None:
+        kind = self.rows.kind(loop.iter)
+        if loop.orelse or kind is Kind.MIXED:
+            raise NotExact("the loop does more than add up its figures", loop)
+        if kind is Kind.ROWS:
+            self._row_by_row(loop)
+        for statement in loop.body if kind is Kind.FIXED else ():
+            self._allowed_for_each(statement)
+
+    def _allowed_for_each(self, statement: ast.stmt) -> None:
+        """`for c in range(classes): correct[c] += ...`: sums; the order of rows that are collected would be another one."""
+        if isinstance(statement, ast.AugAssign) and self.figures.extends(statement.value):
+            raise NotExact("rows are collected several times for each batch", statement)
+        if not isinstance(statement, ast.Assign | ast.AugAssign):
+            raise NotExact("the loop does more than add up its figures", statement)
+        self._allowed(statement)
+
     def _row_by_row(self, loop: ast.For) -> None:
         """`for label, prediction in zip(labels, predictions): ...`: each gathered row counts by itself."""
-        if loop.orelse or self.rows.kind(loop.iter) is not Kind.ROWS:
-            raise NotExact("the loop does more than add up its figures", loop)
         own = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
         for node in (node for statement in loop.body for node in walk(statement)):
             if isinstance(node, ast.Break | ast.Return) or (
@@ -375,8 +391,8 @@ def _summed_names(loop: LoaderLoop) -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECTS:
             target = node.func.value  # type: ignore[assignment]
         if target is not None:
-            found |= {name.id for name in walk(target) if isinstance(name, ast.Name)} - {"self"}
-    return found
+            found.add(root_of(target))  # of `right[kind] += 1` not the place
+    return found - {"self"}
 
 
 def _moved_names(loop: LoaderLoop, moves: list[Move]) -> set[str]:

@@ -101,6 +101,15 @@ class Figures:
                 return
         raise NotExact(f"`{shortened(node)}` is not known to be the same for any batches", node)
 
+    def is_loss_by_row(self, node: ast.expr) -> bool:
+        """Whether a criterion of torch that does not reduce is called on rows."""
+        built = self._criteria(node) if isinstance(node, ast.Call) else []
+        return (
+            bool(built)
+            and all(self.rows.kind(part) is Kind.ROWS for part in node.args)  # type: ignore[attr-defined]
+            and all(_reduces_nothing(owner, call) for owner, call in built)
+        )
+
     def is_size(self, node: ast.expr) -> bool:
         node = unwrapped(node)
         if isinstance(node, ast.Name) and node.id in self.rows.measured:
@@ -272,6 +281,12 @@ def sums(call: ast.Call) -> bool:
         or (k.arg == "size_average" and isinstance(k.value, ast.Constant) and not k.value.value)
         for k in call.keywords
     ) and not any(k.arg == "reduce" for k in call.keywords)
+
+
+def _reduces_nothing(module: Module, criterion: ast.Call) -> bool:
+    owner, _, name = (module.qualified(criterion.func) or "").rpartition(".")
+    said = [k.value.value for k in criterion.keywords if k.arg == "reduction" and isinstance(k.value, ast.Constant)]
+    return owner.startswith("torch.nn") and name in _MEAN_CRITERIA and said == ["none"]
 
 
 def shortened(node: ast.AST) -> str:

@@ -17,7 +17,7 @@ from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.contents import handed_for
-from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.imported import brought_by, loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse, walk
@@ -43,7 +43,7 @@ _DIFFERENT = {
 }  # fmt: skip
 # Generators that take their seed from the machine where they are given none.
 _OF_MACHINE = {"numpy.random.default_rng", "numpy.random.RandomState", "random.Random"}
-_PLAYED = ("gym", "gymnasium", "gymnasium.make", "envpool", "pettingzoo")
+_PLAYED = {"gym", "gymnasium", "envpool", "pettingzoo"}
 _ALWAYS = re.compile(r"__name__|cuda")
 
 
@@ -250,8 +250,16 @@ class Seeding:
 
     @property
     def plays(self) -> bool:
-        """Whether what is trained on is played, in games with numbers of their own."""
-        return any(name in _PLAYED for m in self.training.modules for name in m.imports.values())
+        """Whether what is trained on is played, in games with numbers of their own: by a file that trains, or for it."""
+        running = [module for module in self.files if self._trains(module)] or self.files
+        loaded = [*running, *brought_by(self.roles.project, running)]
+        return any(name.partition(".")[0] in _PLAYED for module in loaded for name in module.imports.values())
+
+    def _trains(self, module: Module) -> bool:
+        """Whether a file runs a backward pass: by itself, or by what it calls in others."""
+        functions = {backward.function for backward in self.training.backwards}
+        own = any(backward.module is module and backward.function is None for backward in self.training.backwards)
+        return own or not functions.isdisjoint(self.graph.reached_from(module.tree, self.roles, module))
 
     def makes_the_same(self) -> bool:
         """Whether processes that make their batches by hand all make the same."""

@@ -7,11 +7,28 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 
+# What goes through a generator before it returns; others, such as `map`, may keep it for later.
+_CONSUMERS = {
+    "all",
+    "any",
+    "dict",
+    "extend",
+    "frozenset",
+    "join",
+    "list",
+    "max",
+    "min",
+    "set",
+    "sorted",
+    "sum",
+    "tuple",
+}
+
 
 def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
     """The bindings whose value the name may hold here: the nearest one above in the text, or those of the branches."""
     bindings = [b for b in variable.scope.bindings.get(variable.name, []) if b.kind != "delete"]
-    if variable.scope is not module.scope(node):
+    if not _is_read_in_place(module, node, variable):
         return bindings
     here = module.statement(node)
     found: list[Binding] = []
@@ -55,6 +72,22 @@ def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding
                 return found + own
         position = parent
     return found or bindings
+
+
+def _is_read_in_place(module: Module, node: ast.Name, variable: Variable) -> bool:
+    """Whether a name is read where it stands in its own scope: a comprehension runs there, a function when it is called."""
+    scope = module.scope(node)
+    while scope is not variable.scope and scope.parent is not None and _runs_at_once(module, scope.node):
+        scope = scope.parent
+    return scope is variable.scope
+
+
+def _runs_at_once(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.GeneratorExp):
+        around = module.parents[node]
+        function = around.func if isinstance(around, ast.Call) else None
+        return getattr(function, "id", getattr(function, "attr", "")) in _CONSUMERS
+    return isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp)
 
 
 def _scan(

@@ -10,11 +10,16 @@ from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Who
 from tests.migrate.analysis.reading import BUILT, TRAINED, training
 
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
+OPENING += "each = nn.CrossEntropyLoss(reduction='none')\nhits, names = {}, [1, 2]\n"
 
 
-def judged(body: str, after: str = "", target: str = "x, y", for_accelerate: bool = False) -> Evaluation:
+def judged(
+    body: str, after: str = "", target: str = "x, y", for_accelerate: bool = False, above: str = ""
+) -> Evaluation:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    text = f"{BUILT}{OPENING}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
+    text = (
+        f"{BUILT}{OPENING}{above}{TRAINED}total = right = 0\nrows = []\nfor {target} in test_loader:\n{lines}{after}\n"
+    )
     (found,) = training(text, for_accelerate=for_accelerate).evaluations
     return found
 
@@ -37,6 +42,9 @@ def judged(body: str, after: str = "", target: str = "x, y", for_accelerate: boo
         "count = y.shape[0]\nout = model(x)\ntotal += criterion(out, y).item() * count",
         "model = model.eval()\nout = model(x)\nright += out.argmax(1).eq(y).sum().item()",
         "out = model(x)\nright += (out.argmax(1) == y).float().mean().item() * y.size(0)",
+        "out = model(x)\nfor kind in range(3):\n    of_kind = y == kind\n    hits[kind] += out[of_kind].sum().item()",
+        "out = model(x)\nfor kind, name in enumerate(names):\n    hits[name] += out[y == kind].sum()",
+        "out = model(x)\ncosts = each(out, y)\ntotal = max(total, costs.max().item())",
     ],
 )
 def test_is_gathered(body: str) -> None:
@@ -67,6 +75,15 @@ def test_is_gathered(body: str) -> None:
         ("out = model(x)\ntotal += (out[0] == y[0]).sum()", ""),
         ("out = model(x)\nright += (out == y).sum()\ntotal += 1", "print(right / total)"),
         ("out = model(x)\ntotal += Overlap()(out, y).item() * y.size(0)", ""),
+        ("out = model(x)\nfor kind in range(3):\n    rows.append(out[y == kind])", "rows = torch.cat(rows)"),
+        ("out = model(x)\nfor kind in range(3):\n    rows += out[y == kind].tolist()", ""),
+        ("out = model(x)\nfor kind in range(3):\n    hits[kind] += (out[y == kind]).mean()", ""),
+        (
+            "out = model(x)\nfor kind in range(3):\n    if hits[kind] > 9:\n        break\n    hits[kind] += (y == 1).sum()",
+            "",
+        ),
+        ("out = model(x)\nfor kind in range(int(y.max())):\n    hits[kind] += out[y == kind].sum()", ""),
+        ("out = model(x)\ntotal = max(total, criterion(out, y).max().item())", ""),
         ("out = model(x)\nif right < 9:\n    right += (out.argmax(1) == y).sum().item()", ""),
     ],
 )
@@ -79,6 +96,26 @@ def test_the_size_of_a_local_batch_becomes_that_of_the_gathered_rows() -> None:
     found = judged("out = model(x)\ntotal += criterion(out, y).item() * x.size(0)")
     assert isinstance(found, Gather)
     assert [name for _, name in found.sizes] == ["y"]
+
+
+COUNTED = "out = model(x)\nright += (out.argmax(1) == y).sum().item()"
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("list(", ")"), ("', '.join(", ")"), ("[", "]"), ("{", "}"), ("sum([", "])")]
+)
+def test_a_comprehension_reads_the_batch_of_the_line_where_it_stands(opening: str, closing: str) -> None:
+    shown = f"print({opening}y[i].item() for i in range(2){closing})\n"
+    above = f"x, y = next(iter(test_loader))\n{shown}"
+    assert isinstance(judged(COUNTED, above=above), Gather)
+    assert isinstance(judged(COUNTED, after=shown), Whole)
+
+
+def test_a_generator_that_is_kept_reads_the_batch_of_whenever_it_is_asked() -> None:
+    for kept in ("rows = (y[i] for i in range(2))\n", "rows = map(int, (y[i] for i in range(2)))\n"):
+        found = judged(COUNTED, above=f"x, y = next(iter(test_loader))\n{kept}")
+        assert isinstance(found, Whole)
+        assert "`y` of the last batch" in found.reason
 
 
 def test_loaders_side_by_side_are_read_whole() -> None:

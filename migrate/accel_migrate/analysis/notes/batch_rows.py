@@ -1,0 +1,116 @@
+"""Whether a batch that is trained on can be split over processes, and where a script counts on all of its rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.notes.shares import chooses_sizes
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.made_of import made_of
+from accel_migrate.analysis.values.provenance import chain
+from accel_migrate.analysis.values.roles import Role
+
+_SHOWS = {"print", "format", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
+
+
+def can_be_split(script: Script, training: Training) -> bool:
+    """Whether no batch that is trained on is known to have one row, or rows that a sampler decides on."""
+    loaders = _trained_on(training)
+    built = [each for loader in loaders for each in _built(script, loader)]
+    return not any(chooses_sizes(script, loader) for loader in loaders) and not any(_is_of_one(*each) for each in built)
+
+
+def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
+    """Each read of the batch size in what a step runs, where it is not only shown."""
+    sizes, numbers = _sizes(script, training)
+    found: list[tuple[Module, ast.expr]] = []
+    for module, around in _steps(script, training):
+        for node in module.walk(around, ast.Name, ast.Attribute, ast.Constant):
+            assert isinstance(node, ast.expr)
+            if isinstance(node, ast.Constant):
+                counts = type(node.value) is int and node.value in numbers and _is_of_rows(module, node)
+            else:
+                variable = module.variable(node) if isinstance(getattr(node, "ctx", None), ast.Load) else None
+                counts = variable is not None and not sizes.isdisjoint(chain(script.roles, script.graph, variable))
+            if counts and not _is_shown(module, node):
+                found.append((module, node))
+    return found
+
+
+def _trained_on(training: Training) -> list[Variable]:
+    read = [loop.module.variable(loop.loader) for loop in training.loops if loop.trains]
+    return [loader for loader in read if loader is not None]
+
+
+def _built(script: Script, loader: Variable) -> Iterator[tuple[Module, ast.Call]]:
+    for link in chain(script.roles, script.graph, loader):
+        for module, call in constructions(script.roles, link, Role.LOADER):
+            if (module.qualified(call.func) or "").endswith("data.DataLoader"):
+                yield module, call
+
+
+def _batch_size(call: ast.Call) -> ast.expr | None:
+    """The size as a loader is given it; None where it may be among options that are handed on."""
+    if any(keyword.arg is None for keyword in call.keywords):
+        return None
+    said = [*call.args[1:2], *[keyword.value for keyword in call.keywords if keyword.arg == "batch_size"]]
+    return said[0] if said else ast.Constant(1)
+
+
+def _is_of_one(module: Module, call: ast.Call) -> bool:
+    """Whether a loader yields single samples, or what its sampler decides on: `batch_size=None`."""
+    size = _batch_size(call)
+    variable = module.variable(size) if size is not None else None
+    values = [size] if variable is None else [binding.value for binding in module.bindings(variable)]
+    return bool(values) and all(isinstance(value, ast.Constant) and value.value in (None, 1) for value in values)
+
+
+def _sizes(script: Script, training: Training) -> tuple[set[Variable], set[int]]:
+    """The variables that a loader's batch size comes from, and the numbers where it is written as one."""
+    variables: set[Variable] = set()
+    numbers: set[int] = set()
+    for module, call in (built for loader in _trained_on(training) for built in _built(script, loader)):
+        size = _batch_size(call)
+        variable = module.variable(size) if size is not None else None
+        if variable is not None:
+            variables |= set(chain(script.roles, script.graph, variable))
+        elif isinstance(size, ast.Constant) and type(size.value) is int:
+            numbers.add(size.value)
+    return variables, numbers
+
+
+def _steps(script: Script, training: Training) -> Iterator[tuple[Module, ast.AST]]:
+    """The loops that train, the functions that they call, and the classes of the models."""
+    found: dict[ast.AST, Module] = {}
+    for loop in (loop for loop in training.loops if loop.trains):
+        found[loop.statement] = loop.module
+        reached = script.graph.reached_from(loop.statement, script.roles, loop.module)
+        for module in script.project.modules:
+            found |= {function: module for function in module.functions if function in reached}
+    for built in (built for built in training.prepared if built.role is Role.MODEL):
+        for part in made_of(script.roles, script.graph, built.variable):
+            forward = [m for m in getattr(part.node, "body", ()) if getattr(m, "name", "") not in ("", "__init__")]
+            found |= {method: part.module for method in forward if isinstance(part.node, ast.ClassDef)}
+    yield from ((module, node) for node, module in found.items())
+
+
+def _is_of_rows(module: Module, number: ast.Constant) -> bool:
+    """`64` of `x.view(64, -1)`, `len(x) < 64`, `torch.zeros(64, 1)`: at the place of the rows."""
+    around = module.parents[number]
+    if isinstance(around, ast.Compare):
+        return any(text in module.source.code(around) for text in ("len(", ".size(0)", ".shape[0]", "batch_size"))
+    name = around.func.attr if isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) else ""
+    return name in ("view", "reshape", "zeros", "ones", "full") and around.args[0] is number  # type: ignore[attr-defined]
+
+
+def _is_shown(module: Module, node: ast.expr) -> bool:
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.stmt):
+            return False
+        name = getattr(parent.func, "attr", getattr(parent.func, "id", "")) if isinstance(parent, ast.Call) else ""
+        if isinstance(parent, ast.JoinedStr) or name in _SHOWS:
+            return True
+    return False
