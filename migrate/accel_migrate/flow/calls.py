@@ -249,7 +249,30 @@ class Flows:
         found = self.program.locate(file, dotted) if dotted else None
         return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.names else None
 
+    def _looked_up(self, file: File, node: ast.expr) -> Iterator[Place]:
+        """All that a file of the project names, of `zoo.__dict__`, `vars(zoo)`, `getattr(zoo, name)` and `globals()`."""
+        match node:
+            case ast.Call(func=ast.Name(id="globals")):
+                yield from self._named(file)
+            case (
+                ast.Attribute(value=module, attr="__dict__")
+                | ast.Call(func=ast.Name(id="vars"), args=[module])
+                | ast.Call(func=ast.Name(id="getattr"), args=[module, _, *_])
+            ):
+                found = self.program.locate(file, file.qualified(module) or "")
+                yield from self._named(found[0]) if found is not None and found[1] is None else ()
+
+    def _named(self, file: File) -> Iterator[Place]:
+        """The places of a file's names, with those that star imports bring."""
+        found = [file]
+        for each in found:
+            yield from (("name", each.root, name) for name in each.root.names)
+            starred = [self.program.locate(each, module) for module in each.stars]
+            found += [there[0] for there in starred if there is not None and there[0] not in found]
+
     def _fill(self, file: File, node: ast.expr, place: Place) -> None:
+        for named in self._looked_up(file, node):
+            self._copy(named, place)
         match node:
             case ast.Attribute():
                 base = self.place(file, node.value)
@@ -307,6 +330,8 @@ class Flows:
             for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
                 self._copy(self.place(file, argument), place)
         elif name in _COMPUTED:
+            if name == "get" and isinstance(node.func, ast.Attribute):
+                self._copy(self.place(file, node.func.value), place)
             changed = [node.func.value] if name == "replace" and isinstance(node.func, ast.Attribute) else []
             for argument in [*arguments, *changed]:
                 self._compute(self.place(file, argument), place)

@@ -116,3 +116,31 @@ def test_a_model_of_transformers_says_its_device_as_the_wrapper_did() -> None:
     prepared = "from accel_runtime import Accelerator\naccelerator = Accelerator()\nnet, opt = accelerator.prepare(net, SGD())\n"
     assert not said("AM965", DDP + "keep(net.device)\n", made + prepared + "keep(net.device)\n")
     assert said("AM965", DDP + "net.join()\n", made + prepared + "net.join()\n")
+
+
+@pytest.mark.parametrize(
+    ("called", "refused"),
+    [
+        ("nets.__dict__[kind]", True),
+        ("nets.__dict__.get(kind)", True),
+        ("vars(nets)[kind]", True),
+        ("getattr(nets, kind)", True),
+        ("getattr(nets.deep, kind)", True),
+        ("globals()[kind]", True),
+        ("TABLE[kind]", True),
+        ("TABLE.get(kind, plain)", True),
+        ("getattr(torch.nn, kind)", False),
+        ("nets.plain", False),
+    ],
+)
+def test_what_is_prepared_may_be_a_data_parallel_of_a_function_that_is_looked_up(called: str, refused: bool) -> None:
+    files = {
+        "nets/__init__.py": "from .deep import *\nTABLE = {'wide': wide}\n",
+        "nets/deep.py": "from torch import nn\ndef wide():\n    return nn.DataParallel(Net())\ndef plain():\n    return Net()\n",
+        "train.py": "import nets\n",
+    }
+    used = (
+        "import torch\nimport nets\nfrom nets import *\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        f"net = accelerator.prepare({called}())\n"
+    )
+    assert bool(said("AM965", files, {**files, "train.py": used})) is refused
