@@ -54,7 +54,7 @@ def _old_keys(context: Context) -> Iterator[Change]:
         for other, node in found:
             message = (
                 f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
-                f"{other.source.path.name} counts on it"
+                f"{context.script.project.file_name(other)} counts on it"
             )
             yield change(CODE, taken[0].call, message, loop=training.index, safety=Safety.NOTE)
 

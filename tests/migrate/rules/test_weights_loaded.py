@@ -202,6 +202,44 @@ def test_takes_the_wrapper_where_files_go_on_fitting(load: str, saved: str):
     assert _beside("score.py", load, saved).status is Status.MIGRATED
 
 
+DOWNLOADED = [
+    "net.load_state_dict(torch.hub.load_state_dict_from_url(path))",
+    "got = torch.utils.model_zoo.load_url(path)['net']; net.load_state_dict(got)",
+    "got = torch.utils.model_zoo.load_url(path); net.load_state_dict(got['net'])",
+    "net.load_state_dict(state_dict=torch.hub.load_state_dict_from_url(path))",
+]
+NOT_ONLY = (
+    "got = torch.hub.load_state_dict_from_url(path) if ':' in path else torch.load(path); net.load_state_dict(got)"
+)
+
+
+@pytest.mark.parametrize("load", DOWNLOADED)
+def test_downloaded_weights_are_none_that_the_training_saves(load: str):
+    assert _beside("score.py", load).status is Status.MIGRATED
+    assert not any("score.py" in note.message for note in _beside("tools/score.py", load).notes)
+
+
+def test_weights_that_may_be_downloaded_may_be_those_that_the_training_saves():
+    assert _beside("score.py", NOT_ONLY).status is Status.UNCHANGED
+
+
+def test_leaves_a_wrapper_of_the_training_into_which_downloaded_weights_go():
+    scoring = f"def score(path):\n    net = nn.DataParallel(nn.Linear(3, 2))\n    {DOWNLOADED[0]}"
+    source = training(functions=scoring, ready="model = nn.DataParallel(model)")
+    assert "reads weights into a wrapper that the training does not use" in unchanged(source)
+
+
+def test_names_the_folder_of_a_file_whose_name_others_have():
+    texts = {
+        "train.py": PARALLEL.format(saved="model", before="pass"),
+        "tools/__init__.py": READS.format(load="net.load_state_dict(torch.load(path))"),
+        "other/__init__.py": "",
+    }
+    sources = [Source.from_bytes(Path(name), dedent(text).encode()) for name, text in texts.items()]
+    result = migrate(sources[:1], siblings={source.path: source for source in sources[1:]})[0]
+    assert any("line 7 of tools/__init__.py counts on it" in note.message for note in result.notes)
+
+
 def test_leaves_a_wrapper_beside_the_training_that_reads_older_files():
     scoring = "def score(path):\n    net = nn.DataParallel(nn.Linear(3, 2))\n    net.load_state_dict(torch.load(path))"
     source = training(functions=scoring, ready="model = nn.DataParallel(model)")

@@ -45,6 +45,12 @@ class Project:
         ]
         spell_out(self)
 
+    def file_name(self, module: Module) -> str:
+        """The name of a file, with that of its folder where others have the same."""
+        path = Path(module.source.path)
+        several = sum(each.name == path.name for each in self._by_path) > 1
+        return "/".join(path.parts[-2:]) if several else path.name
+
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
         """The project's file behind a module name, looked up beside the importer and then further out."""
         if dotted.rpartition(".")[2] not in self._names and dotted.strip("."):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.storage.prefixes import writes_prefix
 from accel_migrate.analysis.storage.states import is_same, same_models
@@ -16,6 +17,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
+_DOWNLOADS = ("load_state_dict_from_url", "load_url")
 
 
 def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage) -> None:
@@ -24,7 +26,7 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
     writes = writes_prefix(distribution, storage)
     folders = {Path(one.module.source.path).parent for one in storage.taken}
     for module, wrapper, call in _loads(roles, graph, storage) if going else ():
-        where = f"line {call.lineno} of {module.source.path.name} reads weights into a wrapper"
+        where = f"line {call.lineno} of {roles.project.file_name(module)} reads weights into a wrapper"
         if wrapper in going:
             raise NotMigrated(
                 f"{where} that the training does not use: without it the files that fit so far, with `module.` in front of their "
@@ -32,7 +34,7 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
                 call.lineno,
                 module,
             )
-        if writes and Path(module.source.path).parent in folders:
+        if writes and Path(module.source.path).parent in folders and not _reads_download(module, call):
             raise NotMigrated(
                 f"{where}, so their keys must begin with `module.`, and those that are saved without the training's wrapper do "
                 "not; save and load the model itself (`model.module`) first",
@@ -42,9 +44,10 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
 
 
 def loads_elsewhere(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call]]:
-    """Loads into wrappers of other files."""
+    """Loads into wrappers of other files, of weights that the script may have saved."""
     for module, _, call in _loads(roles, graph, storage):
-        yield module, call
+        if not _reads_download(module, call):
+            yield module, call
 
 
 def _loads(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call, ast.Call]]:
@@ -95,6 +98,24 @@ def _loads_into(module: Module, call: ast.Call, wrapped: frozenset[Variable]) ->
     if isinstance(owner, ast.Attribute) and owner.attr == "module":
         return False
     return is_same(module, owner, wrapped)
+
+
+def _reads_download(module: Module, call: ast.Call) -> bool:
+    """Whether weights come from the network: no training of the project saved them."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords if keyword.arg == "state_dict"]]
+    return any(_is_downloaded(module, read) for read in given[:1])
+
+
+def _is_downloaded(module: Module, read: ast.expr, depth: int = 0) -> bool:
+    while isinstance(read, ast.Subscript):
+        read = read.value
+    if isinstance(read, ast.Call):
+        return (module.qualified(read.func) or "").rpartition(".")[2] in _DOWNLOADS
+    variable = module.variable(read)
+    if not isinstance(read, ast.Name) or variable is None or depth > 5:
+        return False
+    values = [binding.value for binding in reaching(module, read, variable)]
+    return bool(values) and all(value is not None and _is_downloaded(module, value, depth + 1) for value in values)
 
 
 def _comes_before(module: Module, wrapper: ast.Call, other: Module, call: ast.Call) -> bool:
