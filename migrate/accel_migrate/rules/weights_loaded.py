@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.loading import Load
-from accel_migrate.analysis.storage.prefixes import counts_on_prefix, loads_of_old_files, writes_prefix
+from accel_migrate.analysis.storage.prefixes import counts_on_prefix, loads_of_old_files, states_with_prefix
+from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.storage.wrapped_loads import loads_elsewhere
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change, quoted, replace_node
@@ -30,11 +31,13 @@ def find(context: Context) -> Iterator[Change]:
     for load in training.storage.loads:
         if load.module is module:
             yield from _read(context, load)
-    if writes_prefix(training.distribution, training.storage):
-        yield from _old_keys(context)
+    script = context.script
+    changed = states_with_prefix(script.roles, script.graph, training.distribution, training.storage)
+    if changed:
+        yield from _old_keys(context, changed[0])
 
 
-def _old_keys(context: Context) -> Iterator[Change]:
+def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
     """The keys of saved weights lose `module.`, and what counts on it is named."""
     training, module = context.training, context.module
     for call in list(loads_of_old_files(training.distribution, training.storage, module))[:1]:
@@ -46,8 +49,7 @@ def _old_keys(context: Context) -> Iterator[Change]:
     for node in counts_on_prefix(module):
         message = "the keys of weights that are saved from now on do not begin with `module.`, and this counts on it"
         yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
-    taken = training.storage.taken
-    if taken[0].module is module:
+    if changed.module is module:
         elsewhere = [other for other in context.script.project.modules if other not in training.modules]
         found = [(other, node) for other in elsewhere for node in [*counts_on_prefix(other)][:1]]
         found += loads_elsewhere(context.script.roles, context.script.graph, training.storage)
@@ -56,7 +58,19 @@ def _old_keys(context: Context) -> Iterator[Change]:
                 f"the keys of these weights no longer begin with `module.`, and line {node.lineno} of "
                 f"{context.script.project.file_name(other)} counts on it"
             )
-            yield change(CODE, taken[0].call, message, loop=training.index, safety=Safety.NOTE)
+            yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
+        if training.storage.saves and not found and not _is_said(context):
+            message = "the keys of these weights no longer begin with `module.`; what else loads such files must not count on it"
+            yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_said(context: Context) -> bool:
+    """Whether a load or a key of the training's own files has a note that the keys are others."""
+    training = context.training
+    return any(
+        [*loads_of_old_files(training.distribution, training.storage, module), *counts_on_prefix(module)]
+        for module in training.modules
+    )
 
 
 def _read(context: Context, load: Load) -> Iterator[Change]:

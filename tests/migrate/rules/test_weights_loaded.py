@@ -115,15 +115,49 @@ def test_names_what_counts_on_the_prefix(line: str):
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        "pass",
+        "state = {k.replace('module.', ''): v for k, v in torch.load('m.pt').items()}",
+        "rows = [line[7:] for line in open('log')]",
+    ],
+)
+def test_says_at_the_save_that_the_keys_change(before: str):
+    found = [n for n in notes(PARALLEL.format(saved="model", before=before)) if "module." in n]
+    assert len(found) == 1 and "what else loads such files must not count on it" in found[0]
+
+
+@pytest.mark.parametrize(
     ("saved", "before"),
     [
         ("model.module", 'model.module.load_state_dict(torch.load("m.pt"))'),
-        ("model", "state = {k.replace('module.', ''): v for k, v in torch.load('m.pt').items()}"),
-        ("model", "rows = [line[7:] for line in open('log')]"),
+        ("bare", "bare = model.module"),
+        ("net", "net = model.module if many else model"),
+        ("net", "net = model\n    if many:\n        net = model.module"),
+        ("(model.module if many else model)", "pass"),
+        ("optimizer", "pass"),
     ],
 )
 def test_says_nothing_of_keys_that_fit(saved: str, before: str):
     assert not [n for n in notes(PARALLEL.format(saved=saved, before=before)) if "module." in n]
+
+
+def test_a_branch_that_takes_the_model_out_speaks_for_the_other():
+    choice = "if many:\n    state = model.module.state_dict()\nelse:\n    state = model.state_dict()\n"
+    after = "torch.save(state, 'm.pt')"
+    wrapped = "model = nn.DataParallel(model)"
+    assert not [n for n in notes(training(ready=wrapped, after=choice + after)) if "module." in n]
+    alike = "if many:\n    use(model.module.name)\n    state = model.state_dict()\n"
+    assert [n for n in notes(training(ready=wrapped, after=alike + after)) if "no longer begin" in n]
+
+
+@pytest.mark.parametrize(("saved", "said"), [("model", True), ("plain", False), ("handed", True), ("kept", False)])
+def test_follows_the_wrapper_to_what_is_saved(saved: str, said: bool):
+    ready = "plain = model\nmodel = nn.DataParallel(model)\nkept = plain"
+    functions = "def keep(handed):\n    torch.save(handed.state_dict(), 'm.pt')"
+    after = "keep(model)" if saved == "handed" else f"torch.save({saved}.state_dict(), 'm.pt')"
+    source = training(functions=functions if saved == "handed" else "", ready=ready, after=after)
+    assert any("no longer begin with `module.`" in note for note in notes(source)) is said
 
 
 def test_waits_before_the_file_is_asked_for():

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.program.scopes import Module
-from accel_migrate.analysis.storage.states import is_same
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.storage.states import StateTaken, is_same
 from accel_migrate.analysis.storage.storage import Storage
+from accel_migrate.analysis.values.itself import itself
+from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
 
 _PREFIX = "module."
+_DEPTH = 8
 
 
-def writes_prefix(distribution: Distribution, storage: Storage) -> bool:
-    """Whether the script saved a wrapped model with the wrapper's keys."""
-    return bool(distribution.wrappings) and any(_through_wrapper(one.call) for one in storage.taken)
+def states_with_prefix(
+    roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage
+) -> list[StateTaken]:
+    """The states of models that had the wrapper's keys, and no longer have them."""
+    wrapped = _Wrapped(roles, graph, frozenset(wrapping.call for wrapping in distribution.wrappings))
+    return [
+        one
+        for one in storage.taken
+        if distribution.wrappings
+        and one.of_model
+        and isinstance(one.call.func, ast.Attribute)
+        and wrapped.may_be(one.module, one.call.func.value)
+    ]
 
 
 def loads_of_old_files(distribution: Distribution, storage: Storage, module: Module) -> Iterator[ast.Call]:
@@ -59,9 +76,76 @@ def _function(distribution: Distribution, module: Module) -> ast.AST | None:
     return module.scope(call).function
 
 
-def _through_wrapper(call: ast.Call) -> bool:
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name | ast.Attribute) and getattr(owner, "attr", "") != "module"
+@dataclass(frozen=True)
+class _Wrapped:
+    """Where the wrappers may be that go."""
+
+    roles: Roles
+    graph: CallGraph
+    calls: frozenset[ast.Call]
+
+    def may_be(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression may be a wrapper: not `model.module`, and not `bare = model` in front of the wrapping."""
+        node = itself(node)
+        if node in self.calls or depth > _DEPTH:
+            return True
+        if _takes_out(node):
+            return False
+        match node:
+            case ast.IfExp(body=one, orelse=other):
+                return self.may_be(module, one, depth + 1) or self.may_be(module, other, depth + 1)
+            case ast.Call():
+                return self._returned(module, node, depth)
+        variable = module.variable(node)
+        if variable is None:
+            return isinstance(node, ast.Name | ast.Attribute)
+        found = reaching(module, node, variable) if isinstance(node, ast.Name) else module.bindings(variable)
+        if _is_other_choice(module, node) or any(_takes_out(binding.value) for binding in found):
+            return False  # where there is a wrapper, the model is taken out of it
+        return not found or any(self._bound(module, variable, binding, depth) for binding in found)
+
+    def _bound(self, module: Module, variable: Variable, binding: Binding, depth: int) -> bool:
+        if binding.kind == "assign" and binding.value is not None and not binding.path:
+            return self.may_be(module, binding.value, depth + 1)
+        function = variable.scope.function
+        if binding.kind != "parameter" or function is None:
+            return True
+        given = [
+            (caller, argument)
+            for caller, call in self.graph.sites.get(function, ())
+            for name, argument in arguments_of(call, Definition(variable.scope.module, function))
+            if name == variable.name
+        ]
+        return not given or any(self.may_be(caller, argument, depth + 1) for caller, argument in given)
+
+    def _returned(self, module: Module, call: ast.Call, depth: int) -> bool:
+        """Whether a function of the project may give it back; what else is called builds a model, or has it for a part."""
+        target = self.roles.target(module, call)
+        return target is not None and any(
+            self.may_be(target.module, node.value, depth + 1)
+            for node in target.module.walk(target.node, ast.Return)
+            if isinstance(node, ast.Return) and node.value is not None and not isinstance(target.node, ast.ClassDef)
+        )
+
+
+def _takes_out(node: ast.expr | None, of: str = "") -> bool:
+    """`model.module`"""
+    return isinstance(node, ast.Attribute) and node.attr == "module" and of in ("", unparse(node.value))
+
+
+def _is_other_choice(module: Module, node: ast.expr) -> bool:
+    """Whether a model stands in one branch, and the other takes it out of a wrapper: `model.module if many else model`."""
+    text = unparse(node)
+    for parent in module.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp):
+            branches = [each if isinstance(each, list) else [each] for each in (parent.body, parent.orelse)]
+            inside = [any(module.holds(part, node) for part in branch) for branch in branches]
+            others = [part for branch, holds in zip(branches, inside) if not holds and any(inside) for part in branch]
+            if any(
+                isinstance(each, ast.expr) and _takes_out(each, text) for part in others for each in module.walk(part)
+            ):
+                return True
+    return False
 
 
 def _is_prefix(node: ast.expr) -> bool:

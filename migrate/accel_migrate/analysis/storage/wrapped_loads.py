@@ -9,7 +9,7 @@ from pathlib import Path
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
-from accel_migrate.analysis.storage.prefixes import writes_prefix
+from accel_migrate.analysis.storage.prefixes import states_with_prefix
 from accel_migrate.analysis.storage.states import is_same, same_models
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
@@ -23,7 +23,7 @@ _DOWNLOADS = ("load_state_dict_from_url", "load_url")
 def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribution, storage: Storage) -> None:
     """Weights that a wrapper beside the training reads must go on fitting it."""
     going = {wrapping.call for wrapping in distribution.wrappings}
-    writes = writes_prefix(distribution, storage)
+    writes = states_with_prefix(roles, graph, distribution, storage)
     folders = {Path(one.module.source.path).parent for one in storage.taken}
     for module, wrapper, call in _loads(roles, graph, storage) if going else ():
         where = f"line {call.lineno} of {roles.project.file_name(module)} reads weights into a wrapper"
