@@ -59,10 +59,9 @@ def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> b
 
 def _constant(roles: Roles, module: Module, node: ast.expr) -> Variable | None:
     """The global that an expression names, of its own file or of another of the project."""
-    owner, _, name = (module.qualified(node) or "").rpartition(".")
-    other = roles.project.imported_module(module, owner) if owner else None
-    if other is not None:
-        return Variable(other.root, name)
+    imported = roles.project.imported_variable(module, module.qualified(node) or "")
+    if imported is not None:
+        return imported
     variable = module.variable(node)
     return variable if variable is not None and variable.scope is module.root else None
 

@@ -104,11 +104,10 @@ def _model_goes_to(roles: Roles, variable: Variable) -> bool:
 
 def _is_imported_device(roles: Roles, module: Module, dotted: str) -> bool:
     """`config.DEVICE` and `from config import DEVICE`: set by another file of the project."""
-    owner, _, name = dotted.rpartition(".")
-    other = roles.project.imported_module(module, owner) if owner else None
-    if other is None:
-        return name.lower() == "device" and not dotted.startswith("torch.")
-    return bool(roles.of(Variable(other.root, name)) & Role.DEVICE)
+    variable = roles.project.imported_variable(module, dotted)
+    if variable is None:
+        return dotted.rpartition(".")[2].lower() == "device" and not dotted.startswith("torch.")
+    return bool(roles.of(variable) & Role.DEVICE)
 
 
 def _is_settings(node: ast.expr) -> bool:

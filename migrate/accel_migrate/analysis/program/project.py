@@ -77,6 +77,21 @@ class Project:
         path = Path(folder, *parts)
         return self._by_path.get(path.with_name(path.name + ".py")) or self._by_path.get(path / "__init__.py")
 
+    def imported_variable(self, importer: Module, dotted: str) -> Variable | None:
+        """The global of the project that a dotted name stands for, in the file that sets it: others may pass it on."""
+        found: Variable | None = None
+        for _ in range(5):  # files may pass a name on to each other in a circle
+            owner, _, name = dotted.rpartition(".")
+            other = self.imported_module(importer, owner or dotted[:1]) if "." in dotted else None
+            if other is None:
+                break
+            found = Variable(other.root, name)
+            bindings = other.root.bindings.get(name, [])
+            if {binding.kind for binding in bindings} != {"import"} or len({_origin(each) for each in bindings}) != 1:
+                break
+            importer, dotted = other, other.imports[name]
+        return found
+
     def definition(self, module: Module, node: ast.AST) -> Definition | None:
         """The function or class of the project that an expression names; None if it is not certain."""
         if node not in self._definitions:

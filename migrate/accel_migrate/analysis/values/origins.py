@@ -122,9 +122,8 @@ def _depends_on_caller(target: Definition) -> bool:
 def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth: int) -> Where:
     dotted = module.qualified(node)
     if dotted is not None:
-        owner, _, name = dotted.rpartition(".")
-        other = roles.project.imported_module(module, owner) if owner else None
-        return of_variable(roles, Variable(other.root, name), depth + 1) if other is not None else Where.UNKNOWN
+        imported = roles.project.imported_variable(module, dotted)
+        return of_variable(roles, imported, depth + 1) if imported is not None else Where.UNKNOWN
     variable = module.variable(node)
     if variable is not None and variable.scope.module.bindings(variable):
         return of_variable(roles, variable, depth + 1)

@@ -436,9 +436,8 @@ class Roles:
 
     def _of_another_file(self, module: Module, node: ast.expr) -> Value:
         """What `config.DEVICE` or an imported name is in the file that sets it."""
-        owner, _, name = (module.qualified(node) or "").rpartition(".")
-        other = self.project.imported_module(module, owner) if owner else None
-        return self.known.get(Variable(other.root, name), UNKNOWN) if other is not None else UNKNOWN
+        variable = self.project.imported_variable(module, module.qualified(node) or "")
+        return self.known.get(variable, UNKNOWN) if variable is not None else UNKNOWN
 
     def _element(self, module: Module, iterated: ast.expr, value: Value) -> Value:
         """What a `for` gives out of the thing it loops over."""

@@ -1,0 +1,75 @@
+"""Names that files of a project pass on to each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
+
+TRAINING = """import torch
+from torch import nn
+{imported}
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LOADER = "from torch.utils.data import DataLoader\nloader = DataLoader(list(range(8)), batch_size=2)\n"
+
+
+def _home(files: dict[str, str], dotted: str) -> str | None:
+    modules = [Module(Source.from_bytes(Path(name), text.encode())) for name, text in files.items()]
+    found = Project(modules).imported_variable(modules[0], dotted)
+    return f"{found.scope.module.source.path}:{found.name}" if found is not None else None
+
+
+@pytest.mark.parametrize(
+    ("passed_on", "home"),
+    [
+        ("from .rows import batches", "kit/rows.py:batches"),
+        ("from kit.rows import batches", "kit/rows.py:batches"),
+        ("from .rows import batches as train\nbatches = train", "kit/__init__.py:batches"),
+        ("from .rows import other as batches", "kit/rows.py:other"),
+        ("from .again import batches", "kit/rows.py:batches"),
+        (
+            "try:\n    from .rows import batches\nexcept ImportError:\n    from .more import batches",
+            "kit/__init__.py:batches",
+        ),
+        ("from library import batches", "kit/__init__.py:batches"),
+    ],
+)
+def test_an_imported_name_leads_to_the_file_that_sets_it(passed_on: str, home: str) -> None:
+    files = {
+        "train.py": "from kit import batches\n",
+        "kit/__init__.py": passed_on + "\n",
+        "kit/rows.py": "batches = other = 1\n",
+        "kit/again.py": "from .rows import batches\n",
+        "kit/more.py": "batches = 2\n",
+    }
+    assert _home(files, "kit.batches") == home
+    assert _home(files, "torch.batches") is None
+    assert _home(files, "batches") is None
+
+
+def test_files_that_pass_a_name_on_in_a_circle_end() -> None:
+    files = {"train.py": "", "one.py": "from two import it\n", "two.py": "from one import it\n"}
+    assert _home(files, "one.it") is not None
+
+
+@pytest.mark.parametrize("imported", ["from kit import loader", "from kit.rows import loader"])
+def test_a_loader_that_a_package_passes_on_is_prepared(imported: str) -> None:
+    texts = {
+        "train.py": TRAINING.format(imported=imported),
+        "kit/__init__.py": "from .rows import loader\n",
+        "kit/rows.py": LOADER,
+    }
+    sources = [Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()]
+    result = migrate(sources[:1], siblings={source.path: source for source in sources[1:]})[0]
+    assert b"net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in result.after
