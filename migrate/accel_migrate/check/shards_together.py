@@ -9,6 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.points import dotted
 from accel_migrate.flow.program import File, Function
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -70,7 +71,12 @@ def _by_number(file: File, loop: ast.For) -> Found:
 
 def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
     """`Mine(data, accelerator.process_index)`, of which a loader's data or sampler is made, if the runtime does not know it."""
-    bound = _bound(file.scope(loader).function.node, loader)
+    methods = _methods(side)
+    assigned = [
+        (_field(part, methods), value)
+        for target, value in _assigned(file.scope(loader).function.node, loader)
+        for part in _set_by(target)
+    ]
     pending = [
         *loader.args[:1],
         *[k.value for k in loader.keywords if k.arg in ("dataset", "sampler", "batch_sampler")],
@@ -82,12 +88,42 @@ def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
             continue  # `verbose=rank == 0`; what has `num_replicas` is not sharded again
         if isinstance(value, ast.Attribute) and value.attr.endswith("process_index") and is_accelerator(value.value):
             return value
-        if isinstance(value, ast.Name) and value.id not in seen:
-            seen.add(value.id)
-            pending += bound.get(value.id, ())
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            pending += [value.func.value, *value.args, *[keyword.value for keyword in value.keywords]]
+            continue  # a method may read every field
+        if field := _field(value, methods):
+            pending += [held for other, held in assigned if field not in seen and _is_part(field, other)]
+            seen.add(field)
+            continue
         pending += [child for child in children(value) if isinstance(child, ast.expr)]
         pending += [child.value for child in children(value) if isinstance(child, ast.keyword)]
     return None
+
+
+def _methods(side: Side) -> set[str]:
+    methods = [(file, f) for file in side.files for f in file.of_kinds(ast.FunctionDef)]
+    return {f.name for file, f in methods if isinstance(file.parents[f], ast.ClassDef)}
+
+
+def _field(node: ast.expr, methods: set[str]) -> str:
+    """`args.data`, apart from `args.rank`; of what may read every field, a property say, the object. Empty for all else."""
+    names = dotted(node).split(".")
+    whole = [i for i, name in enumerate(names) if i and (name in methods or name.startswith("__"))]
+    return ".".join(names[: whole[0]] if whole else names)
+
+
+def _is_part(field: str, other: str) -> bool:
+    """Whether one of two is the other, or is kept in it."""
+    return f"{field}.".startswith(f"{other}.") or f"{other}.".startswith(f"{field}.")
+
+
+def _set_by(target: ast.expr) -> Iterator[ast.expr]:
+    """The names and fields that an assignment sets, or an item of which."""
+    for part in walk(target):
+        if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store):
+            while isinstance(part, ast.Subscript):
+                part = part.value
+            yield part
 
 
 def _knows_replicas(side: Side, call: ast.Call) -> bool:
@@ -150,8 +186,16 @@ def _region(side: Side, file: File, node: ast.AST) -> ast.AST:
 
 
 def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[ast.expr]]:
-    """What each name is set to, but for loops that a node is not in: they evaluate."""
+    """What each name is set to, or a part of it, but for loops that a node is not in."""
     found: dict[str, list[ast.expr]] = {}
+    for target, value in _assigned(around, at):
+        for name in {part.id for part in walk(target) if isinstance(part, ast.Name)}:
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _assigned(around: ast.AST, at: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with what it is set to, but for loops that a node is not in: they evaluate."""
     pending = [around]
     while pending:
         node = pending.pop()
@@ -160,9 +204,7 @@ def _bound(around: ast.AST, at: ast.AST) -> dict[str, list[ast.expr]]:
         pending += children(node)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
-                found.setdefault(name, []).append(node.value)
-    return found
+            yield from ((target, node.value) for target in targets)
 
 
 def _loop_over_prepared(side: Side, file: File, node: ast.AST, seen: frozenset[Function]) -> ast.For | None:

@@ -111,12 +111,13 @@ def _by_hand(context: Context) -> Iterator[Change]:
                 CODE, found.statement, "gradients have their true size under fp16 too", [edit], loop=training.index
             )
             stepped = True
+        stepped = stepped or found.in_step or not unscaled.isdisjoint(block)
         where, read = found.read
         weights = found.of_parameters or not isinstance(read, ast.Attribute) or not _is_made_here(where, read.value)
         line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]
         message = (
             f"gradients are worked on by hand ({line}), which is right on one process and under DDP"
-            + ("" if stepped or not unscaled.isdisjoint(block) else ", but not under fp16, where they are scaled")
+            + ("" if stepped else ", but not under fp16, where they are scaled")
             + (
                 "; where they are sharded (FSDP, ZeRO 2 and 3) each process holds only a part of them"
                 if weights

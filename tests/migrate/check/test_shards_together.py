@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 TOP = (
@@ -70,6 +72,32 @@ def test_data_that_the_script_shards_by_rank() -> None:
     assert not sharded("(a, sampler=DistributedSampler(a, num_replicas=2, rank=rank))")
     known = "class Mine:\n    def __init__(self, data, rank):\n        self.num_replicas = 2\n"
     assert not sharded("(a, sampler=Mine(a, rank))", known)
+
+
+@pytest.mark.parametrize(
+    ("loader", "sharded"),
+    [
+        ("(Images(os.path.join(args.root, 'train')))", False),
+        ("(Images(args.root), sampler=Mine(args.rank))", True),
+        ("(Images(args.place))", True),
+        ("(Images(args.own))", True),
+        ("(Images(args.listed))", True),
+        ("(Images(args.listed[0].path))", True),
+        ("(Images(args))", True),
+        ("(Images(**vars(args)))", True),
+        ("(Images(args.__dict__['root']))", True),
+        ("(args.images())", True),
+        ("(args.shard)", True),
+    ],
+)
+def test_fields_of_an_object_depend_on_the_rank_apart_from_each_other(loader: str, sharded: bool) -> None:
+    top = (
+        "class Args:\n    @property\n    def shard(self):\n        return Images(self.rank)\n"
+        "args.rank = args.rank * 2 + accelerator.process_index\nargs.place = f'{args.root}/{args.rank}'\n"
+        "args.own, args.lr = accelerator.process_index, 0.1\nargs.listed[0] = args.rank\ndata = DataLoader"
+    )
+    loop = "for x in data:\n    accelerator.backward(net(x))\n"
+    assert bool(said("AM968", "x = 1\n", ONE.replace("data = DataLoader(a)", top + loader) + loop)) is sharded
 
 
 def test_what_stands_beside_a_loader_and_is_taken_by_the_number_of_the_batch() -> None:

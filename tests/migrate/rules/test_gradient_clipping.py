@@ -66,6 +66,42 @@ def test_gradients_of_an_input_are_told():
     assert "unscale_gradients" not in migrated(source)
 
 
+SIGNS = """
+class Signs(torch.optim.Optimizer):
+    def __init__(self, weights, lr):
+        super().__init__(weights, dict(lr=lr))
+    def turn(self, p, lr):
+        p.data.sub_(lr * p.grad.sign())
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                WORK
+def shrink(net):
+    for p in net.parameters():
+        p.grad.mul_(0.5)
+def update(net, optimizer):
+    shrink(net)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("work", ["p.data.sub_(group['lr'] * p.grad.sign())", "self.turn(p, group['lr'])"])
+@pytest.mark.parametrize(
+    ("step", "scaled"),
+    [
+        ("optimizer.step()", False),
+        ("optimizer.step(lambda: None)", True),
+        ("update(model, optimizer)", True),
+        ("optimizer.turn(model.weight, 0.1)\n        optimizer.step()", True),
+    ],
+)
+def test_gradients_are_unscaled_before_an_optimizer_of_the_script_steps(work: str, step: str, scaled: bool):
+    source = training(functions=SIGNS.replace("WORK", work)).replace("torch.optim.SGD(", "Signs(")
+    source = source.replace("        optimizer.step()\n\n", f"        {step}\n\n")
+    assert ("not under fp16" in noted(source, "AM302")) is scaled
+    assert "sharded" in noted(source, "AM302")
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -1349,3 +1349,25 @@ def test_tells_statistics_of_a_model_that_is_chosen_among_built_ones() -> None:
     script = training(functions=kinds).replace("model = nn.Linear(3, 2)", "model = kinds[sys.argv[1]]")
     (message,) = messages("AM804", train=script, net=NORMALISED)
     assert "(net.py:5, if the model that is chosen has it)" in message
+
+
+def test_another_training_s_data_is_not_this_one_s_where_they_share_a_loop():
+    rounds = (
+        "def train(net, optimizer, batches, device):\n    net.train()\n    for x, y in batches:\n"
+        "        x, y = x.to(device), y.to(device)\n        optimizer.zero_grad()\n"
+        "        (net(x) - y).square().mean().backward()\n        optimizer.step()\n"
+    )
+    plain = (
+        "import torch\nfrom torch.utils.data import DataLoader, Dataset, TensorDataset\nfrom rounds import train\n"
+        "class Drawn(Dataset):\n    def __len__(self):\n        return 8\n"
+        "    def __getitem__(self, i):\n        return torch.randn(4), torch.ones(1)\n"
+        "device = torch.device('cuda')\nnet = torch.nn.Linear(4, 1).to(device)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "batches = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4)\n"
+        "train(net, optimizer, batches, device)\n"
+    )
+    drawn = plain.replace("TensorDataset(torch.ones(8, 4), torch.ones(8, 1))", "Drawn()")
+    files = {"rounds.py": rounds, "plain.py": plain, "drawn.py": drawn}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert {r.path.name for r in results if r.after != r.before} == files.keys()
+    assert [result.path.name for result in results for note in result.notes if note.code == "AM803"] == ["drawn.py"]

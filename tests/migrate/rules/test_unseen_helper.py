@@ -239,3 +239,32 @@ def test_tells_what_a_dataclass_opens_once_its_fields_are_set():
     ]
     told = [note.message for result in migrate(sources) for note in result.notes if note.code == "AM607"]
     assert ["opens an event file (book.py:7)" in each for each in told] == [True]
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("import json\n", []),
+        ("import left\nimport right\nleft.main()\nright.main()\n", []),
+        ("import left\nleft.main()\nopen('done', 'w')\n", ["left.py"]),
+    ],
+)
+def test_what_another_training_does_for_itself_is_not_done_by_a_caller(start: str, told: list[str]):
+    rounds = (
+        "def train(net, optimizer, batches, device):\n    net.train()\n    for x, y in batches:\n        optimizer.zero_grad()\n"
+        "        x, y = x.to(device), y.to(device)\n        (net(x) - y).square().mean().backward()\n        optimizer.step()\n"
+    )
+    script = (
+        "import os\nimport torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "from rounds import train\ndef main():\n"
+        "    device = torch.device('cuda')\n    net = torch.nn.Linear(4, 1).to(device)\n"
+        "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n    os.makedirs('SIDE')\n"
+        "    batches = DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), 4)\n"
+        "    train(net, optimizer, batches, device)\n"
+        "    torch.save(net.state_dict(), 'SIDE/net.pt')\n"
+    )
+    files = {"rounds.py": rounds, "start.py": start}
+    files |= {f"{side}.py": script.replace("SIDE", side) for side in ("left", "right")}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    assert {r.path.name for r in results if r.after != r.before} == {"rounds.py", "left.py", "right.py"}
+    assert [result.path.name for result in results for note in result.notes if note.code == "AM607"] == told

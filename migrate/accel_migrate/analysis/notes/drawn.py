@@ -12,6 +12,7 @@ from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
@@ -166,7 +167,9 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     roles, graph = script.roles, script.graph
     trained = [loop.module.variable(loop.loader) for loop in training.loops if loop.trains and training.shares(loop)]
-    for loader in dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v)):
+    loaded = loaded_with(script.project, training.place.module)  # a loop that scripts share has the loaders of all
+    links = dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v))
+    for loader in [link for link in links if link.scope.module in loaded]:
         for module, made in constructions(roles, loader, Role.LOADER):
             given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
             workers = "num_workers" in given

@@ -50,19 +50,39 @@ def done_by_callers(script: Script, training: Training, prints_too: bool) -> str
 
 def calls_of_callers(script: Script, training: Training) -> list[_Call]:
     """What runs in files that are not changed and call the training: by themselves, and by what they call."""
-    called = [training.place.module.scope(training.place.after).function, *[b.function for b in training.backwards]]
+    called = _trains(training)
+    loaded = loaded_with(script.project, training.place.module)
     callers: list[_Place] = []
-    for function in called:
-        for owner, call in script.graph.all_sites.get(function, ()) if function is not None else ():
+    for trains in called:
+        for owner, call in script.graph.all_sites.get(trains, ()):
             calling = owner.scope(call).function
-            if (owner, calling) not in callers:
+            own = owner in loaded and not _is_for_another(script, training, (owner, calling))
+            if own and (owner, calling) not in callers:
                 callers.append((owner, calling))
-                called.append(calling)
+                called += [calling] if calling is not None else []
     places = [(owner, function) for owner, function in callers if owner not in training.modules]
     for owner, function in tuple(places):
         calls = [call for call in owner.calls if owner.scope(call).function is function]
         places += [place for call in calls for place in reached_elsewhere(script, training, owner, call)]
-    return _calls(places)
+    return _calls([place for place in places if not _is_for_another(script, training, place)])
+
+
+def _is_for_another(script: Script, training: Training, place: _Place) -> bool:
+    """Whether a place is that of another training, which calls for itself what the two share."""
+    module, function = place
+    if place == _home(training) or place not in map(_home, script.trainings):
+        return False
+    return _home(training)[1] not in script.graph.reached_from(function or module.tree, script.roles, module)
+
+
+def _home(training: Training) -> _Place:
+    return training.place.module, training.place.module.scope(training.place.after).function
+
+
+def _trains(training: Training) -> list[Function]:
+    """The functions that a training is made and goes on in."""
+    functions = [_home(training)[1], *[backward.function for backward in training.backwards]]
+    return [function for function in dict.fromkeys(functions) if function is not None]
 
 
 def done_on_import(script: Script, training: Training) -> str | None:
@@ -140,8 +160,7 @@ def _runs_by_itself(
     function = module.scope(call).function
     if function is None:
         return not under_main(module, call) or _starts(script, training, module)
-    home = training.place.module.scope(training.place.after).function
-    trains = {each for each in (home, *[backward.function for backward in training.backwards]) if each is not None}
+    trains = set(_trains(training))
     if function in trains or trains & script.graph.reached_from(function, script.roles, module):
         return True
     return module.functions[function].owner_class is not None or _is_passed_on(loaded, function)

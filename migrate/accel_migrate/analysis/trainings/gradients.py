@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.groups import module_of
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -25,6 +25,7 @@ class GradientsRead:
     optimizer: ast.expr | None
     read: tuple[Module, ast.AST]
     of_parameters: bool  # and not of an input, say
+    in_step: bool  # of an optimizer, before which they are unscaled
 
 
 class Gradients:
@@ -45,19 +46,36 @@ class Gradients:
             if read is not None:
                 inner = self._innermost(module, statement)
                 own = self._is_of_parameters(*read)
-                return GradientsRead(module, inner, self._due(module, inner) if own else None, read, own)
+                in_step = self._is_in_step(*read)
+                due = self._due(module, inner) if own and not in_step else None
+                return GradientsRead(module, inner, due, read, own, in_step)
         return None
 
     def _reads(self, module: Module, statement: ast.stmt) -> tuple[Module, ast.AST] | None:
         for node in module.walk(statement):
             if self._works_on_gradients(module, node):
                 return module, node
-        for function in self.graph.reached_from(statement, self.roles, module):
+        reached = self.graph.reached_from(statement, self.roles, module)
+        for function in sorted(reached, key=self._runs_in_step):
             owner = module_of(self.roles, function)
             for node in owner.walk(function):
                 if self._works_on_gradients(owner, node):
                     return owner, node
         return None
+
+    def _is_in_step(self, module: Module, read: ast.AST) -> bool:
+        function = module.scope(read).function
+        return function is not None and self._runs_in_step(function)
+
+    def _runs_in_step(self, function: Function, inside: frozenset[Function] = frozenset()) -> bool:
+        """Whether a function runs nowhere but in `optimizer.step()`; a closure would run a backward pass in there."""
+        sites = self.graph.all_sites.get(function, [])
+        others = [(m, c) for m, c in sites if c.args or c.keywords or self._stepped(m, c) is None]
+        callers = [module.scope(call).function for module, call in others]
+        return bool(sites) and all(
+            caller is not None and caller not in inside and self._runs_in_step(caller, inside | {function})
+            for caller in callers
+        )
 
     def _works_on_gradients(self, module: Module, node: ast.AST) -> bool:
         """`p.grad` that is read, unless only to ask whether there is one; or clipping that is left as it is."""
@@ -104,12 +122,15 @@ class Gradients:
         return found[0] if len(found) == 1 else None
 
     def _steps(self, module: Module, statement: ast.stmt) -> ast.expr | None:
-        for node in module.walk(statement):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
-                for owner in (node.func.value, *node.args):
-                    if self.roles.role(module, owner) & Role.OPTIMIZER:
-                        return owner
-        return None
+        stepped = (self._stepped(module, node) for node in module.walk(statement) if isinstance(node, ast.Call))
+        return next((optimizer for optimizer in stepped if optimizer is not None), None)
+
+    def _stepped(self, module: Module, call: ast.Call) -> ast.expr | None:
+        """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+            return None
+        owners = (call.func.value, *call.args)
+        return next((owner for owner in owners if self.roles.role(module, owner) & Role.OPTIMIZER), None)
 
 
 def _after(module: Module, statement: ast.stmt) -> Iterator[ast.stmt]:
