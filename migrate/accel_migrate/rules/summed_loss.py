@@ -1,13 +1,17 @@
 """AM802: a loss that is not a plain mean over samples weighs differently once gradients are averaged over processes.
 
-Silent where `loss_reduced` proves a mean; AM812 speaks of losses of which it can prove nothing.
+Silent where `loss_reduced` proves a mean of samples that `paired_rows` does not see set against each other; AM812 speaks of
+losses of which nothing can be proven.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.loss_reduced import reduced
+from accel_migrate.analysis.notes.paired_rows import paired_rows
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -25,30 +29,41 @@ _WEIGHTED = (
     "the loss {verb} a mean weighted by class ({line}): each process divides by the weights of its own batch, and every process "
     "weighs the same in the average"
 )
+_BETWEEN = (
+    "the loss {verb} between samples of a batch ({line}), and each process has those of its own batch alone: a sample meets as "
+    "many others as batch_size allows, however many processes there are, and those of batch_size / N where batches are split "
+    "over processes"
+)
 _TOLD = {"sum": _SUM, "uneven": _UNEVEN, "weighted": _WEIGHTED}
 
 
 def find(context: Context) -> Iterator[Change]:
-    for backward in context.training.backwards:
+    roles, graph, training = context.script.roles, context.script.graph, context.training
+    for backward in training.backwards:
         if backward.module is context.module:
-            kind, node, sure = reduced(context.script.roles, context.script.graph, backward)
-            if kind in _TOLD:
-                owner = next((m for m in context.script.project.modules if node in m.parents), context.module)
-                where = "line" if owner is context.module else f"{owner.source.path.name}, line"
-                message = _TOLD[kind].format(
-                    line=f"{where} {getattr(node, 'lineno', 0)}", verb="is" if sure else "may be"
-                )
-                yield change(CODE, backward.call, message, loop=context.training.index, safety=Safety.NOTE)
+            kind, node, sure = reduced(roles, graph, backward)
+            pair = paired_rows(roles, graph, backward)
+            told = [_message(context, _TOLD[kind], node, sure)] if kind in _TOLD else []
+            told += [_message(context, _BETWEEN, pair.node, pair.sure)] if pair is not None else []
+            for message in told:
+                yield change(CODE, backward.call, message, loop=training.index, safety=Safety.NOTE)
+            if told:
                 return
+
+
+def _message(context: Context, text: str, node: ast.AST | None, sure: bool) -> str:
+    owner: Module = next((m for m in context.script.project.modules if node in m.parents), context.module)
+    where = "line" if owner is context.module else f"{owner.source.path.name}, line"
+    return text.format(line=f"{where} {getattr(node, 'lineno', 0)}", verb="is" if sure else "may be")
 
 
 RULE = Rule(
     code=CODE,
     name="summed_loss",
-    summary="a loss that is summed, or averaged by a count that differs from batch to batch",
+    summary="a loss that is summed, averaged by a count that differs from batch to batch, or between samples of a batch",
     why="Averaging gradients over processes gives the gradient of the mean over all samples when each loss is a mean over as "
     "many samples. A sum is N times smaller than the sum over all, and a mean over tokens or a mask weighs each process "
-    "alike, however many it had.",
+    "alike, however many it had. A loss between samples, as contrastive ones are, knows those of one process's batch only.",
     example_before='loss = F.mse_loss(output, target, reduction="sum")',
     example_after='loss = F.mse_loss(output, target, reduction="sum")',
     find=find,

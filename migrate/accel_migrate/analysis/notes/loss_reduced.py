@@ -26,6 +26,7 @@ from accel_migrate.analysis.notes.losses import (
     weight_of,
     worst,
 )
+from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
@@ -67,11 +68,17 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
         found = reduced(script.roles, script.graph, backward)
         if found.kind == "mean" and any(_collates(script, built.variable) for built in training.prepared):
             yield Unseen(backward.module, backward.loss, unparse(backward.loss))
-        elif found.kind == "unknown":
+        elif found.kind == "unknown" and not _is_paired(script, backward, found.node):
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
             name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
             yield Unseen(owner, node, name if len(name) < _LONGEST else unparse(backward.loss))
+
+
+def _is_paired(script: Script, backward: Backward, node: ast.AST | None) -> bool:
+    """Whether what is not known of a loss is that it sets samples against each other, of which AM802 speaks."""
+    pair = paired_rows(script.roles, script.graph, backward)
+    return pair is not None and pair.node is node
 
 
 def _collates(script: Script, loader: Variable) -> bool:

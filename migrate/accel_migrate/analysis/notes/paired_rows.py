@@ -1,0 +1,241 @@
+"""Losses between the samples of a batch: a product, a distance or a difference of its rows with rows of a batch.
+
+Silent where no value that the loss comes from is seen to be one, and where one side of it is not seen to have samples, as
+weights have none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from accel_migrate.analysis.program.project import Definition
+from accel_migrate.analysis.program.reaching import reaching
+from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.values.contents import handed_for
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse, walk
+
+_PRODUCTS = ("mm", "matmul", "addmm", "addmm_")
+_BY_ROW = ("cosine_similarity", "pairwise_distance")
+_TURNS = ("transpose", "permute", "swapaxes", "swapdims")
+# What these give has the size of samples at most.
+_NOT_SAMPLES = re.compile(
+    r"len|range|size|dim|numel|item|new_\w+|\w+_like|zeros|ones|full|empty|eye|arange|linspace|rand\w*"
+)
+_SIZES = ("shape", "ndim", "device", "dtype")
+_MOST = 2000  # expressions
+_DEPTH = 60
+
+
+class Paired(NamedTuple):
+    module: Module
+    node: ast.expr
+    sure: bool  # False: it may be within each sample as well
+
+
+def paired_rows(roles: Roles, graph: CallGraph, backward: Backward) -> Paired | None:
+    """The first pairing of samples that the loss of a backward pass comes from."""
+    values = _Values(roles, graph)
+    for module, node in values.behind(backward.module, backward.loss):
+        pair = values.pair(module, node)
+        if pair is not None and all(values.has_samples(module, side) for side in pair):
+            return Paired(module, node, sure=not isinstance(node, ast.Call) or _called(module, node)[0] != "cdist")
+    return None
+
+
+class _Values:
+    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+        self.roles = roles
+        self.graph = graph
+        self.depth = 0
+        self.known: dict[ast.expr, bool] = {}
+
+    def behind(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+        """The expressions that a value is computed by, in whatever function."""
+        pending: list[tuple[Module, ast.expr]] = [(module, node)]
+        seen: set[ast.AST] = {node}
+        for owner, value in pending:
+            for part in walk(value):
+                if not isinstance(part, ast.expr):
+                    continue
+                yield owner, part
+                for found in (*self._bound(owner, part), *self._returned(owner, part)):
+                    if found[1] not in seen and len(seen) < _MOST:
+                        seen.add(found[1])
+                        pending.append(found)
+
+    def _bound(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+        """What a name holds, was handed over for, and was changed by in place: `near.addmm_(a, b)`, `terms.append(term)`."""
+        variable = module.variable(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        if variable is None or self.roles.of(variable) & (Role.BATCH | Role.MODEL | Role.LOADER):
+            return
+        owner = variable.scope.module
+        here = isinstance(node, ast.Name) and owner is module
+        for binding in reaching(module, node, variable) if here else owner.bindings(variable):  # type: ignore[arg-type]
+            if binding.kind == "parameter":
+                yield from handed_for(self.graph, variable)
+            elif binding.value is not None and binding.kind != "import":
+                yield owner, binding.value
+            if binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
+                yield from ((owner, part) for part in (binding.statement.target, binding.statement.value))
+        yield from ((owner, call) for call in self._changes(owner, variable))
+
+    def _changes(self, module: Module, variable: Variable) -> Iterator[ast.Call]:
+        for call in module.calls:
+            if isinstance(call.func, ast.Attribute) and isinstance(module.parents[call], ast.Expr):
+                if module.variable(call.func.value) == variable:
+                    yield call
+
+    def _returned(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+        """What a function gives, or the forward of a module of torch."""
+        target = self._run(module, node) if isinstance(node, ast.Call) else None
+        for inner in walk(target.node) if target is not None else ():
+            if isinstance(inner, ast.Return) and inner.value is not None:
+                yield target.module, inner.value  # type: ignore[union-attr]
+
+    def _run(self, module: Module, call: ast.Call) -> Definition | None:
+        target = self.roles.target(module, call)
+        if target is not None:
+            return None if isinstance(target.node, ast.ClassDef) else target
+        made = self.roles.target(module, call.func) if isinstance(call.func, ast.Call) else None  # `Cost()(a, b)`
+        value = self.roles.value(module, call.func)
+        if value.owner is not None and value.module is not None:
+            made = Definition(value.module, value.owner)
+        return self.roles.project.method(made, "forward") if made is not None else None
+
+    # ---- pairs
+
+    def pair(self, module: Module, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+        """The two sides of an operation that gives a value for each row of one with each row of the other."""
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.MatMult):
+                return self._product(module, node.left, node.right)
+            return self._spread(module, node.left, node.right)
+        if not isinstance(node, ast.Call):
+            return None
+        name, operands = _called(module, node)
+        if name in _PRODUCTS and len(operands) > 1:
+            return self._product(module, operands[-2], operands[-1], flat=name != "matmul")
+        if name == "pdist" and operands:
+            return operands[0], operands[0]
+        if name == "einsum" and len(operands) == 3 and _pairs_first(operands[0]):
+            return operands[1], operands[2]
+        if len(operands) > 1 and name == "cdist":
+            return operands[0], operands[1]
+        return self._spread(module, operands[0], operands[1]) if len(operands) > 1 and name in _BY_ROW else None
+
+    def _product(
+        self, module: Module, left: ast.expr, right: ast.expr, flat: bool = False
+    ) -> tuple[ast.expr, ast.expr] | None:
+        """`a @ b.t()`; where the last dimensions of a batch of matrices may be turned, the product is within each sample."""
+        turned = self._held(module, right)
+        if isinstance(turned, ast.Attribute) and turned.attr in (("T", "mT") if flat else ("T",)):
+            return left, turned.value
+        if not isinstance(turned, ast.Call):
+            return None
+        name, (first, *dims) = _called(module, turned, least=1)
+        places = {unparse(dim) for dim in dims}
+        if name == "t" or (name in _TURNS and (places == {"0", "1"} or (flat and places == {"-1", "-2"}))):
+            return left, first
+        return None
+
+    def _spread(self, module: Module, left: ast.expr, right: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+        """`a.unsqueeze(1) - b.unsqueeze(0)`, `a[:, None] * b[None]`."""
+        first, second = _placed(self._held(module, left)), _placed(self._held(module, right))
+        if first is None or second is None or {first[1], second[1]} != {0, 1}:
+            return None
+        return first[0], second[0]
+
+    def _held(self, module: Module, node: ast.expr) -> ast.expr:
+        """What a name that is bound once before it stands for."""
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        bound = reaching(module, node, variable) if variable is not None else []  # type: ignore[arg-type]
+        return bound[0].value if len(bound) == 1 and bound[0].value is not None and not bound[0].path else node
+
+    # ---- samples
+
+    def has_samples(self, module: Module, node: ast.expr) -> bool:
+        """Whether a value is seen to come of a batch, or of what a model gives for one."""
+        if node not in self.known and self.depth < _DEPTH:
+            self.known[node] = False  # what is built of itself has what the rest has
+            self.depth += 1
+            self.known[node] = bool(
+                self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
+            ) or self._comes_of_samples(module, node)
+            self.depth -= 1
+        return self.known.get(node, False)
+
+    def _comes_of_samples(self, module: Module, node: ast.expr) -> bool:
+        match node:
+            case ast.Name():
+                return self._is_input(module, node) or any(
+                    self.has_samples(*each) for each in self._bound(module, node)
+                )
+            case ast.Attribute():
+                if node.attr in _SIZES or self.roles.role(module, node.value) & Role.MODEL:
+                    return False
+                return any(self.has_samples(*each) for each in self._bound(module, node)) or self.has_samples(
+                    module, node.value
+                )
+            case ast.Call():
+                name, operands = _called(module, node)
+                given = [*operands, *[keyword.value for keyword in node.keywords]]
+                return not _NOT_SAMPLES.fullmatch(name) and any(self.has_samples(module, each) for each in given)
+            case ast.BinOp():
+                return self.has_samples(module, node.left) or self.has_samples(module, node.right)
+            case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
+                return self.has_samples(module, inner)
+            case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.NamedExpr(value=inner):
+                return self.has_samples(module, inner)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return any(self.has_samples(module, part) for part in parts)
+            case ast.IfExp():
+                return self.has_samples(module, node.body) or self.has_samples(module, node.orelse)
+        return False
+
+    def _is_input(self, module: Module, node: ast.Name) -> bool:
+        """Whether a name is what the forward of a module of torch is called with."""
+        variable = module.variable(node)
+        if variable is None or getattr(variable.scope.node, "name", "") != "forward":
+            return False
+        scope = variable.scope
+        owner = scope.owner_class
+        is_given = any(binding.kind == "parameter" for binding in module.bindings(variable))
+        if owner is None or not is_given or variable.name == scope.self_name:
+            return False
+        return bool(self.roles.project.base_names(Definition(module, owner.node)))  # type: ignore[arg-type]
+
+
+def _called(module: Module, call: ast.Call, least: int = 0) -> tuple[str, list[ast.expr]]:
+    """The name of a function or a method, and what it takes, with the object whose method it is in front."""
+    dotted = module.qualified(call.func)
+    if dotted is None and isinstance(call.func, ast.Attribute):
+        return call.func.attr, [call.func.value, *call.args]
+    return (dotted or unparse(call.func)).rpartition(".")[2], [*call.args] or [call.func] * least
+
+
+def _pairs_first(spelled: ast.expr) -> bool:
+    """`"nc,mc->nm"`: the first dimensions of both are apart in what is made."""
+    text = (
+        spelled.value.replace(" ", "") if isinstance(spelled, ast.Constant) and isinstance(spelled.value, str) else ""
+    )
+    found = re.fullmatch(r"(\w)\w*,(\w)\w*->(\w+)", text)
+    return found is not None and found[1] != found[2] and {found[1], found[2]} <= set(found[3])
+
+
+def _placed(node: ast.expr) -> tuple[ast.expr, int] | None:
+    """What gets a dimension of one, and where."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="unsqueeze", value=inner), args=[ast.Constant(value=int(place))]):
+            return inner, place
+        case ast.Subscript(value=inner, slice=ast.Constant(value=None)):
+            return inner, 0
+        case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Constant(value=None), *_])):
+            return inner, 0
+        case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Slice(), ast.Constant(value=None), *_])):
+            return inner, 1
+    return None

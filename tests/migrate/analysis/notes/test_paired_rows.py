@@ -1,0 +1,114 @@
+"""A loss between samples knows those of one process's batch; weights, and what is within a sample, are no samples."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.migrate.rules.scripts import codes, training
+from tests.migrate.rules.verbs import noted, notes
+
+BETWEEN = "the loss is between samples of a batch"
+HEAD = (
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.body = nn.Linear(3, 2)\n"
+)
+
+
+def is_told(source: str) -> bool:
+    return any("between samples of a batch" in note for note in notes(source))
+
+
+@pytest.mark.parametrize(
+    "paired",
+    [
+        "u @ v.t()",
+        "u @ v.T",
+        "u @ v.transpose(0, 1)",
+        "u @ torch.t(v)",
+        "torch.mm(u, v.transpose(-2, -1))",
+        "torch.matmul(u, v.T)",
+        "u.mm(v.permute(1, 0)) / 0.5",
+        "F.cosine_similarity(u.unsqueeze(1), v.unsqueeze(0), dim=2)",
+        "(u[:, None] - v[None]).pow(2).sum(2)",
+        "torch.einsum('nc,mc->nm', u, v)",
+        "torch.einsum('nc,mc->nm', [u, v][0], v)",
+        "torch.pdist(u)",
+    ],
+)
+def test_rows_that_meet_rows(paired: str) -> None:
+    functions = f"def cost(u, v):\n    near = {paired}\n    return near.exp().mean()\n"
+    source = training(functions=functions, loss="cost(model(x), model(-x))")
+    assert BETWEEN in noted(source, "AM802")
+    assert "AM812" not in codes(source) or "how the loss is reduced" not in noted(source, "AM812")
+
+
+def test_distances_that_may_be_within_each_sample():
+    source = training(loss="torch.cdist(model(x), model(-x)).mean()")
+    assert "the loss may be between samples of a batch" in noted(source, "AM802")
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        "u @ table.t()",
+        "F.cross_entropy(u @ model.weight.t(), v)",
+        "u @ torch.ones_like(u).t()",
+        "u @ torch.randn(len(u), 2).t()",
+        "u @ v.transpose(-2, -1)",
+        "torch.bmm(u, v.transpose(1, 2))",
+        "torch.einsum('bnc,bmc->bnm', u, v)",
+        "torch.einsum('nc,ck->nk', u, v)",
+        "u[:, None] - table[None]",
+        "u.unsqueeze(1) * v.unsqueeze(1)",
+        "F.cosine_similarity(u, v)",
+    ],
+)
+def test_weights_and_values_within_a_sample(apart: str) -> None:
+    functions = f"table = nn.Parameter(torch.ones(2, 2))\ndef cost(u, v):\n    near = {apart}\n    return near.mean()\n"
+    assert not is_told(training(functions=functions, loss="cost(model(x), model(-x))"))
+
+
+@pytest.mark.parametrize(
+    ("told", "body"),
+    [
+        (True, "u = self.body(x)\nnear = u @ u.t()\nreturn F.cross_entropy(near, y)"),
+        (True, "u = self.body(x)\nturned = u.t()\nreturn torch.logsumexp(u @ turned, 1).mean()"),
+        (False, "return F.cross_entropy(x @ self.body.weight.t(), y)"),
+        (False, "return F.cross_entropy(x @ self.kept.t(), y)"),
+    ],
+)
+def test_a_loss_that_the_model_computes(told: bool, body: str) -> None:
+    functions = f"{HEAD}    def forward(self, x, y):\n{indent(body, '        ')}\n"
+    source = training(functions=functions, loss="model(x, y)").replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert is_told(source) is told
+
+
+def test_a_criterion_of_the_scripts_own():
+    functions = "class Cost(nn.Module):\n    def forward(self, u, v):\n        return (u @ v.t()).diagonal().mean()\n"
+    assert is_told(training(functions=functions, ready="cost = Cost()", loss="cost(model(x), y)"))
+    assert is_told(training(functions=functions, loss="Cost()(model(x), y)"))
+
+
+def test_distances_that_are_added_in_place():
+    body = (
+        "near = torch.zeros(len(u), len(u))\nnear.addmm_(u, u.t())\nworst = []\n"
+        "for row in near:\n    worst.append(row.max())\nreturn torch.stack(worst).mean()"
+    )
+    assert is_told(training(functions=f"def cost(u):\n{indent(body, '    ')}\n", loss="cost(model(x))"))
+
+
+def test_rows_that_are_changed_in_a_loop():
+    body = "near = 0\nfor part in (u, -u):\n    part += u\n    near += part @ part.t()\nreturn near.mean()"
+    assert is_told(training(functions=f"def cost(u):\n{indent(body, '    ')}\n", loss="cost(model(x))"))
+
+
+def test_a_sum_over_pairs_is_both():
+    source = training(loss="(model(x) @ model(-x).t()).sum()")
+    assert "is summed over the batch" in noted(source, "AM802")
+    assert is_told(source)
+
+
+def test_pairs_that_are_only_printed_are_no_part_of_the_loss():
+    source = training(inside="print((x @ x.t()).mean())", loss="F.cross_entropy(model(x), y)")
+    assert "AM802" not in codes(source)
