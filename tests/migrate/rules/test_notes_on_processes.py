@@ -691,6 +691,52 @@ def test_tells_statistics_of_a_class_from_a_table_or_of_a_model_within(functions
     assert ["net.py:5" in each for each in messages("AM804", train=script, net=NORMALISED)] == [True]
 
 
+KINDS = NORMALISED.replace("        return self.norm(x)", "        return self.norm(x) + torch.randn_like(x)")
+KINDS = "import torch\n" + KINDS + "class Plain(nn.Linear):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "kinds[name]",
+        "kinds.get(name)",
+        "by_keyword[name]",
+        "filled[name]",
+        "[net.Plain, net.Net][int(name)]",
+        "net.__dict__[name]",
+        "vars(net)[name]",
+        "getattr(net, name)",
+        "globals()[name]",
+        "(net.Net if name else net.Plain)",
+    ],
+)
+@pytest.mark.parametrize("built", ["model = {}()", "kind = {}\nmodel = kind()"])
+def test_tells_noise_and_statistics_of_every_class_that_may_be_the_model(chosen: str, built: str):
+    ready = (
+        "import net\nfrom net import *\nname = sys.argv[1]\ntorch.manual_seed(1)\n"
+        "kinds = {'plain': net.Plain, 'net': net.Net}\nby_keyword = dict(plain=net.Plain, net=net.Net)\n"
+        "filled = {}\nfilled['plain'] = net.Plain\nfilled['net'] = net.Net\n"
+    )
+    script = training().replace("model = nn.Linear(3, 2)", ready + built.format(chosen))
+    assert ["(net.py:8)" in each for each in messages("AM803", train=script, net=KINDS)] == [True]
+    assert ["net.py:6" in each for each in messages("AM804", train=script, net=KINDS)] == [True]
+
+
+@pytest.mark.parametrize("chosen", ["getattr(models, name)", "models.__dict__[name]"])
+@pytest.mark.parametrize("built", ["model = {}()", "kind = {}\nmodel = kind()"])
+def test_a_model_that_is_looked_up_in_a_library_cannot_be_read(chosen: str, built: str):
+    ready = "from torchvision import models\nname = sys.argv[1]\n"
+    script = training().replace("model = nn.Linear(3, 2)", ready + built.format(chosen))
+    assert messages("AM812", train=script)
+
+
+def test_a_class_beside_those_of_the_table_is_not_the_model():
+    ready = "import net\ntorch.manual_seed(1)\nkinds = {'plain': net.Plain}\nmodel = kinds[sys.argv[1]]()"
+    script = training().replace("model = nn.Linear(3, 2)", ready)
+    assert not messages("AM803", train=script, net=KINDS)
+    assert not messages("AM804", train=script, net=KINDS)
+
+
 def test_a_model_that_another_script_hands_in_is_no_part_of_this_one():
     around = (
         "from torch import nn\nclass Around(nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n"

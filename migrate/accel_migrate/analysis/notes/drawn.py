@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, library_of
+from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -26,6 +28,7 @@ _FIXED = "Compose|Sequential|Normalize|Resize|CenterCrop|PadIfNeeded|LongestMaxS
 _ALBUMENTED = re.compile(rf"albumentations\.(\w+\.)*(?!({_FIXED})$)[A-Z]\w*")
 _IN_PLACE = {"uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 _EACH_SAMPLE = ("__getitem__", "__call__")
+_DEFINED = (ast.ClassDef, ast.FunctionDef)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +112,19 @@ def _is_in_training(training: Training, module: Module, call: ast.Call) -> bool:
 def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
     """Layers that drop at random, and noise that a forward draws, of the models that are prepared."""
     roles, graph = script.roles, script.graph
+    own = OfModels(script, training)
     for built in training.prepared:
         if built.role is not Role.MODEL:
             continue
         links = chain(roles, graph, built.variable)
         values = [(v.scope.module, b.value) for v in links for b in v.scope.module.bindings(v) if b.value is not None]
-        parts = [(part.module, part.node) for part in made_of(roles, graph, built.variable)]
+        parts: list[tuple[Module, ast.AST]] = [
+            (part.module, part.node) for part in made_of(roles, graph, built.variable)
+        ]
+        if not own.are_known:  # `kinds[name]()`: any of them may be the model
+            parts += [(owner, node) for node, owner in own.building.items() if isinstance(node, _DEFINED)]
+            for owner in looked_up(roles, graph, built.variable):
+                parts += [(owner, node) for node in (*owner.classes, *owner.functions)]
         for owner, node in [*values, *parts]:
             for call in owner.walk(node, ast.Call):
                 if isinstance(call, ast.Call) and _drops(owner, call):

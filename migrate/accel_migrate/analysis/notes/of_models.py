@@ -92,7 +92,7 @@ class OfModels:
 
     @cached_property
     def _filled(self) -> dict[Variable, list[tuple[ast.AST, Module]]]:
-        """What is put into a list or a container: `layers.append(norm)`."""
+        """What is put into a list or a container: `layers.append(norm)`, `kinds["small"] = Small`."""
         found: dict[Variable, list[tuple[ast.AST, Module]]] = {}
         for module in self.roles.project.modules:
             for call in module.calls:
@@ -100,4 +100,9 @@ class OfModels:
                     variable = module.variable(call.func.value)
                     if variable is not None:
                         found.setdefault(variable, []).append((call, module))
+            for node in module.walk(module.tree, ast.Assign):
+                target = node.targets[0] if isinstance(node, ast.Assign) else None
+                variable = module.variable(target.value) if isinstance(target, ast.Subscript) else None
+                if variable is not None:
+                    found.setdefault(variable, []).append((node, module))
         return found

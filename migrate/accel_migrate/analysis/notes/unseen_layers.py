@@ -56,7 +56,7 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
 def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Module]:
     """The files in one of which a model is found by its name: `archs.__dict__[args.arch]()`, `globals()[args.arch]()`."""
     project = roles.project
-    for module, value in built_by(roles, graph, model):
+    for module, value in _named_by(roles, graph, model):
         for node in module.walk(value):
             found: list[Module | None] = []
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
@@ -73,6 +73,15 @@ def looked_up(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Modul
                     package = path.parent if path.name == "__init__.py" else None
                     yield each
                     yield from (other for other in project.modules if package in other.source.path.parents)
+
+
+def _named_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple[Module, ast.expr]]:
+    """What builds a model, and what is called there by a name: `Kind = getattr(nets, name)`, `model = Kind()`."""
+    for module, value in built_by(roles, graph, model):
+        yield module, value
+        for call in module.walk(value, ast.Call):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                yield from contents(graph, module, call.func)
 
 
 def _binding(variable: Variable) -> ast.AST:
@@ -92,27 +101,37 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
     if roles.target(module, call) is not None:
         return True
     called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    if isinstance(called, ast.Call):  # `getattr(nets, name)()`, `globals()[name]()`
-        return getattr(called.func, "id", "") not in _FOUND_BY_NAME or seen_by_name
-    if isinstance(called, ast.Attribute) and called.attr == "__dict__":
+    if _is_found_by_name(call.func):
         return seen_by_name
+    if isinstance(called, ast.Call):
+        return True
     dotted = module.qualified(called)
     if dotted is not None:
         in_project = roles.project.definition(module, called) is not None
         known = is_library(dotted) and (not dotted.startswith(_MODELS) or _WITHOUT.fullmatch(dotted) is not None)
         return in_project or known or itself(call) is not call
     if isinstance(called, ast.Name) and module.variable(called) is not None:
-        return _is_known(roles, graph, module, called)
+        return _is_known(roles, graph, module, called, seen_by_name)
     return True  # a method of an object: what built that is looked at where it is built
 
 
-def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.Name) -> bool:
+def _is_found_by_name(node: ast.expr) -> bool:
+    """`getattr(nets, name)`, `globals()[name]`, `nets.__dict__[name]`."""
+    found = node.value if isinstance(node, ast.Subscript) else node
+    if isinstance(found, ast.Call):
+        return getattr(found.func, "id", "") in _FOUND_BY_NAME
+    return isinstance(found, ast.Attribute) and found.attr == "__dict__"
+
+
+def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.Name, seen_by_name: bool) -> bool:
     """Whether a variable that is called holds a class or a function that can be read, in a table or by itself."""
     parts = [(owner, part) for owner, part in contents(graph, module, called) if part is not called]
     variable = module.variable(called)
     is_local = variable is not None and variable.scope.is_function
     default = default_of(variable.scope.node, variable.name) if is_local else None  # type: ignore[union-attr]
     parts += [(module, default)] if default is not None else []
+    if not seen_by_name and any(_is_found_by_name(part) for _, part in parts):
+        return False
     return bool(parts) and all(
         roles.project.definition(owner, part) is not None
         or is_library(owner.qualified(part) or "?")
