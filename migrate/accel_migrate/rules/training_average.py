@@ -13,7 +13,9 @@ from accel_migrate.analysis.notes.running import Running, running_figures
 from accel_migrate.analysis.notes.shares import chooses_sizes
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
+from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import LoaderLoop
+from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Edit, Replace, Safety
@@ -175,13 +177,32 @@ def _loader(context: Context, node: ast.AST, right: ast.expr) -> ast.expr | None
         for n in held
         if isinstance(n, ast.Attribute) and counts_in(context.script, training).is_shared(module, n.value)
     ]
-    named = [*asked, *[loop.loader for loop in beside]]
+    named = [*asked, *[loop.loader for loop in beside]] or [
+        loader for length in held for loader in _drawn_by(context, node, length)
+    ]
     if len({ast.dump(loader) for loader in named}) != 1:
         return None
     # Within an f-string no quotes may come that it does not have yet.
     in_text = any(isinstance(above, ast.JoinedStr) for above in module.ancestors(node))
     simple = ast.Name | ast.Attribute | ast.Subscript if asked or not in_text else ast.Name | ast.Attribute
     return named[0] if isinstance(named[0], simple) else None
+
+
+def _drawn_by(context: Context, node: ast.AST, sampler: ast.expr) -> Iterator[ast.expr]:
+    """The prepared loaders of the same scope that were built with a sampler that has a name of its own."""
+    training, module, roles = context.training, context.module, context.script.roles
+    variable = module.variable(sampler)
+    for loader in (built.variable for built in training.prepared if variable is not None and built.key is None):
+        bound = module.bindings(loader) if loader.scope is module.scope(node) else []
+        targets = bound[0].statement.targets if len(bound) == 1 and isinstance(bound[0].statement, ast.Assign) else []
+        given = [
+            owner.variable(keyword.value)
+            for owner, call in constructions(roles, loader, Role.LOADER)
+            for keyword in call.keywords
+            if keyword.arg == "sampler"
+        ]
+        if variable in given:
+            yield from (target for target in targets if isinstance(target, ast.Name))
 
 
 def _lengths(context: Context, right: ast.expr) -> list[ast.Call]:

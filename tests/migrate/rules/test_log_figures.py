@@ -72,6 +72,42 @@ def test_divides_by_about_its_part_where_it_is_not_visible_which_loader_was_iter
     becomes(source, "run(loader) / (len(loader.dataset) * loader.sample_share)")
 
 
+BY_SAMPLER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+
+def run(loader):
+    total = 0.0
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.data.item() * x.size(0)
+    return {returned}
+
+data = TensorDataset(torch.randn(40, 3), torch.randn(40, 1))
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+chosen, other = SubsetRandomSampler(range(30)), SubsetRandomSampler(range(30, 40))
+loader = DataLoader(data, batch_size=4, sampler=chosen)
+print({told})
+"""
+
+
+@pytest.mark.parametrize("length", ["len(loader.sampler)", "len(chosen)"])
+def test_divides_by_its_share_of_the_samples_that_a_sampler_chooses(length: str):
+    share = f"/ ({length} * loader.sample_share)"
+    becomes(BY_SAMPLER.format(returned=f"total / {length}", told="run(loader)"), f"total {share}")
+    becomes(BY_SAMPLER.format(returned="total", told=f"run(loader) / {length}"), f"run(loader) {share}")
+
+
+def test_takes_no_share_of_a_sampler_that_was_handed_to_no_loader():
+    source = BY_SAMPLER.format(returned="total", told="run(loader) / len(other)")
+    stays(source, "run(loader) / len(other)")
+
+
 def test_says_where_a_batch_sampler_chooses_how_many_samples_a_share_has():
     source = training(inside=SAMPLES, after="mean = total / len(data)")
     own = source.replace(

@@ -203,6 +203,8 @@ class _Search:
             told = self.kind(module, node.value)
             if told.kind == "free" or self.roles.role(module, node.value) & Role.MODEL:
                 return Reduced("free")  # weights of a model, or of a layer of it
+            if node.attr == "data":
+                return told  # `loss.data`
             if node.attr == "loss" or ("loss" in node.attr.lower() and told.kind == "rows"):
                 return Reduced("unknown", node)
             return told if told.kind in WORST[:4] else Reduced("rows")
