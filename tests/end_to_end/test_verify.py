@@ -44,6 +44,7 @@ PROOFS = {
     "regression_by_hand": NO_LOADER,
     "sequence_lbfgs": NO_LOADER,
     "shared_engine": SHARED_BY_TWO_ALONE,
+    "weight_of_no_model": "arange",  # each sample against the others of its batch
 }
 # Why losses on two processes are not compared, as far as the cases go.
 KNOWN_REASONS = (
