@@ -29,14 +29,14 @@ CLOSING = """\
 All this is tested on Linux with Python 3.11 and torch 2.13.
 
 - Python 3.13.0 with torch 2.15.0, the newest torch, in the environment of `make test-python PYTHON=python3.13 TORCH=2.15.0`:
-  the runtime's 956 tests pass. Of the tests in `tests/distributed` 29 were run there, with an earlier runtime, and passed; 12 were
-  skipped (DeepSpeed and Accelerate were not installed), three ended at a time limit or in their set-up on a busy machine and
+  the runtime's 956 tests pass. Of the tests in `tests/distributed` 29 were run there, with an earlier runtime, and passed; 12
+  were skipped (DeepSpeed and Accelerate were not installed), three ended at a time limit or in their set-up on a busy machine and
   were not repeated, and the others have not been run.
 - Python 3.12 and 3.13: the codemod migrates every case under `fixtures/` to the letter on both, without torch (134 tests). The
   runtime's tests of options, ranks and the names that the codemod writes pass on 3.12 with torch 2.15.0 (57); its others have
   not been run there. The workflow `tests.yml` runs both and has not run yet.
-- torch 2.6.0, the lowest that is allowed, with `make test-torch TORCH=2.6.0`: of the runtime's 956 tests 947 pass. FSDP on the CPU
-  needs a newer torch (4 fail), and so does torchao 0.18 (1). Steps in bf16 with accumulation make a call in four more than is
+- torch 2.6.0, the lowest that is allowed, with `make test-torch TORCH=2.6.0`: of the runtime's 956 tests 947 pass. FSDP on the
+  CPU needs a newer torch (4 fail), and so does torchao 0.18 (1). Steps in bf16 with accumulation make a call in four more than is
   allowed (4).
 - macOS and Windows: the workflow migrates a script there. The runtime has not been run there. It expects gloo between
   processes. On Windows the launcher of one process waits for it instead of becoming it, and shows no line of progress.
