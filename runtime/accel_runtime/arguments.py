@@ -1,4 +1,4 @@
-"""Arguments of the peer that this runtime does not take, each with what to do instead."""
+"""Arguments of Accelerate that this runtime does not take, each with what to do instead."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def read_config(path: Path) -> ConfigFile:
-    """The keys of a file, checked; a file of the peer is put into ours."""
+    """The keys of a file, checked; a file of Accelerate is put into ours."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""A config file of the peer, put into our keys: what it says is used, refused by name or noted, never dropped."""
+"""A config file of Accelerate, put into our keys: what it says is used, refused by name or noted, never dropped."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ REFUSED = {
     **dict.fromkeys(("ec2_instance_type", "iam_role_name"), FLAGS["--aws-"]),
 }
 
-# Keys that hold for the peer's own launcher, or say what is always so here.
+# Keys that hold for Accelerate's own launcher, or say what is always so here.
 WITHOUT_MEANING = (
     "compute_environment",
     "main_training_function",
@@ -102,7 +102,7 @@ def is_peer_config(content: Mapping[str, Any]) -> bool:
 
 
 def translated(content: Mapping[str, Any], path: str) -> Translated:
-    """The peer's values under our keys; a note names the keys that say nothing here."""
+    """Accelerate's values under our keys; a note names the keys that say nothing here."""
     values: dict[str, Any] = {}
     unused: list[str] = []
     for key, value in _flat(content):
@@ -134,7 +134,7 @@ def _flat(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def meaning(place: str, key: str, value: Any) -> Mapping[str, Any]:
-    """What one of the peer's words says in our keys; a refusal begins with `place`, where it was written."""
+    """What one of Accelerate's words says in our keys; a refusal begins with `place`, where it was written."""
     words = WORDS[key]
     if value in words:
         return words[value]

@@ -21,12 +21,12 @@ MODEL_STEMS = {"model": "safetensors", "pytorch_model": "bin"}
 
 
 def is_of_peer(folder: Path) -> bool:
-    """Whether the peer saved it: ours has a manifest, and no pickles even when the manifest is lost."""
+    """Whether Accelerate saved it: ours has a manifest, and no pickles even when the manifest is lost."""
     return not (folder / NAME).exists() and (folder / "random_states_0.pkl").exists()
 
 
 def loaded_from_peer(folder: Path, world: World) -> Loaded:
-    """The peer keeps no digests, no position in loaders and no gradients: those parts stay as they are."""
+    """Accelerate keeps no digests, no position in loaders and no gradients: those parts stay as they are."""
     found = [(stem, suffix) for stem, suffix in MODEL_STEMS.items() if (folder / f"{stem}.{suffix}").is_file()]
     stem, suffix = found[0] if found else ("model", "safetensors")
     scaler = folder / "scaler.pt"

@@ -56,7 +56,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 # Names by which people look for a flag.
 OTHER_NAMES = {"split_batches": ("--keep-batch",)}
 
-# Flags of the peer whose name or meaning differs, as (flag, key, value; None takes an argument).
+# Flags of Accelerate whose name or meaning differs, as (flag, key, value; None takes an argument).
 PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
     ("--gpu-ids", "devices", None),
     ("--num-cpu-threads-per-process", "threads_per_process", None),
@@ -70,7 +70,7 @@ PEER_FLAGS: tuple[tuple[str, str, Any], ...] = (
     ("--fsdp-reshard-after-forward", "reshard_after_forward", None),
 )
 
-# Flags of the peer that say what is always so here, or concern its launcher alone; with a value or without.
+# Flags of Accelerate that say what is always so here, or concern its launcher alone; with a value or without.
 WITHOUT_MEANING = {
     "--downcast-bf16": 0,
     "--enable-cpu-affinity": 0,
@@ -94,7 +94,7 @@ WITHOUT_MEANING = {
     "--zero3-save-16bit-model": 1,
 }
 
-# Flags of the peer whose words mean values of ours, as (flag, key of its config file).
+# Flags of Accelerate whose words mean values of ours, as (flag, key of its config file).
 PEER_WORDS: tuple[tuple[str, str], ...] = (
     ("--fsdp-sharding-strategy", "fsdp_config.fsdp_sharding_strategy"),
     ("--offload-optimizer-device", "deepspeed_config.offload_optimizer_device"),
@@ -140,7 +140,7 @@ def _flag(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def typed_flags(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, by key: the project's spelling before the peer's."""
+    """What was typed, by key: the project's spelling before Accelerate's."""
     ours = {key: parameters[key] for key in HELP if parameters.get(key) is not None}
     theirs = {key: parameters.get(f"peer_{key}") for _, key, _ in PEER_FLAGS}
     for flag, key in PEER_WORDS:
