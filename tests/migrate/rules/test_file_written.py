@@ -278,6 +278,7 @@ def test_keeps_a_folder_whose_failure_is_caught():
         ("import skimage.io\n", 'skimage.io.imsave("x.png", x)'),
         ("from skimage import io\n", 'io.imsave("x.png", x)'),
         ("import imageio.v2 as imageio\n", 'imageio.mimsave("x.gif", [x])'),
+        ("import imageio\n", 'with imageio.get_writer("x.gif") as film:\n    film.append_data(x)'),
         ("import matplotlib.pyplot as plt\n", 'plt.imsave("x.png", x)'),
         ("from PIL import Image\n", 'Image.fromarray(x).save("x.png")'),
         ("from pathlib import Path\n", 'Path("log.txt").write_text("x")'),
