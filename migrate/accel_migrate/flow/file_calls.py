@@ -19,7 +19,9 @@ class Argument(NamedTuple):
         return next((keyword.value for keyword in call.keywords if keyword.arg == self.name), None)
 
 
-_IMAGEIO = tuple(f"imageio.{v}{n}" for v in ("", "v2.", "v3.") for n in ("imwrite", "imsave", "mimsave", "mimwrite", "get_writer"))
+_IMAGEIO = tuple(
+    f"imageio.{v}{n}" for v in ("", "v2.", "v3.") for n in ("imwrite", "imsave", "mimsave", "mimwrite", "get_writer")
+)
 _MOVES = ("os.rename", "os.replace", "shutil.move")
 _ROWS = (
     (0, "file", ("numpy.save", "numpy.savez", "numpy.savez_compressed", "soundfile.write")),
