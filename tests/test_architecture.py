@@ -26,7 +26,7 @@ LAYERS = {
         judge rewriting rules
         edits emit
         rule
-        analysis apply check discover document emptied leftovers undo verify
+        analysis apply check discover document emptied leftovers undo unread_options verify
         effects items
         flow
         notebook

@@ -365,13 +365,21 @@ def _unknown_to(target: str, training: Training) -> str:
             "if it shards the data, Accelerate would shard its shard once more; create it beside its loader, or leave out "
             "--target"
         )
-    worker = training.distribution.worker
-    if target == "accelerate" and worker is not None and worker.count is not None:
+    if target == "accelerate" and (function := _counts_on_its_machine(training)):
         return (
-            f"{worker.function.name}() gets the number of processes on its machine, which Accelerate does not report; let it "
+            f"{function.name}() gets the number of processes on its machine, which Accelerate does not report; let it "
             "read LOCAL_WORLD_SIZE, or leave out --target"
         )
     return ""
+
+
+def _counts_on_its_machine(training: Training) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function of a spawned process that asks how many there are on its machine."""
+    worker, spawned = training.distribution.worker, training.distribution.spawned
+    if worker is not None and worker.count is not None:
+        return worker.function
+    told = [text for text in training.rebound if "local_num_processes" in text]
+    return spawned.function if spawned is not None and told else None
 
 
 def _name_missing(left: Mapping[Path, Left], training: Training, missing: list[Module]) -> None:

@@ -16,6 +16,7 @@ from accel_migrate.flow.version import Version
 from accel_migrate.leftovers import leftovers, without_unread
 from accel_migrate.plan import Change, FileResult, Note, Status
 from accel_migrate.source import Source
+from accel_migrate.unread_options import unread_options
 from accel_migrate.verify import BrokenResult, check
 
 LOOP_LEFT = "AM901"
@@ -128,6 +129,8 @@ def rewrite(
         for violation in found:
             _take(loops, taken, violation.path, _reason(violation, programs, results.get(violation.path)))
     kept = [loop for loop in loops if loop not in taken]
+    for path, note in unread_options(programs, results):
+        left[path].notes.append(note)
     files = {
         source.path: failure(source, failed[source.path])
         if source.path in failed

@@ -65,7 +65,8 @@ RULE = Rule(
     summary="imports and variables that nothing uses any more go",
     why="A script that no longer names DistributedSampler or GradScaler should not import them, nor keep the name of a backend "
     "that nobody reads. Only what the migration itself made unused goes, and only where binding it does nothing else: a "
-    "file of the author's own may seed or set things as it is imported.",
+    "file of the author's own may seed or set things as it is imported. Options of the script that nothing reads any more stay, "
+    "since commands may pass them, and are named.",
     example_before="from torch.cuda.amp import GradScaler",
     example_after="",
     find=find,

@@ -176,6 +176,21 @@ def test_a_rank_that_a_spawned_function_works_out_is_asked_of_the_accelerator():
     assert "offset" not in migrated(source)
 
 
+def test_beside_a_rank_that_is_worked_out_the_number_of_a_spawned_process_counts_on_its_machine():
+    source = (
+        SCRIPT.format(lr="lr", start=SPAWN)
+        .replace("rank=rank", "rank=number")
+        .replace(
+            "        dist.init", "        number = offset() + rank\n        share = 64 // world_size\n        dist.init"
+        )
+        .replace("optimizer.step()", "optimizer.step()\n            if rank == 0: note(share)")
+    )
+    text = migrated(source)
+    assert "world_size = accelerator.local_num_processes" in text
+    assert "if accelerator.is_local_main_process: note(share)" in text
+    assert "main() gets the number of processes on its machine" in unchanged(source, Settings(target="accelerate"))
+
+
 @pytest.mark.parametrize(
     ("part", "line"),
     [

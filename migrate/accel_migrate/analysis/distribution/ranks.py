@@ -48,6 +48,11 @@ class Ranks:
                 if variable is not None:
                     self.held[variable] = attribute
 
+    def hold(self, told: dict[Variable, str]) -> None:
+        """Take what variables are said to hold, and what they hand on."""
+        self.held |= told
+        self.pass_on()
+
     def pass_on(self) -> None:
         """Parameters hold what every caller hands over."""
         for module in self.roles.project.modules:

@@ -67,6 +67,7 @@ class Spawned:
     lost: tuple[tuple[str, str], ...]  # parameter, and what it becomes inside
     counted: ast.Assign | None = None  # `args.nprocs = torch.cuda.device_count()`, which the function reads
     choice: ast.If | None = None  # `if many: mp.spawn(function, ...) else: function(0, 1, ...)`
+    number: str = "num_processes"  # what the number of GPUs becomes inside
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from accel_migrate.flow.nodes import unparse
 
 CODE = "AM706"
 _JOIN = "distributed.init_process_group"
+_ON_THIS_MACHINE = {"process_index": "local_process_index", "num_processes": "local_num_processes"}
 _WORLD = re.compile(r"(^|[._])(world_size|nprocs?|n_?gpus?|num_gpus|ngpus_per_node|n_procs|num_processes)$", re.I)
 
 
@@ -71,14 +72,15 @@ def _choice(spawned: Spawned, sites: list[tuple[Module, ast.Call]]) -> ast.If | 
         return None
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     lost = dict(spawned.lost)
-    only = {"process_index": "0", "num_processes": "1"}
+    only = {"process_index": "0", "local_process_index": "0", "num_processes": "1", "local_num_processes": "1"}
     told = dict(zip(parameters, [unparse(argument) for argument in call.args]))
     kept = [text for name, text in told.items() if name not in lost]
     if len(told) != len(parameters) or kept != [unparse(argument) for argument in spawned.arguments]:
         return None
     count = [unparse(k.value) for k in spawned.call.keywords if k.arg == "nprocs"]
     as_one = all(
-        told[name] in (only[attribute], *count[: attribute == "num_processes"]) for name, attribute in lost.items()
+        told[name] in (only[attribute], *count[: attribute.endswith("num_processes")])
+        for name, attribute in lost.items()
     )
     return choice if as_one else None
 
@@ -101,12 +103,27 @@ def _spawned(
             lost.append((parameter.arg, "num_processes"))
         else:
             kept.append(argument)
-    for name, attribute in lost:
-        ranks.held[Variable(scope, name)] = attribute
-    ranks.pass_on()
-    return Spawned(
-        module, call, function, tuple(kept), tuple(lost), _counted(module, kept, parameters_of(function, lost))
-    )
+    before = dict(ranks.held)
+    ranks.hold({Variable(scope, name): attribute for name, attribute in lost})
+    number = "num_processes"
+    if _works_out_rank(ranks):
+        number = _ON_THIS_MACHINE[number]
+        lost = [(name, _ON_THIS_MACHINE[attribute]) for name, attribute in lost]
+        ranks.held = before
+        ranks.hold({Variable(scope, name): attribute for name, attribute in lost})
+    counted = _counted(module, kept, parameters_of(function, lost))
+    return Spawned(module, call, function, tuple(kept), tuple(lost), counted, number=number)
+
+
+def _works_out_rank(ranks: Ranks) -> bool:
+    """Whether a process group is told another rank than the number in mp.spawn: that one counts on this machine alone."""
+    for module in ranks.roles.project.modules:
+        for call in module.calls:
+            if (module.qualified(call.func) or "").endswith(_JOIN):
+                told = [keyword.value for keyword in call.keywords if keyword.arg == "rank"] + call.args[4:5]
+                if any(ranks.attribute(module, rank) != "process_index" for rank in told):
+                    return True
+    return False
 
 
 def parameters_of(function: Function, lost: list[tuple[str, str]]) -> list[str]:

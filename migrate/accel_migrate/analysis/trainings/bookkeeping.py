@@ -181,7 +181,7 @@ def tidied(
         if _is_read(Variable(spawned.module.functions[spawned.function], name), gone):
             rebound.append(f"{name} = accelerator.{attribute}")
     if spawned is not None and spawned.counted is not None:
-        rebound.append(f"{unparse(spawned.counted.targets[0])} = accelerator.num_processes")
+        rebound.append(f"{unparse(spawned.counted.targets[0])} = accelerator.{spawned.number}")
     if distribution.worker is not None:
         rebound += distribution.worker.told(start, gone)
     return replace(distribution, replacements=tuple(replacements)), tuple(rebound)
