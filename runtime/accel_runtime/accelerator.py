@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, IterableDataset
 
 from accel_runtime.accumulation import Accumulation, Block, GradientAccumulationPlugin
-from accel_runtime.announcement import nothing_trains_together, run_in_a_line, say_once, unused_devices
+from accel_runtime.announcement import nothing_trains_together, own_statistics, run_in_a_line, say_once, unused_devices
 from accel_runtime.arguments import refuse_unsupported
 from accel_runtime.bundle import Choices, Prepared
 from accel_runtime.checkpoint import Checkpoints, Resumed
@@ -211,6 +211,10 @@ class Accelerator(Processes, RunProperties, Recording):
                     this_machine(os.environ).cores,
                 )
             )
+        if self.use_distributed and self.is_main_process:
+            said = own_statistics(each for each in prepared if isinstance(each, Module))
+            if said is not None:
+                say_once(said)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def prepare_model(

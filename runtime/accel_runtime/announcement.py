@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 import torch
-from torch.nn import Module
+from torch.nn import Module, SyncBatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from accel_runtime.data.loader import PreparedLoader
 from accel_runtime.machine import Machine
@@ -44,6 +45,20 @@ def unused_devices(session: Session, machine: Machine) -> str | None:
     return (
         f"this machine has {len(machine.devices)} {kind} devices and torch finds none ({why}), so the run is on the CPU; "
         "pass --cpu or cpu=True if that is meant"
+    )
+
+
+def own_statistics(models: Iterable[Module]) -> str | None:
+    """Of models with batch normalisation that learns its statistics: on many processes each has those of its own batches."""
+    layers = [
+        layer for model in models for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.training
+    ]
+    kinds = sorted({type(layer).__name__ for layer in layers if not isinstance(layer, SyncBatchNorm)})
+    if not kinds:
+        return None
+    return (
+        f"the model has {' and '.join(kinds)}: each process normalises by its own batch; for the statistics of all "
+        "processes, on GPUs, convert it with torch.nn.SyncBatchNorm.convert_sync_batchnorm before prepare()"
     )
 
 

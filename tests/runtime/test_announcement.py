@@ -2,7 +2,7 @@
 
 import torch
 from accel_runtime import Accelerator
-from accel_runtime.announcement import nothing_trains_together, run_in_a_line, unused_devices
+from accel_runtime.announcement import nothing_trains_together, own_statistics, run_in_a_line, unused_devices
 from accel_runtime.machine import Machine
 from accel_runtime.options import Options
 from accel_runtime.resolve import session_from
@@ -36,3 +36,16 @@ def test_devices_that_torch_cannot_use_are_named_unless_the_cpu_was_asked_for():
 def test_a_model_without_weights_to_train_does_not_count_as_prepared():
     assert nothing_trains_together([torch.nn.Linear(1, 1)], 2) is None
     assert "weights drift apart" in nothing_trains_together([torch.nn.MSELoss()], 2)
+
+
+def test_batch_normalisation_that_learns_is_said_by_the_kinds_of_its_layers():
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    assert own_statistics([model, nn.BatchNorm2d(2)]).startswith(
+        "the model has BatchNorm1d and BatchNorm2d: each process"
+    )
+
+
+def test_statistics_that_all_share_or_that_are_held_still_are_not_said():
+    held = torch.nn.BatchNorm1d(2).eval()
+    assert own_statistics([torch.nn.Linear(2, 2), torch.nn.SyncBatchNorm(2), held]) is None
