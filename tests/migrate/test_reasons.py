@@ -156,7 +156,7 @@ def test_names_what_is_built_where() -> None:
 
 def test_what_is_set_again_is_not_said_to_be_built() -> None:
     script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="model, optimizer = turned(model, optimizer)")
-    assert results(train=script)["train"].reason == "`model` is set again after the training has begun"
+    assert results(train=script)["train"].reason == "`optimizer` is set again after the training has begun"
 
 
 def test_a_test_that_steps_nothing_has_no_caller_that_is_missing() -> None:

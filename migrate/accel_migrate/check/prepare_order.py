@@ -50,7 +50,7 @@ class _Order:
             if not isinstance(node, ast.Call | ast.For) or self.file.scope(node).function is not self.scope:
                 continue
             step = step_of(self.file, node, self.graph)
-            if step is None or self._is_prepared(step) or not self._comes_first(step):
+            if step is None or not self._may_be_bare(step):
                 continue
             what = self._trains(node)
             if what:
@@ -73,27 +73,48 @@ class _Order:
                 if not _surely_binds(body, text, self.step, frozenset(holds)):
                     yield self.file, self.call, f"`{text}` may not be set yet in `{unparse(self.call)[:80]}`"
 
-    def _is_prepared(self, step: ast.stmt) -> bool:
-        """Whether this call, or another one that takes the same objects, comes before a step on every path."""
-        return any(self.graph.dominates(other, step) for other in self._preparing)
+    def _may_be_bare(self, step: ast.stmt) -> bool:
+        """Whether a run can come to a step with an object of this call that is there and not prepared."""
+        assert self.step is not None
+        if not self.texts:
+            return self.graph.reachable(step, self.step) and not self.graph.dominates(self.step, step)
+        return any(
+            self.graph.reachable_past(begin, step, self._preparing(text))
+            for text in self.texts
+            for begin in self._begins(text)
+        )
 
-    @cached_property
-    def _preparing(self) -> list[ast.stmt]:
-        """The steps of this scope that prepare all that this call does."""
+    def _begins(self, text: str) -> list[ast.stmt | None]:
+        """Where an object of this call is built; None is before this scope begins."""
+        prepared = self._preparing(text)
+        found: list[ast.stmt | None] = [
+            node
+            for node in self._building
+            if node not in prepared and _binds(node, text) and not self._is_itself(node, text, prepared)
+        ]
+        function = self.scope.node
+        parameter = isinstance(function, Function) and text in parameter_names(function)
+        declared = any(
+            text in node.names and self.file.scope(node).function is self.scope
+            for node in self.file.of_kinds(ast.Global, ast.Nonlocal)
+            if isinstance(node, ast.Global | ast.Nonlocal)
+        )
+        return found if found and text.isidentifier() and not (parameter or declared) else [*found, None]
+
+    def _is_itself(self, node: ast.stmt, text: str, prepared: list[ast.stmt]) -> bool:
+        """`model = model.train()` of what is prepared: the same under its name."""
+        named = any(isinstance(part, ast.expr) and unparse(part) == text for part in walk(getattr(node, "value", node)))
+        return named and any(self.graph.dominates(step, node) for step in prepared)
+
+    def _preparing(self, text: str) -> list[ast.stmt]:
+        """The steps of this scope that prepare an object."""
         found: list[ast.stmt] = []
         for file, call in self.side.asked("prepare"):
             if file is self.file and file.scope(call).function is self.scope:
-                other = step_of(file, call, self.graph)
-                if other is not None and self.texts.keys() <= {unparse(argument) for argument in call.args}:
-                    found.append(other)
+                step = step_of(file, call, self.graph)
+                if step is not None and text in map(unparse, call.args):
+                    found.append(step)
         return found
-
-    def _comes_first(self, step: ast.stmt) -> bool:
-        """Whether a run can come to a step with an object that is built and not yet prepared."""
-        assert self.step is not None
-        if self.graph.reachable(step, self.step):
-            return True
-        return any(self.graph.dominates(node, step) for node in self._building)
 
     @cached_property
     def _building(self) -> list[ast.stmt]:

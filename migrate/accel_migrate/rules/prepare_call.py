@@ -22,7 +22,7 @@ def find(context: Context) -> Iterator[Change]:
     if place.module is not module:
         return
     spelled = training.accelerator(module, place.after)
-    apart = {built for built, _ in (*place.apart, *place.shared)}
+    apart = {built for built, _ in (*place.apart, *place.shared)} | place.waiting
     together = [built for built in training.prepared if built not in apart]
     text = _call(context, together, f"{spelled}.prepare", place.after.col_offset)
     statements = (
@@ -38,6 +38,10 @@ def find(context: Context) -> Iterator[Change]:
         message = f"prepares {built.text} where it is built: it exists only under a condition"
         yield change(CODE, statement, message, [alone], loop=training.index)
     yield from _shared(context)
+    for statement, objects in place.again():
+        text = _call(context, objects, f"{training.accelerator(module, statement)}.prepare", statement.col_offset)
+        message = f"prepares {_told(context, objects)}, for the training that follows here"
+        yield change(CODE, statement, message, [Insert(statement, (text,), "after")], loop=training.index)
     yield from _of_no_model(context)
 
 

@@ -85,3 +85,22 @@ def test_an_attribute_that_is_set_on_one_branch_only() -> None:
     assert not said("AM953", "x = 1\n", agent.format("        self.opt = None\n" + one))
     same = one + "        if tune:\n            self.opt = self.accelerator.prepare(self.opt)\n        self.opt = 0\n"
     assert not said("AM953", "x = 1\n", agent.format(same))
+
+
+SECOND = "wide = Wide()\nother = SGD(wide.parameters())\n"
+PREPARED_SECOND = "wide, other = accelerator.prepare(wide, other)\n"
+FIT = "def fit(net, opt):\n    for x in data:\n        accelerator.backward(net(x))\n        opt.step()\n"
+
+
+def test_a_training_of_other_objects_before_these_are_built() -> None:
+    first = TOP + FIT + PREPARED + "fit(net, opt)\n"
+    assert not said("AM953", "x = 1\n", first + SECOND + PREPARED_SECOND + "fit(wide, other)\n")
+    assert said("AM953", "x = 1\n", first + SECOND + "fit(wide, other)\n" + PREPARED_SECOND)
+
+
+def test_a_name_that_is_given_a_new_object_which_trains_before_it_is_prepared() -> None:
+    again = TOP + FIT + PREPARED + "fit(net, opt)\nnet = Net()\nopt = SGD(net.parameters())\n"
+    two = "net, opt = accelerator.prepare(net, opt)\n"
+    assert not said("AM953", "x = 1\n", again + two + "fit(net, opt)\n")
+    assert said("AM953", "x = 1\n", again + "fit(net, opt)\n" + two)
+    assert not said("AM953", "x = 1\n", TOP + FIT + PREPARED + "net = net.train()\nfit(net, opt)\n")

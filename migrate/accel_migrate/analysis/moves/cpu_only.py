@@ -63,7 +63,8 @@ def cpu_only(
             module = built.variable.scope.module
             bindings = [b for b in module.bindings(built.variable) if b.kind == "assign"]
             bindings = [b for b in bindings if not _is_handed(module, b.value, built.variable)]
-            lines += [b.statement.lineno for b in bindings if timing.after_prepare(module, b.statement)]
+            made = [b.statement for b in bindings if not timing.place.prepares_later(built.variable, b.statement)]
+            lines += [statement.lineno for statement in made if timing.after_prepare(module, statement)]
     if lines:
         return f"needs the CPU in line {min(lines)}"
     for module, call in MadeOf(roles, graph, backwards).made:

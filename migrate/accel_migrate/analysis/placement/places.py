@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
+from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
+from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.containers import is_looped
 from accel_migrate.analysis.values.itself import itself
-from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place
+from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated, Place
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
-
-_AFFECTS = {
-    "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",
-    "reset_parameters", "register_buffer", "gradient_checkpointing_enable", "resize_token_embeddings",
-    "add_param_group", "share_memory", "compile", "add_module", "load_pretrained", "freeze",
-    "append", "extend", "insert",
-}  # fmt: skip
-_READS = {
-    "len",
-    "print",
-    "tqdm",
-    "isinstance",
-    "type",
-    "str",
-    "id",
-    "enumerate",
-    "iter",
-    "next",
-    "watch",
-    "summary",
-    "sum",
-}
-
-_TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
 
 
 def find_place(
@@ -68,18 +46,19 @@ def find_place(
     block = _common_block(module, body, [*statements, *uses[:1]])
     while (inner := _begun_inside(module, block, bindings, uses)) is not None:
         block = inner
-    built = _positions(module, block, statements)
-    first = min(_positions(module, block, uses), default=None)
+    built = positions(module, block, statements)
+    first = min(positions(module, block, uses), default=None)
     last = max(built, default=-1)
+    later: list[Later] = []
     if first is not None and last >= first:
         begun = "the training" if trains(block[first]) else f"an evaluation (line {block[first].lineno})"
-        _check_built_again(module, block, objects, bindings, uses, first, begun)
+        later = find_later(module, block, bindings, uses, made_of, begun)
         last = max((index for index in built if index < first), default=-1)
-    limit = min(first if first is not None else len(block), _first_made(module, block, made_of))
+    limit = min(first if first is not None else len(block), first_made(module, block, made_of))
     if last >= limit:
-        raise NotMigrated(_TAKEN_UP, block[limit].lineno, module)
+        raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
     for index in range(last + 1, limit):
-        if _affects(module, block[index], variables):
+        if affects(module, block[index], variables):
             last = index
     if last < 0:
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
@@ -87,16 +66,13 @@ def find_place(
             "nothing of the training loop is built where the analysis can see it", block[0].lineno, module
         )
     _check_looped(module, objects, block[last])
-    last = _end_of_paragraph(module, block, last, limit, variables)
+    last = end_of_paragraph(module, block, last, limit, variables)
     apart = tuple(_conditional(module, block, bindings))
     shared = tuple(_shared_by_rounds(home, block[last], objects))
-    return Place(module, block, block[last], block[first] if first is not None else None, apart, shared)
-
-
-def _positions(module: Module, block: list[ast.stmt], statements: Iterable[ast.stmt]) -> list[int]:
-    """Where in a block statements stand, by themselves or inside others; those elsewhere are left out."""
-    order = {id(statement): index for index, statement in enumerate(block)}
-    return [order[id(top)] for s in statements if (top := _top(module, s, block)) is not None]
+    begin = block[first] if first is not None else None
+    ready = {thing for thing, binding in bindings if binding.statement.lineno <= block[last].lineno}
+    waiting = frozenset(one.built for one in later if one.built not in ready)
+    return Place(module, block, block[last], begin, apart, shared, tuple(later), waiting)
 
 
 def _begun_inside(
@@ -106,62 +82,26 @@ def _begun_inside(
 
     All that trains or evaluates must be inside. A loop may not take up a model that another round has trained.
     """
-    first = min(_positions(module, block, uses), default=None)
+    first = min(positions(module, block, uses), default=None)
     if first is None:
         return None
     around = block[first]
-    inside = [(thing, b) for thing, b in bindings if _top(module, b.statement, block) is around]
+    inside = [(thing, b) for thing, b in bindings if member(module, b.statement, block) is around]
     if not inside or not isinstance(around, ast.If | ast.With | ast.Try | ast.For | ast.While):
         return None
-    if isinstance(around, ast.If | ast.Try) and any(top > first for top in _positions(module, block, uses)):
+    if isinstance(around, ast.If | ast.Try) and any(top > first for top in positions(module, block, uses)):
         return None
     fresh = {thing.variable for thing, _ in inside}
     if isinstance(around, ast.For | ast.While) and any(
         thing.role is not Role.LOADER and thing.variable not in fresh for thing, _ in bindings
     ):
         return None
-    within = [*[b.statement for _, b in inside], *[s for s in uses if _top(module, s, block) is around]]
+    within = [*[b.statement for _, b in inside], *[s for s in uses if member(module, s, block) is around]]
     for name in ("body", "orelse"):
         inner: list[ast.stmt] = getattr(around, name, [])
-        if inner and all(_top(module, statement, inner) is not None for statement in within):
+        if inner and all(member(module, statement, inner) is not None for statement in within):
             return inner
     return None
-
-
-def _check_built_again(
-    module: Module,
-    block: list[ast.stmt],
-    objects: list[Built],
-    bindings: list[tuple[Built, Binding]],
-    uses: list[ast.stmt],
-    first: int,
-    begun: str,
-) -> None:
-    """What is built anew after the first use (a model loaded back for testing) is not ours to prepare."""
-    tops = [(thing, _top(module, b.statement, block)) for thing, b in bindings]
-    order = {id(statement): index for index, statement in enumerate(block)}
-    late = [(order[id(top)], thing) for thing, top in tops if top is not None and order[id(top)] >= first]
-    trained_until = max(_positions(module, block, uses))
-    trained_anew = any(thing.role is Role.OPTIMIZER and index <= trained_until for index, thing in late)
-    done = {thing.variable for thing, top in tops if top is None or order[id(top)] < first}
-    bound = {thing.variable for thing, _ in bindings}
-    if trained_anew or not all(thing.variable in done for thing in objects if thing.variable in bound):
-        index, again = min(late, key=lambda found: found[0])
-        how = "set again" if again.variable in done else "built"
-        if index == first:
-            line = next(
-                b.statement.lineno
-                for t, b in bindings
-                if t == again and _top(module, b.statement, block) is block[first]
-            )
-            if line < min(use.lineno for use in uses if _top(module, use, block) is block[first]):
-                raise NotMigrated(
-                    f"`{again.text}` is {how} inside of what begins in line {block[first].lineno}, with the loop that needs "
-                    "it, and not all that is to be prepared is built or used in there alone",
-                    line,
-                    module,
-                )
-        raise NotMigrated(f"`{again.text}` is {how} after {begun} has begun", block[index].lineno, module)
 
 
 def _conditional(
@@ -170,7 +110,7 @@ def _conditional(
     """Objects that one branch of an `if` builds and no other: `if args.adam: optimizer = Adam(...)`."""
     for thing in dict.fromkeys(thing for thing, _ in bindings):
         own = [binding.statement for other, binding in bindings if other == thing]
-        top = _top(module, own[0], block)
+        top = member(module, own[0], block)
         if len(own) > 1 or top is own[0] or not isinstance(top, ast.If):
             continue
         if thing.role is not Role.OPTIMIZER:
@@ -195,21 +135,6 @@ def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Ite
         asked = [name.lineno for name in names if module.variable(name) == thing.variable]
         if all(line > (after.end_lineno or after.lineno) for line in asked):
             yield thing, around[-1]
-
-
-def _end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: int, variables: set[Variable]) -> int:
-    """Lines that belong together stay together: go on to the next blank line or use of the objects."""
-    while last + 1 < limit:
-        here, following = block[last], block[last + 1]
-        simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.Expr)
-        if not simple or following.lineno != (here.end_lineno or here.lineno) + 1:
-            break
-        if any(
-            module.variable(n) in variables for n in module.walk(following) if isinstance(n, ast.Name | ast.Attribute)
-        ):
-            break
-        last += 1
-    return last
 
 
 def _check_looped(module: Module, objects: list[Built], after: ast.stmt) -> None:
@@ -253,12 +178,6 @@ def _only_loads(binding: Binding) -> bool:
     return isinstance(function, ast.Attribute) and function.attr == "load" and unparse(function).endswith("torch.load")
 
 
-def _first_made(module: Module, block: list[ast.stmt], made_of: set[Variable]) -> int:
-    """The first statement of a block that binds one of the variables; the length of the block if none does."""
-    statements = {id(binding.statement) for variable in made_of for binding in module.bindings(variable)}
-    return next((index for index, statement in enumerate(block) if id(statement) in statements), len(block))
-
-
 def _place_in_class(
     home: Scope, module: Module, statements: list[ast.stmt], variables: set[Variable], made_of: set[Variable]
 ) -> Place:
@@ -275,15 +194,15 @@ def _place_in_class(
     assert method is not None
     block = _common_block(module, method.body, statements)
     order = {id(statement): index for index, statement in enumerate(block)}
-    last = max(order[id(_top(module, s, block))] for s in statements)
-    limit = _first_made(module, block, made_of)
+    last = max(order[id(member(module, s, block))] for s in statements)
+    limit = first_made(module, block, made_of)
     if last >= limit:
-        raise NotMigrated(_TAKEN_UP, block[limit].lineno, module)
+        raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
     for index in range(last + 1, limit):
         statement = block[index]
-        if _affects(module, statement, variables) or _reads_loader(module, statement, variables):
+        if affects(module, statement, variables) or _reads_loader(module, statement, variables):
             last = index
-    last = _end_of_paragraph(module, block, last, limit, variables)
+    last = end_of_paragraph(module, block, last, limit, variables)
     return Place(module, block, block[last], None)
 
 
@@ -333,7 +252,7 @@ def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stm
     """The innermost list of statements that holds all of them, directly or nested."""
     block = body
     while True:
-        tops = {id(top): top for s in statements if (top := _top(module, s, block)) is not None}
+        tops = {id(top): top for s in statements if (top := member(module, s, block)) is not None}
         if len(tops) != 1:
             return block
         (top,) = tops.values()
@@ -342,57 +261,8 @@ def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stm
             for name in ("body", "orelse", "finalbody")
             if isinstance(value := getattr(top, name, None), list)
             and not isinstance(top, ast.FunctionDef | ast.ClassDef)
-            and all(_top(module, s, value) is not None for s in statements)
+            and all(member(module, s, value) is not None for s in statements)
         ]
         if not inner:
             return block
         block = inner[0]
-
-
-def _top(module: Module, statement: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
-    """The statement of `block` that is, or holds, the given one."""
-    members = {id(item): item for item in block}
-    node: ast.AST | None = statement
-    while node is not None:
-        if id(node) in members:
-            return members[id(node)]
-        node = module.parents.get(node)
-    return None
-
-
-def _affects(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
-    """Whether a statement changes the objects, or makes something of them that must be made of the bare ones."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return False
-    return any(_changes(module, node, variables) for node in module.walk(statement))
-
-
-def _changes(module: Module, node: ast.AST, variables: set[Variable]) -> bool:
-    match node:
-        case ast.For(iter=looped):  # over layers, parameters or batches
-            return any(module.variable(part) in variables for part in module.walk(looped, ast.Name, ast.Attribute))
-        case (
-            ast.Attribute(ctx=ast.Store() | ast.Del(), value=owner)
-            | ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner)
-        ):
-            return _is_part(module, owner, variables)
-        case ast.Call(func=ast.Attribute(attr=name, value=owner)) if _is_part(module, owner, variables):
-            if module.variable(owner) in variables:
-                return name in _AFFECTS or name.startswith("register_")
-            return name in _AFFECTS or name.startswith("register_") or name.endswith("_")  # `model.bias.data.zero_()`
-        case ast.Call(func=function):
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            given = (*node.args, *[keyword.value for keyword in node.keywords])
-            if (module.qualified(function) or "").startswith("torch.nn."):  # `nn.init.zeros_(model[0].weight)`
-                return any(_is_part(module, argument, variables) for argument in given)
-            return name not in _READS and any(module.variable(argument) in variables for argument in given)
-    return False
-
-
-def _is_part(module: Module, node: ast.expr, variables: set[Variable]) -> bool:
-    """Whether an expression is one of the objects, or is reached from it: `model.layers[0].weight.data`."""
-    while module.variable(node) not in variables:
-        if not isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-            return False
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return True

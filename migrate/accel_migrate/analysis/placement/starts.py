@@ -168,7 +168,7 @@ def _early(
     """Everything in the file that will read the Accelerator, or what it tells a spawned function."""
     found: list[ast.AST] = [c for f in reach.parameters for caller, c in graph.sites[f] if caller is module]
     found += [m.call for m in kept if m.module is module and _names_no_variable(m)]
-    found += [statement for _, statement in (*place.apart, *place.shared)]
+    found += [statement for _, statement in (*place.apart, *place.shared)] + [one.after for one in place.later]
     found += given.reads if given is not None else ()
     found += [node for owner, node in needs if owner is module and node is not place.after]
     asked = [p for p in distribution.replacements if p.optional and p.module is module]

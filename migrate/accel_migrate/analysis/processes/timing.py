@@ -77,6 +77,7 @@ def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) 
         and binding.kind == "assign"
         and not binding.path
         and timing.after_prepare(module, binding.statement)
+        and not timing.place.prepares_later(variable, binding.statement)
         and not any(
             (held := module.variable(part)) is not None and roles.of(held) & Role.MODEL
             for part in module.walk(binding.value, ast.Name, ast.Attribute)

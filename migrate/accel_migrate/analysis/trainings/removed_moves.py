@@ -8,7 +8,7 @@ script would break.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from accel_migrate.analysis.moves.batches import Batches
@@ -137,6 +137,10 @@ class _Sorter:
         self.shared = shared
         self.timing = timing
         self.uses = EarlyUses(roles, graph, aliases, place)
+        self.later = [
+            ({built.variable for built in objects}, EarlyUses(roles, graph, aliases, replace(place, after=after)))
+            for after, objects in place.again()
+        ]
         self.early = self.uses.run_before()
         self.sent_to_cpu = any(self._goes_to_cpu(module, call) for module in modules for call in module.calls)
 
@@ -148,16 +152,27 @@ class _Sorter:
         if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
             self.roles.role(module, receiver) & Role.MODEL
         ):
-            if not any(variable in self.aliases for variable in stored) or self._is_another(move, stored):
+            uses = self._uses_before_prepare(move, stored)
+            if not any(variable in self.aliases for variable in stored) or (
+                uses is self.uses and self._is_another(move, stored)
+            ):
                 return False
-            if self.uses.comes_before(module, move.call):
-                return not self.uses.need(module, move.call, stored) and not self._may_end_first(
-                    module, move.call, stored
-                )
+            if uses.comes_before(module, move.call):
+                return not uses.need(module, move.call, stored) and not self._may_end_first(module, move.call, stored)
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
         return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
+
+    def _uses_before_prepare(self, move: Move, stored: list[Variable]) -> EarlyUses:
+        """Those before the call of `prepare` that what is moved comes to: a later one, if it was built for that."""
+        module, place = move.module, self.uses.place
+        beside = module is place.module and module.scope(move.call).function is self.uses.function
+        if beside and not self.uses.comes_before(module, move.call):
+            for prepared, uses in self.later:
+                if not prepared.isdisjoint(stored) and uses.comes_before(module, move.call):
+                    return uses
+        return self.uses
 
     def _may_end_first(self, module: Module, move: ast.Call, stored: list[Variable]) -> bool:
         """Whether a constructor may return between a move of what it keeps and prepare: `if predict_only: return`."""

@@ -406,7 +406,7 @@ class _Reader:
         """Where the Accelerator is made, and how it gets to all that need it."""
         home, place, distribution = setup.home, setup.place, found.distribution
         needs: list[tuple[Module, ast.AST]] = [(b.module, b.call) for b in self.group.backwards]
-        needs += [(place.module, place.after)]
+        needs += [(place.module, statement) for statement in (place.after, *[after for after, _ in place.again()])]
         needs += [(e.loop.module, e.after) for e in participants.evaluations if isinstance(e, Gather)]
         needs += [(e.loop.module, e.loop.statement) for e in participants.evaluations if isinstance(e, Summed)]
         needs += [(m.module, m.call) for m in found.renamed if not is_idle(self.roles, self.graph, m.module, m.call)]

@@ -175,12 +175,22 @@ def _named(scope: Scope) -> str:
     return f"{scope.node.name}(){inside}" if scope.is_function else f"the globals{inside}"  # type: ignore[attr-defined]
 
 
+@dataclass(frozen=True)
+class Later:
+    """What the statements `made` give a name, once an earlier training has begun, is prepared right after `after`."""
+
+    built: Built
+    made: tuple[ast.stmt, ...]
+    after: ast.stmt
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
     """Where `prepare` goes: right after `after`, in `block`, before `first_use` (None: used elsewhere).
 
     What is built only under a condition is prepared `apart`, where it is built; loaders that all rounds of a loop around
-    `after` go over are `shared` by them, and prepared before that loop.
+    `after` go over are `shared` by them, and prepared before that loop. What another training builds further down in
+    `block` is prepared `later`, also where that gives a name a new object.
     """
 
     module: Module
@@ -189,3 +199,16 @@ class Place:
     first_use: ast.stmt | None
     apart: tuple[tuple[Built, ast.stmt], ...] = ()
     shared: tuple[tuple[Built, ast.stmt], ...] = ()
+    later: tuple[Later, ...] = ()
+    waiting: frozenset[Built] = frozenset()  # of those in `later`, the ones that are not built yet at `after`
+
+    def again(self) -> list[tuple[ast.stmt, list[Built]]]:
+        """The later statements after which something is prepared, in their order, each with what that is."""
+        found: dict[ast.stmt, list[Built]] = {}
+        for one in self.later:
+            found.setdefault(one.after, []).append(one.built)
+        return sorted(found.items(), key=lambda each: each[0].lineno)
+
+    def prepares_later(self, variable: Variable, made: ast.stmt) -> bool:
+        """Whether what a statement gives a variable is prepared further down."""
+        return any(one.built.variable == variable and made in one.made for one in self.later)

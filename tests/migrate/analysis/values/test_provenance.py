@@ -118,10 +118,9 @@ def test_a_model_that_is_loaded_back_after_training_is_not_ours() -> None:
     assert prepared(BUILT + TRAINED + "model = torch.load('best.pt')\n") == ["model", "optimizer", "loader"]
 
 
-def test_an_optimizer_that_is_built_again_after_training_is_left() -> None:
+def test_an_optimizer_that_is_built_again_after_training_is_left_if_nothing_trains_with_it() -> None:
     again = "optimizer = torch.optim.Adam(model.parameters())\n"
-    assert "after the training has begun" in refusal(BUILT + TRAINED + again + TRAINED.replace("2", "3"))
-    assert prepared(BUILT + TRAINED + again) == ["model", "optimizer", "loader"], "nothing trains with it"
+    assert prepared(BUILT + TRAINED + again) == ["model", "optimizer", "loader"]
 
 
 def test_a_model_that_exists_only_under_a_condition_is_left() -> None:

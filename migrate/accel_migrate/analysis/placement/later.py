@@ -1,0 +1,160 @@
+"""Trainings further down in one block: each prepares what was built for it since the one before.
+
+`model = Net()`, `train(model)`, `wider = Net(64)`, `train(wider)`: the second model is prepared where the second training
+begins. What is there from before, such as the loader of both, has been prepared already.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.loops import variables_in
+from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated
+from accel_migrate.analysis.values.roles import Role
+
+TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
+
+
+def find_later(
+    module: Module,
+    block: list[ast.stmt],
+    bindings: list[tuple[Built, Binding]],
+    uses: list[ast.stmt],
+    made_of: set[Variable],
+    begun: str,
+) -> list[Later]:
+    """What is prepared after the first of the uses.
+
+    NotMigrated where something is built too late for a training that needs it. A model that is built anew for a test
+    alone is not ours to prepare.
+    """
+    return _Finder(module, block, bindings, uses, made_of, begun).later()
+
+
+class _Finder:
+    def __init__(
+        self,
+        module: Module,
+        block: list[ast.stmt],
+        bindings: list[tuple[Built, Binding]],
+        uses: list[ast.stmt],
+        made_of: set[Variable],
+        begun: str,
+    ) -> None:
+        self.module = module
+        self.block = block
+        self.uses = uses
+        self.made_of = made_of
+        self.begun = begun
+        self.used = sorted(set(positions(module, block, uses)))
+        order = {id(statement): index for index, statement in enumerate(block)}
+        self.built = [
+            (order[id(above)], thing, binding)
+            for thing, binding in bindings
+            if (above := member(module, binding.statement, block)) is not None
+        ]
+        self.models = {thing.variable for thing, _ in bindings if thing.role is Role.MODEL}
+        self.done = {thing.variable for thing, binding in bindings if member(module, binding.statement, block) is None}
+
+    def later(self) -> list[Later]:
+        found: list[Later] = []
+        self.done |= {thing.variable for index, thing, _ in self.built if index < self.used[0]}
+        self._check_inside()
+        self._check_read(self.used[0])
+        for before, use in zip(self.used, self.used[1:]):
+            fresh = [one for one in self.built if before < one[0] < use and self._is_trained(one)]
+            if fresh:
+                after = self._place(before, use, fresh)
+                for thing in dict.fromkeys(thing for _, thing, _ in fresh):
+                    found.append(Later(thing, tuple(b.statement for _, other, b in fresh if other == thing), after))
+                self.done |= {thing.variable for _, thing, _ in fresh}
+            self._check_read(use)
+        for index, thing, _ in self.built:
+            if thing.variable not in self.done:
+                raise self._too_late(index, thing)
+        return found
+
+    def _check_inside(self) -> None:
+        """What a loop that trains builds in its own rounds cannot be prepared before it."""
+        for index, thing, binding in self.built:
+            if index not in self.used or (thing.role is not Role.OPTIMIZER and thing.variable in self.done):
+                continue
+            line = binding.statement.lineno
+            if line < min(use.lineno for use in self.uses if member(self.module, use, self.block) is self.block[index]):
+                raise NotMigrated(
+                    f"`{thing.text}` is {self._how(thing)} inside of what begins in line {self.block[index].lineno}, with the "
+                    "loop that needs it, and not all that is to be prepared is built or used in there alone",
+                    line,
+                    self.module,
+                )
+            raise self._too_late(index, thing)
+
+    def _check_read(self, use: int) -> None:
+        """A use reads only what is built by then."""
+        read = {variable for variable, _ in variables_in(self.module, self.block[use])}
+        for index, thing, _ in self.built:
+            if thing.variable in read - self.done:
+                raise self._too_late(index, thing)
+
+    def _is_trained(self, one: tuple[int, Built, Binding]) -> bool:
+        """Whether a training that follows needs a new object; a model without an optimizer of its own is only tested."""
+        index, thing, _ = one
+        if thing.role is not Role.MODEL:
+            return True
+        again = min((i for i, other, _ in self.built if other == thing and i > index), default=len(self.block))
+        return any(
+            self._may_update(binding, thing.variable)
+            for i, other, binding in self.built
+            if other.role is Role.OPTIMIZER and index < i < again and i < self.used[-1]
+        )
+
+    def _place(self, before: int, use: int, fresh: list[tuple[int, Built, Binding]]) -> ast.stmt:
+        """The statement between two uses behind which what was built there is prepared."""
+        module, block = self.module, self.block
+        for index, thing, binding in fresh:
+            if block[index] is not binding.statement:
+                raise self._too_late(index, thing)
+            self._check_made_of(thing, binding)
+        last = max(index for index, _, _ in fresh)
+        limit = min(use, first_made(module, block, self.made_of, before + 1))
+        if last >= limit:
+            raise NotMigrated(TAKEN_UP, block[limit].lineno, module)
+        variables = {thing.variable for _, thing, _ in fresh}
+        last = max([last, *[index for index in range(last + 1, limit) if affects(module, block[index], variables)]])
+        return block[end_of_paragraph(module, block, last, limit, variables)]
+
+    def _check_made_of(self, thing: Built, binding: Binding) -> None:
+        """A copy of a prepared model, or one around it, would be prepared a second time."""
+        if thing.role is not Role.MODEL or binding.value is None:
+            return
+        for variable, _ in variables_in(self.module, binding.value):
+            if variable in self.models & self.done:
+                raise NotMigrated(
+                    f"`{thing.text}` is trained later and made of `{variable.name}`, which has been prepared by then",
+                    binding.statement.lineno,
+                    self.module,
+                )
+
+    def _may_update(self, optimizer: Binding, model: Variable) -> bool:
+        """Whether the call that builds an optimizer names a model, also through a list of parameters, or none at all."""
+        named = self.models.intersection(self._named(optimizer.value, 0)) if optimizer.value is not None else set()
+        return not named or model in named
+
+    def _named(self, value: ast.expr, depth: int) -> Iterator[Variable]:
+        for variable, _ in variables_in(self.module, value):
+            yield variable
+            if variable not in self.models and depth < 2:
+                for binding in self.module.bindings(variable):
+                    if binding.kind == "assign" and binding.value is not None:
+                        yield from self._named(binding.value, depth + 1)
+
+    def _how(self, thing: Built) -> str:
+        return "set again" if thing.variable in self.done else "built"
+
+    def _too_late(self, index: int, thing: Built) -> NotMigrated:
+        return NotMigrated(
+            f"`{thing.text}` is {self._how(thing)} after {self.begun} has begun", self.block[index].lineno, self.module
+        )
