@@ -37,7 +37,7 @@ def _synchronised_by_hand(context: Context) -> Iterator[Change]:
     """`model.require_backward_grad_sync = last`, of which the wrapper took notice."""
     module, training = context.module, context.training
     for node in module.walk(module.tree, ast.Attribute) if training.distribution.wrappings else ():
-        if isinstance(node, ast.Attribute) and node.attr == "require_backward_grad_sync":
+        if node.attr == "require_backward_grad_sync":
             if isinstance(node.ctx, ast.Store) and training.holds(module.variable(node.value)):
                 yield change(CODE, node, _EXCHANGED, safety=Safety.NOTE, loop=training.index)
                 return

@@ -127,12 +127,8 @@ def _is_logger(context: Context, module: Module, node: ast.expr, depth: int = 0)
         if isinstance(part, ast.Call) and owner.qualified(part.func) == "logging.getLogger":
             return True
         made = context.script.roles.target(owner, part) if isinstance(part, ast.Call) and depth < 3 else None
-        if made is not None and not isinstance(made.node, ast.ClassDef):
-            returned = [
-                r.value for r in made.module.walk(made.node, ast.Return) if isinstance(r, ast.Return) and r.value
-            ]
-            if any(_is_logger(context, made.module, value, depth + 1) for value in returned):
-                return True
+        if made is not None and any(_is_logger(context, made.module, each, depth + 1) for each in made.returned):
+            return True
     return False
 
 

@@ -20,7 +20,7 @@ CODE = "AM104"
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     gone = training.gone
-    left = {n.id for n in module.walk(module.tree, ast.Name) if isinstance(n, ast.Name) and n not in gone}
+    left = {n.id for n in module.walk(module.tree, ast.Name) if n not in gone}
     lost = {n.id for n in gone if isinstance(n, ast.Name)} - left - _named_in_text(module)
     lost -= names_in(accelerator_statement(context))
     if not lost:

@@ -97,9 +97,8 @@ def _random(module: Module, node: ast.AST) -> list[ast.AST]:
     return [
         call
         for call in module.walk(node, ast.Call)
-        if isinstance(call, ast.Call)
-        and (module.qualified(call.func) or "").endswith("nn.Parameter")
-        and any("rand" in (module.qualified(part.func) or "") for part in module.walk(call, ast.Call))  # type: ignore[attr-defined]
+        if (module.qualified(call.func) or "").endswith("nn.Parameter")
+        and any("rand" in (module.qualified(part.func) or "") for part in module.walk(call, ast.Call))
     ]
 
 
@@ -120,7 +119,6 @@ def _unregistered(context: Context) -> Iterator[tuple[ast.expr, str]]:
 def _is_registered(module: Module, layers: Variable) -> bool:
     """`nn.Sequential(*self.layers)`, `self.add_module(name, self.layers[0])`: handed to somebody who may register them."""
     for call in module.walk(layers.scope.node, ast.Call):
-        assert isinstance(call, ast.Call)
         if getattr(call.func, "attr", "") in ("add_module", "register_module", "ModuleList", "ModuleDict"):
             return True  # one by one, under a name of the loop
         named = (part for argument in call.args for part in module.walk(argument, ast.Attribute))
@@ -134,9 +132,7 @@ def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.exp
     """Whether building a model draws weights, in layers that are visible, and reads none."""
     parts = made_of(context.script.roles, context.script.graph, model)
     built: list[tuple[Module, ast.AST]] = [*values, *[(part.module, part.node) for part in parts]]
-    calls = [
-        (owner, call) for owner, node in built for call in owner.walk(node, ast.Call) if isinstance(call, ast.Call)
-    ]
+    calls = [(owner, call) for owner, node in built for call in owner.walk(node, ast.Call)]
     if any(_reads_weights(owner, call) for owner, call in calls):
         return False
     return any((owner.qualified(call.func) or "").startswith(_LAYERS) for owner, call in calls)

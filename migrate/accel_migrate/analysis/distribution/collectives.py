@@ -101,5 +101,5 @@ def _belongs_to_caller(module: Module, statement: ast.stmt, tensor: ast.expr) ->
     if variable is None or not any(b.kind == "parameter" for b in module.bindings(variable)):
         return False
     function = module.scope(statement).function
-    returned = [node for node in module.walk(function) if isinstance(node, ast.Return) and node.value is not None]  # type: ignore[arg-type]
+    returned = module.returned(function) if function is not None else []
     return not any(module.variable(part) == variable for node in returned for part in module.walk(node))

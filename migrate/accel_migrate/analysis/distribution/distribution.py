@@ -144,7 +144,7 @@ def _group_pieces(
         elif name[:1].islower():
             yield from collective(ranks, module, call, name, evaluations)
     for node in module.walk(module.tree, ast.Assign):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        if isinstance(node.targets[0], ast.Subscript):
             target = node.targets[0]
             if module.qualified(target.value) == "os.environ" and _names_joining([target.slice]):
                 yield Replacement(GROUP, module, node, None, "the launcher says where the processes meet")

@@ -15,7 +15,7 @@ _PRINTS = {"builtins.print", "__builtin__.print", "__builtins__.print"}
 def silenced_prints(module: Module, code: str) -> Iterator[Replacement]:
     """`if rank != 0: builtins.print = nothing`: the Accelerator prints once, and no process is silenced as a whole."""
     for node in module.walk(module.tree, ast.If):
-        if isinstance(node, ast.If) and not node.orelse and all(_only_silences(module, s) for s in node.body):
+        if not node.orelse and all(_only_silences(module, s) for s in node.body):
             if any(_sets_print(module, statement) for statement in node.body):
                 yield Replacement(code, module, node, None, "the Accelerator prints once on each machine")
 

@@ -153,7 +153,7 @@ class RankFlow:
             target = self.roles.target(module, node)
             if target is None or isinstance(target.node, ast.ClassDef):
                 return bool(MAIN_NAME.search(unparse(node.func)))
-            returned = [n.value for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value]
+            returned = target.returned
             return bool(returned) and all(self.picks_main(target.module, value, depth + 1) for value in returned)
         variable = module.variable(node)
         values = [b.value for b in module.bindings(variable) if b.kind == "assign"] if variable is not None else []
@@ -265,12 +265,10 @@ class RankFlow:
                     self.numbers.add(parameter)
 
     def _returned(self, module: Module, function: Function) -> None:
-        for node in module.walk(function, ast.Return):
-            if not isinstance(node, ast.Return) or node.value is None or module.scope(node).function is not function:
-                continue
-            parts = node.value.elts if isinstance(node.value, ast.Tuple) else []
+        for value in module.returned(function):
+            parts = value.elts if isinstance(value, ast.Tuple) else []
             found: set[int | None] = {i for i, part in enumerate(parts) if self.depends(module, part)}
-            if not parts and (self.depends(module, node.value) or self.guard(module, node) is not None):
+            if not parts and (self.depends(module, value) or self.guard(module, module.statement(value)) is not None):
                 found.add(None)
             if found:
                 self.asking.setdefault(function, set()).update(found)

@@ -142,8 +142,7 @@ class Ranks:
         return {
             node
             for node in module.walk(module.tree, ast.If, ast.IfExp)
-            if isinstance(node, ast.If | ast.IfExp)
-            and any(self._is_main(module, part) for part in _conjuncts(node.test))
+            if any(self._is_main(module, part) for part in _conjuncts(node.test))
         }
 
     def _is_main(self, module: Module, test: ast.expr) -> bool:
@@ -173,7 +172,7 @@ def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
 
 def _presence_tests(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
     for node in module.walk(module.tree, ast.Compare):
-        if isinstance(node, ast.Compare) and _is_presence(module, node):
+        if _is_presence(module, node):
             yield node, isinstance(node.ops[0], ast.In)
 
 

@@ -120,7 +120,7 @@ def _uses(module: Module, variable: Variable, sampler: ast.Call) -> tuple[list[R
     replacements: list[Replacement] = []
     shared: list[Shared] = []
     for node in module.walk(module.tree, ast.Name, ast.Attribute):
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Load):
             continue
         if module.variable(node) != variable:
             continue

@@ -18,7 +18,7 @@ def unwrapped(
 ) -> Iterator[Replacement]:
     """Each `model.module` of a prepared model, which is the model itself: always, or before `prepare` if that wraps it."""
     for node in module.walk(module.tree, ast.Attribute):
-        if not isinstance(node, ast.Attribute) or node.attr != "module" or module.variable(node.value) not in aliases:
+        if node.attr != "module" or module.variable(node.value) not in aliases:
             continue
         if isinstance(node.ctx, ast.Store) or _asked_first(module, node):
             continue

@@ -40,7 +40,7 @@ def _is_part(roles: Roles, module: Module, model: ast.expr) -> bool:
     if isinstance(model.value, ast.Name) and model.value.id == scope.self_name and scope.owner_class is not None:
         owner = scope.owner_class.node
         assert isinstance(owner, ast.ClassDef)
-        return any(base.endswith("Module") for base in roles.project.base_names(Definition(module, owner)))
+        return roles.project.is_torch_module(Definition(module, owner))
     return bool(roles.role(module, model.value) & Role.MODEL)
 
 

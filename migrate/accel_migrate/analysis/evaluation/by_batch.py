@@ -319,7 +319,7 @@ class _Judge:
         found: list[tuple[Module, ast.Call]] = []
         for module in self.roles.project.modules:
             for node in module.walk(module.tree, ast.Call):
-                if not isinstance(node, ast.Call) or not is_length(node):
+                if not is_length(node):
                     continue
                 held = module.variable(node.args[0])
                 if held is None or own.isdisjoint(chain(self.roles, self.graph, held)):

@@ -129,14 +129,9 @@ class Shown:
         """Names that hold a time and nothing else."""
         bound: dict[str, list[ast.expr]] = {}
         for node in self.module.walk(around, ast.Assign):
-            assert isinstance(node, ast.Assign)
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     bound.setdefault(target.id, []).append(node.value)
         names = {name for name, values in bound.items() if all(self._is_clock(value) for value in values)}
-        stored = [
-            node.id
-            for node in self.module.walk(around, ast.Name)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        ]
+        stored = [node.id for node in self.module.walk(around, ast.Name) if isinstance(node.ctx, ast.Store)]
         return {name for name in names if stored.count(name) == len(bound[name])}

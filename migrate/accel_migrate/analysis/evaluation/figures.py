@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.flow.nodes import unparse, walk
 
 _MEAN_LOSSES = {
@@ -214,14 +214,10 @@ class Figures:
         found = [variable]
         for current in found:
             if any(b.kind == "parameter" for b in current.scope.module.bindings(current)) and len(found) < 10:
-                for module in self.roles.project.modules:
-                    for call in module.calls:
-                        target = self.roles.target(module, call)
-                        if target is not None and target.node is current.scope.node:
-                            passed = dict(arguments_of(call, target))
-                            source = module.variable(passed[current.name]) if current.name in passed else None
-                            if source is not None and source not in found:
-                                found.append(source)
+                for module, _, argument in given_by(self.roles.sites, current):
+                    source = module.variable(argument) if argument is not None else None
+                    if source is not None and source not in found:
+                        found.append(source)
         return found
 
 

@@ -84,7 +84,7 @@ def check_joined(module: Module, loop: ast.For | ast.AsyncFor, collected: ast.ex
     """Raise NotExact unless a list of batches is only ever joined into one: how many it holds is not the same."""
     variable = module.variable(collected)
     for node in module.walk(module.tree, ast.Name, ast.Attribute):
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Load):
             continue
         if module.variable(node) != variable or (isinstance(node, ast.Name) and module.holds(loop, node)):
             continue

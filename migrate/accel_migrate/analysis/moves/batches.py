@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.tensor_types import is_cpu_type
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
@@ -138,13 +137,11 @@ class Batches:
         return self.loaders(module, iterated, depth + 1)
 
     def _parameter(self, variable: Variable, depth: int) -> set[Variable] | None:
-        function = variable.scope.node
         found: list[set[Variable] | None] = []
-        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
-            passed = dict(arguments_of(call, Definition(variable.scope.module, function)))  # type: ignore[arg-type]
-            if variable.name not in passed:
+        for caller, _, passed in self.graph.given(variable):
+            if passed is None:
                 return None
-            found.append(self.loaders(caller, passed[variable.name], depth + 1))
+            found.append(self.loaders(caller, passed, depth + 1))
         return _all(found) if found else None
 
 

@@ -142,7 +142,7 @@ def _drawn_early(roles: Roles, module: Module, timing: Timing) -> Iterator[int]:
 def _built_to_be_read(roles: Roles, module: Module) -> list[ast.Call]:
     """`for x in DataLoader(data):`: a loader without a name, which nothing prepares."""
     loops = module.walk(module.tree, ast.For, ast.AsyncFor, ast.comprehension)
-    built = [call for loop in loops for call in module.walk(loop.iter, ast.Call)]  # type: ignore[attr-defined]
+    built = [call for loop in loops for call in module.walk(loop.iter, ast.Call)]
     return [
         call
         for call in built
@@ -249,7 +249,7 @@ def _is_for_others(roles: Roles, module: Module, call: ast.Call) -> bool:
 
 def _is_number(module: Module, value: ast.expr) -> bool:
     """Whether an argument is made of numbers of a tensor, or of what is brought to the CPU by name."""
-    asked = {node.attr for node in module.walk(value, ast.Attribute) if isinstance(node, ast.Attribute)}
+    asked = {node.attr for node in module.walk(value, ast.Attribute)}
     calls = {node.func.id for node in module.walk(value, ast.Call) if isinstance(getattr(node, "func", None), ast.Name)}  # type: ignore[attr-defined]
     return bool(asked & _TO_CPU or calls & {"len", "int", "float", "str"})
 

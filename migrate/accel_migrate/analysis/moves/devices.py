@@ -183,7 +183,7 @@ def _branches(roles: Roles, module: Module, bindings: list[Binding]) -> ast.If |
     plain = Where.CPU | Where.GPU | Where.FIRST
     if any(b.value is None or where(roles, module, b.value) & ~plain for b in bindings):
         return None
-    called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call) if isinstance(c, ast.Call)]
+    called = [module.qualified(c.func) or "" for c in module.walk(parent, ast.Call)]
     if any(name in SETTERS or name.startswith("torch.distributed") for name in called):
         return None
     blocks, last = [parent.body], parent.orelse

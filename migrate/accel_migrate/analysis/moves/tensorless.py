@@ -47,7 +47,7 @@ def _is_empty(roles: Roles, target: Definition) -> bool:
     return all(
         part.value is not None and _is_plain(module, part.value)
         for part in module.walk(node, ast.Assign, ast.AnnAssign)
-        if isinstance(part, ast.Assign | ast.AnnAssign) and _sets_attribute(part)
+        if _sets_attribute(part)
     )
 
 

@@ -65,7 +65,7 @@ class Members:
         self, module: Module, within: ast.AST, variable: Variable, bound: ast.stmt, depth: int
     ) -> ast.expr | None:
         for node in module.walk(within, ast.Name):
-            if not isinstance(node, ast.Name) or module.variable(node) != variable:
+            if module.variable(node) != variable:
                 continue
             changed = module.parents[node]
             if not isinstance(node.ctx, ast.Load) and not isinstance(changed, ast.AugAssign):
@@ -89,7 +89,7 @@ class Members:
         parent = module.parents[read]
         key = unparse(parent.slice) if isinstance(parent, ast.Subscript) and parent.value is read else None
         for node in module.walk(within, ast.Assign):
-            if not isinstance(node, ast.Assign) or not self._moves(module, node.value):
+            if not self._moves(module, node.value):
                 continue
             for target in node.targets:
                 if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:

@@ -57,7 +57,7 @@ def is_settled(script: Script, training: Training) -> bool:
             function = module.scope(node).function
             runs = function is None or function.name in called or function.name in ("__init__", "forward", "train")
             if isinstance(node, ast.If) and runs and "BatchNorm" in unparse(node.test):
-                calls = [c.func for s in node.body for c in module.walk(s, ast.Call) if isinstance(c, ast.Call)]
+                calls = [c.func for s in node.body for c in module.walk(s, ast.Call)]
                 if any(isinstance(function, ast.Attribute) and function.attr == "eval" for function in calls):
                     return True
     return False
@@ -66,7 +66,6 @@ def is_settled(script: Script, training: Training) -> bool:
 def _first(own: OfModels, module: Module, around: ast.AST) -> Layer | None:
     """A call that builds one, or else a name of one that is handed on: `norm_layer=nn.BatchNorm2d`."""
     for node in module.walk(around, ast.Call):
-        assert isinstance(node, ast.Call)
         if _normalises(module, node.func) and own.may_hold(module, node):
             return Layer(module, node)
     for name in module.walk(around, ast.Name, ast.Attribute):
@@ -103,5 +102,5 @@ def _elsewhere(script: Script, training: Training, own: OfModels) -> Iterator[La
     if not own.are_known:  # `{"small": Small(), "large": Large()}[name]`
         for node, owner in own.building.items():
             for call in owner.walk(node, ast.Call) if owner not in training.modules else ():
-                if isinstance(call, ast.Call) and _normalises(owner, call.func):
+                if _normalises(owner, call.func):
                     yield Layer(owner, call, chosen=True)

@@ -28,7 +28,7 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
         counters = _counters(module, around)
         for node in module.walk(around, ast.Name, ast.Attribute) if counters else ():
             if isinstance(getattr(node, "ctx", None), ast.Load) and module.variable(node) in counters:
-                whole = _used(module, node)  # type: ignore[arg-type]
+                whole = _used(module, node)
                 if (
                     whole is not None
                     and not _goes_on(module, whole)

@@ -15,7 +15,7 @@ from accel_migrate.analysis.values.constructions import constructions, is_torchs
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 
 if TYPE_CHECKING:
     from accel_migrate.analysis.trainings.training import Script, Training
@@ -177,13 +177,10 @@ class Counts:
         return self._either(found)
 
     def _handed(self, variable: Variable, depth: int) -> list[Counted]:
-        found = []
-        for caller, call in self.graph.sites.get(variable.scope.node, ()):  # type: ignore[call-overload]
-            target = self.roles.target(caller, call)
-            if target is not None and target.node is variable.scope.node:
-                given = dict(arguments_of(call, target)).get(variable.name)
-                found.append(self.counted(caller, given, depth + 1) if given is not None else Counted.SHARE)
-        return found or [Counted.UNKNOWN]
+        return [
+            self.counted(caller, given, depth + 1) if given is not None else Counted.SHARE
+            for caller, _, given in self.graph.given(variable)
+        ] or [Counted.UNKNOWN]
 
 
 def counts_in(script: Script, training: Training) -> Counts:

@@ -127,7 +127,7 @@ def _in_models(script: Script, training: Training) -> Iterator[Drawn]:
                 parts += [(owner, node) for node in (*owner.classes, *owner.functions)]
         for owner, node in [*values, *parts]:
             for call in owner.walk(node, ast.Call):
-                if isinstance(call, ast.Call) and _drops(owner, call):
+                if _drops(owner, call):
                     yield Drawn("for dropout", "torch", owner, call)
                     break
         for owner, node in parts:
@@ -192,7 +192,6 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
 def _augmenting(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.Call, str, bool]]:
     """Calls that draw for each sample, or build what does; the library, and whether it is the one for sure."""
     for call in module.walk(node, ast.Call):
-        assert isinstance(call, ast.Call)
         dotted = module.qualified(call.func) or ""
         if _AUGMENTS.fullmatch(dotted):
             yield module, call, "torch", True

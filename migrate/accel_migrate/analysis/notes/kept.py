@@ -19,7 +19,7 @@ from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 
 _GROWS = {"append", "extend", "appendleft", "insert", "add", "update", "setdefault", "put"}
@@ -82,7 +82,7 @@ class _Path(LossPath):
         target = _called(self.roles, module, call)
         if target is not None and target.node not in self.functions:
             self.functions[target.node] = target.module  # type: ignore[index]
-            for value in _returned(target):
+            for value in target.returned:
                 self._visit(target.module, value, depth + 1)
 
     def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
@@ -185,7 +185,7 @@ class _Writes:
             if isinstance(part, ast.Name | ast.Attribute) and self._is_own_variable(module, part):
                 return True
             target = _called(self.roles, module, part) if isinstance(part, ast.Call) else None
-            if target is not None and any(self._is_own(target.module, value) for value in _returned(target)):
+            if target is not None and any(self._is_own(target.module, value) for value in target.returned):
                 return True
         return False
 
@@ -207,7 +207,7 @@ class _Writes:
 
     def _is_own_binding(self, module: Module, variable: Variable, binding: Binding) -> bool:
         if binding.kind == "parameter":
-            return self._is_handed(module, variable)
+            return self._is_handed(variable)
         if binding.kind == "for" and binding.statement in self.local.loops:
             counted = "enumerate" in ast.unparse(binding.statement.iter)
             return not (counted and binding.path[:1] == (0,))
@@ -215,18 +215,13 @@ class _Writes:
             return True
         return binding.value is not None and binding.kind != "import" and self._is_own(module, binding.value)
 
-    def _is_handed(self, module: Module, variable: Variable) -> bool:
-        function = variable.scope.node
-        if getattr(function, "name", "") in _RUNS:
+    def _is_handed(self, variable: Variable) -> bool:
+        if getattr(variable.scope.node, "name", "") in _RUNS:
             return True
-        sites = self.graph.sites.get(function, ())  # type: ignore[call-overload]
-        if self._wherever and not sites:
+        given = self.graph.given(variable)
+        if self._wherever and not given:
             return True
-        for caller, call in sites:
-            given = dict(arguments_of(call, Definition(module, function))).get(variable.name)  # type: ignore[arg-type]
-            if given is not None and self._is_own(caller, given):
-                return True
-        return False
+        return any(argument is not None and self._is_own(caller, argument) for caller, _, argument in given)
 
 
 def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
@@ -241,11 +236,6 @@ def _called(roles: Roles, module: Module, call: ast.Call) -> Definition | None:
     if value.owner is None or value.module is None:
         return None
     return roles.project.method(Definition(value.module, value.owner), "forward")
-
-
-def _returned(function: Definition) -> list[ast.expr]:
-    found = function.module.walk(function.node, ast.Return)
-    return [node.value for node in found if isinstance(node, ast.Return) and node.value is not None]
 
 
 def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:

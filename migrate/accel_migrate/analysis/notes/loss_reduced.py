@@ -36,7 +36,7 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
@@ -247,7 +247,7 @@ class _Search:
         """What callers hand over for a parameter; a model's or a criterion's forward is handed samples."""
         if getattr(variable.scope.node, "name", "") in ("forward", "__call__"):
             return Reduced("rows")
-        given = [self.kind(caller, argument) for caller, argument in self._arguments(variable)]
+        given = [self.kind(caller, argument) for caller, argument in self.graph.handed(variable)]
         return worst(given) if given else Reduced("rows")
 
     def _added(self, module: Module, variable: Variable) -> Iterator[Reduced]:
@@ -259,7 +259,7 @@ class _Search:
         for node in module.walk(variable.scope.node, ast.Assign):
             target = node.targets[0] if isinstance(node, ast.Assign) else None
             if isinstance(target, ast.Subscript) and module.variable(target.value) == variable:
-                yield self.kind(module, node.value)  # type: ignore[attr-defined]
+                yield self.kind(module, node.value)
 
     # ---- calls
 
@@ -385,19 +385,9 @@ class _Search:
             here = isinstance(called, ast.Name) and link == variable
             bound = reaching(module, called, link) if here else owner.bindings(link)  # type: ignore[arg-type]
             made += [(owner, b.value) for b in bound if b.value is not None]
-            made += self._arguments(link)
+            made += self.graph.handed(link)
         parts = [(owner, part) for owner, value in made for part in parts_of(value)]
         return [found for owner, part in parts for found in self._built(owner, part, depth + 1)]
-
-    def _arguments(self, variable: Variable) -> list[tuple[Module, ast.expr]]:
-        """What callers hand over for a parameter."""
-        module, function = variable.scope.module, variable.scope.node
-        return [
-            (caller, argument)
-            for caller, call in self.graph.sites.get(function, ())  # type: ignore[call-overload]
-            for name, argument in arguments_of(call, Definition(module, function))  # type: ignore[arg-type]
-            if name == variable.name
-        ]
 
     def _object(self, module: Module, made: ast.expr, node: ast.Call, index: int) -> Reduced:
         """What calling an object gives: a criterion of torch, a module of the project, a function under another name."""
@@ -428,12 +418,10 @@ class _Search:
     def _returned(self, target: Definition, index: int) -> Reduced:
         if isinstance(target.node, ast.ClassDef):
             return Reduced("rows")
-        module = target.module
         found = []
-        for inner in walk(target.node):
-            if isinstance(inner, ast.Return) and inner.value is not None and module.scope(inner).node is target.node:
-                parts = inner.value.elts if isinstance(inner.value, ast.Tuple) else []
-                found.append(self.kind(module, parts[index] if index < len(parts) else inner.value, index))
+        for value in target.returned:
+            parts = value.elts if isinstance(value, ast.Tuple) else []
+            found.append(self.kind(target.module, parts[index] if index < len(parts) else value, index))
         return either(found)
 
     # ---- weights and masks

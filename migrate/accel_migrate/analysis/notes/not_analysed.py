@@ -23,7 +23,6 @@ def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:
     for module in run_by(script, training):
         told = set()
         for node in module.walk(module.tree, ast.Name):
-            assert isinstance(node, ast.Name)
             if node.id in told or not isinstance(node.ctx, ast.Load) or not is_unseen(script.project, module, node):
                 continue
             whole = _whole(module, node)

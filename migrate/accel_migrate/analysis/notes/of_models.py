@@ -8,7 +8,6 @@ from functools import cached_property
 
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.made_of import Part, built_by, parts_unread
 from accel_migrate.analysis.values.roles import Role, is_wrapper
@@ -87,7 +86,7 @@ class OfModels:
                 if binding.value is not None:
                     yield binding.statement, variable.scope.module  # type: ignore[union-attr]
                 elif binding.kind == "parameter":
-                    yield from ((value, owner) for owner, value in handed_for(self.graph, variable))  # type: ignore[arg-type]
+                    yield from ((value, owner) for owner, value in self.graph.handed(variable))  # type: ignore[arg-type]
             yield from self._filled.get(variable, ()) if variable is not None else ()
 
     @cached_property

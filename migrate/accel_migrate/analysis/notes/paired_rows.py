@@ -14,7 +14,6 @@ from typing import NamedTuple
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Module, Variable
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
@@ -77,7 +76,7 @@ class _Values:
         here = isinstance(node, ast.Name) and owner is module
         for binding in reaching(module, node, variable) if here else owner.bindings(variable):  # type: ignore[arg-type]
             if binding.kind == "parameter":
-                yield from handed_for(self.graph, variable)
+                yield from self.graph.handed(variable)
             elif binding.value is not None and binding.kind != "import":
                 yield owner, binding.value
             if binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
@@ -93,9 +92,7 @@ class _Values:
     def _returned(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
         """What a function gives, or the forward of a module of torch."""
         target = self._run(module, node) if isinstance(node, ast.Call) else None
-        for inner in walk(target.node) if target is not None else ():
-            if isinstance(inner, ast.Return) and inner.value is not None:
-                yield target.module, inner.value  # type: ignore[union-attr]
+        yield from ((target.module, value) for value in target.returned) if target is not None else ()
 
     def _run(self, module: Module, call: ast.Call) -> Definition | None:
         target = self.roles.target(module, call)

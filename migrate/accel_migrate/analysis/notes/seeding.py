@@ -16,7 +16,6 @@ from accel_migrate.analysis.notes.settled import settled
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
@@ -192,11 +191,11 @@ class Seeding:
     def _may_be_of_process(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is given a number that differs by process somewhere: `seed = seed or int(time.time())`."""
         variable = module.variable(call.args[0])
-        seeds = [(module, call.args[0]), *(handed_for(self.graph, variable) if variable is not None else [])]
+        seeds = [(module, call.args[0]), *(self.graph.handed(variable) if variable is not None else [])]
         return any(self._may_be_drawn(owner, seed) for owner, seed in seeds)
 
     def _is_drawn(self, module: Module, node: ast.expr) -> bool:
-        calls = [part for part in module.walk(node, ast.Call) if isinstance(part, ast.Call)]
+        calls = module.walk(node, ast.Call)
         drawn = not self.launched and any(
             library_of(module, call) or module.qualified(call.func) == "torch.initial_seed" for call in calls
         )
@@ -220,7 +219,7 @@ class Seeding:
     def _is_given(self, module: Module, name: ast.AST) -> bool:
         """Whether a name is a parameter that every call gives a number."""
         variable = module.variable(name)
-        handed = handed_for(self.graph, variable) if variable is not None else []
+        handed = self.graph.handed(variable) if variable is not None else []
         return bool(handed) and all(isinstance(value, ast.Constant) and value.value for _, value in handed)
 
     def drawn(self) -> dict[str, tuple[Module, ast.Call]]:
@@ -243,7 +242,7 @@ class Seeding:
         if not isinstance(statement, ast.Assign) or not scope.is_function:
             return False
         bound = {node.id for target in statement.targets for node in walk(target) if isinstance(node, ast.Name)}
-        asked = [node.test for node in module.walk(scope.node, ast.If, ast.While)]  # type: ignore[attr-defined]
+        asked = [node.test for node in module.walk(scope.node, ast.If, ast.While)]
         if any(isinstance(node, ast.Name) and node.id in bound for test in asked for node in walk(test)):
             return False
         return not feeds_training(self.roles, self.graph, self.training.backwards, module, statement)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.program.scopes import Module
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.program import default_of
 
@@ -33,7 +32,7 @@ def _values(graph: CallGraph, module: Module, node: ast.expr) -> list[ast.expr]:
     variable = module.variable(node) if isinstance(node, ast.Name) else None
     if variable is None or [binding.kind for binding in module.bindings(variable)] != ["parameter"]:
         return []
-    handed = [value for _, value in handed_for(graph, variable)]
+    handed = [value for _, value in graph.handed(variable)]
     function = variable.scope.node
     calls = [call for _, call in graph.all_sites.get(function, ())]  # type: ignore[call-overload]
     unpacks = any(

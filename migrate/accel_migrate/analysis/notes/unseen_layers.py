@@ -45,7 +45,6 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
     nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
     for module, node in nodes:
         for call in module.walk(node, ast.Call):
-            assert isinstance(call, ast.Call)
             again = (
                 len(values) > 1 and module.qualified(call.func) == "torch.load"
             )  # a model that was built, and is read back
@@ -80,7 +79,7 @@ def _named_by(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[tuple
     for module, value in built_by(roles, graph, model):
         yield module, value
         for call in module.walk(value, ast.Call):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            if isinstance(call.func, ast.Name):
                 yield from contents(graph, module, call.func)
 
 

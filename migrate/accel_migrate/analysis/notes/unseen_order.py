@@ -83,7 +83,7 @@ def _has_index(roles: Roles, module: Module, made: ast.expr) -> bool:
         return False
     target = roles.target(module, made)
     if target is not None and not isinstance(target.node, ast.ClassDef):
-        returned = [node.value for node in target.module.walk(target.node, ast.Return)]  # type: ignore[attr-defined]
+        returned = [node.value for node in target.module.walk(target.node, ast.Return)]
         return bool(returned) and all(
             value is not None and _has_index(roles, target.module, value) for value in returned
         )

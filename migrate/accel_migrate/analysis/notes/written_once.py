@@ -182,7 +182,7 @@ def _is_read_later(module: Module, written: Written, stored: ast.Name) -> bool:
     return variable is not None and any(
         binding.statement in inside
         for node in module.walk(module.tree, ast.Name)
-        if isinstance(node, ast.Name) and node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
+        if node.id == stored.id and isinstance(node.ctx, ast.Load) and node not in inside
         if module.variable(node) == variable
         for binding in reaching(module, node, variable)
     )

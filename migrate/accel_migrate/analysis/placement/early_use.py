@@ -183,7 +183,7 @@ class EarlyUses:
         if any(self._is_needed(module, node) for node in self._mentions(module, _own_nodes(statement), model)):
             return True
         for function in self._reached(module, statement):
-            owner = next(m for m in self.roles.project.modules if function in m.functions)
+            owner = self.roles.project.module_of(function)
             if any(
                 self._is_needed(owner, node)
                 for node in self._mentions(owner, owner.walk(function, ast.Name, ast.Attribute), model)

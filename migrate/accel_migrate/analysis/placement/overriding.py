@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
+from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 
@@ -24,7 +24,10 @@ def _run_by(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt)
     """The calls and assignments of a statement, and of the functions that it calls."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
-    parts = [(module, statement), *[(_module_of(roles, f), f) for f in graph.reached_from(statement, roles, module)]]
+    parts = [
+        (module, statement),
+        *[(roles.project.module_of(f), f) for f in graph.reached_from(statement, roles, module)],
+    ]
     yield from ((owner, node) for owner, part in parts for node in owner.walk(part, ast.Call, ast.Assign))
 
 
@@ -73,10 +76,6 @@ def _is_instance(module: Module, node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id == module.scope(node).self_name
-
-
-def _module_of(roles: Roles, function: Function) -> Module:
-    return next(module for module in roles.project.modules if function in module.functions)
 
 
 def is_overridden(roles: Roles, graph: CallGraph, variable: Variable) -> bool:

@@ -131,7 +131,7 @@ def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Ite
         if not around or any(statement.lineno > around[-1].lineno for statement in statements):
             continue
         # A round may ask the bare loader before it prepares the rest, for instance for its length, which a schedule needs.
-        names = [node for node in module.walk(around[-1], ast.Name) if isinstance(node, ast.Name)]
+        names = module.walk(around[-1], ast.Name)
         asked = [name.lineno for name in names if module.variable(name) == thing.variable]
         if all(line > (after.end_lineno or after.lineno) for line in asked):
             yield thing, around[-1]

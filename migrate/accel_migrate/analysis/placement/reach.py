@@ -11,7 +11,7 @@ from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.program import default_of
 
 NAME = "accelerator"
@@ -228,11 +228,7 @@ def _device_parameter(roles: Roles, graph: CallGraph, module: Module, function: 
     for argument in (*positional[: plain + 1], *function.args.kwonlyargs):
         variable = Variable(scope, argument.arg)
         if roles.of(variable) == Role.DEVICE and len(module.bindings(variable)) == 1:
-            passed = [
-                (caller, dict(arguments_of(call, Definition(module, function))).get(argument.arg))
-                for caller, call in graph.sites.get(function, ())
-            ]
-            if all(value is None or is_device(roles, caller, value) for caller, value in passed):
+            if all(is_device(roles, caller, value) for caller, value in graph.handed(variable)):
                 return argument.arg
     return None
 
@@ -249,9 +245,8 @@ def _is_read(
     handed = {
         value
         for inner, taken in parameters.items()
-        for _, call in graph.sites.get(inner, ())
-        for name, value in arguments_of(call, Definition(taken.module, inner))
-        if name == taken.device
+        if taken.device is not None
+        for _, value in graph.handed(Variable(taken.module.functions[inner], taken.device))
     }
     return any(
         isinstance(node, ast.Name) and node.id == device and node not in gone and node not in handed
@@ -264,12 +259,7 @@ def _check_references(roles: Roles, function: Function, sites: list[tuple[Module
     called = {call.func for _, call in sites}
     for other in roles.project.modules:
         for node in other.walk(other.tree, ast.Name):
-            if (
-                isinstance(node, ast.Name)
-                and node.id == function.name
-                and isinstance(node.ctx, ast.Load)
-                and node not in called
-            ):
+            if node.id == function.name and isinstance(node.ctx, ast.Load) and node not in called:
                 target = roles.project.definition(other, node)
                 if target is not None and target.node is function:
                     raise NotMigrated(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import arguments_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import default_of
 
@@ -111,11 +109,9 @@ class Respelling:
 
     def _passed(self, variable: Variable, depth: int) -> ast.expr | None:
         """What every caller hands over for a parameter, if that is one and the same."""
-        module, function = variable.scope.module, variable.scope.node
         found: dict[str, ast.expr] = {}
-        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
-            passed = dict(arguments_of(call, Definition(module, function)))  # type: ignore[arg-type]
-            argument = passed.get(variable.name) or default_of(function, variable.name)
+        for caller, _, passed in self.graph.given(variable):
+            argument = passed or default_of(variable.scope.node, variable.name)
             carried = self.carried(caller, argument, depth + 1) if argument is not None else None
             if carried is None:
                 return None

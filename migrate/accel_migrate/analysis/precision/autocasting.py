@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.flow.nodes import unparse, walk
 
@@ -43,7 +44,7 @@ class Region:
         return _text(self) == _text(other)
 
 
-def regions_in(module: Module) -> list[Region]:
+def regions_in(project: Project, module: Module) -> list[Region]:
     """The regions of a file that are entered by `with`, at once or through a variable; not those inside models."""
     found = []
     for call in module.calls:
@@ -53,7 +54,7 @@ def regions_in(module: Module) -> list[Region]:
         parent = module.parents[call]
         whole, disabled = _whole(module, call)
         entered = isinstance(parent, ast.withitem) or isinstance(module.parents[whole], ast.Assign)
-        if entered and not _inside_model(module, call):
+        if entered and not _inside_model(project, module, call):
             found.append(_region(module, call, whole, disabled, dotted in _CUDA_ONLY))
     return found
 
@@ -81,9 +82,9 @@ def _whole(module: Module, call: ast.Call) -> tuple[ast.expr, ast.expr | None]:
     return call, None
 
 
-def _inside_model(module: Module, node: ast.AST) -> bool:
+def _inside_model(project: Project, module: Module, node: ast.AST) -> bool:
     owner = module.scope(node).owner_class
-    return owner is not None and any(unparse(base).endswith("Module") for base in owner.node.bases)  # type: ignore[attr-defined]
+    return owner is not None and project.is_torch_module(Definition(module, owner.node))  # type: ignore[arg-type]
 
 
 def _text(region: Region) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def find_precision(roles: Roles, graph: CallGraph, backwards: list[Backward], lo
     found = [
         region
         for module in modules
-        for region in regions_in(module)
+        for region in regions_in(roles.project, module)
         if (region.function in functions or region.function is None or _is_variable(region))
         and not region.is_off
         and not isinstance(region.device, ast.Constant)  # the CPU by name: a GPU is not meant

@@ -142,7 +142,7 @@ class _Uses:
         self.scalers = scalers
         self.found = found
         self.backwards = {backward.scaler for backward in backwards if backward.scaler is not None}
-        self.regions = {region.call for module in roles.project.modules for region in regions_in(module)}
+        self.regions = {region.call for module in roles.project.modules for region in regions_in(roles.project, module)}
 
     def read(self, module: Module) -> None:
         for function, scope in module.functions.items():
@@ -156,7 +156,7 @@ class _Uses:
                         )
                     self.found.parameters[function] = (module, argument.arg)  # type: ignore[index]
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            if isinstance(node, ast.Name | ast.Attribute) and module.variable(node) in self.scalers:
+            if module.variable(node) in self.scalers:
                 if isinstance(node.ctx, ast.Store):
                     self._definition(module, node)
                 elif node not in self.backwards:

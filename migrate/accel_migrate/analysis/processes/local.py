@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 
 # Objects that are alike on all processes, whatever they were given.
@@ -157,7 +157,7 @@ class Locality:
                 return None
         given: list[ast.expr] = []
         for name in module.walk(module.tree, ast.Name):
-            if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:  # type: ignore[attr-defined]
+            if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:
                 continue
             asked = module.parents[name]
             if not isinstance(asked, ast.Attribute) or not isinstance(asked.ctx, ast.Load):
@@ -178,10 +178,7 @@ class Locality:
         if owner is not None:
             self._objects.append(owner)
         try:
-            return any(
-                isinstance(node, ast.Return) and node.value is not None and self.is_local(module, node.value)
-                for node in module.walk(function, ast.Return)
-            )
+            return any(self.is_local(module, value) for value in module.returned(function))
         finally:
             if owner is not None:
                 self._objects.pop()
@@ -244,16 +241,9 @@ class Locality:
         return binding.value is not None and self.is_local(module, binding.value)
 
     def _handed(self, variable: Variable) -> bool:
-        function = variable.scope.node
-        if function in self._given:
+        if variable.scope.node in self._given:
             return False
-        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
-            target = self.roles.target(caller, call)
-            if target is not None and target.node is function:
-                given = dict(arguments_of(call, target)).get(variable.name)
-                if given is not None and self.is_local(caller, given):
-                    return True
-        return False
+        return any(self.is_local(caller, argument) for caller, argument in self.graph.handed(variable))
 
     def feeds(self, module: Module) -> dict[Variable, list[tuple[ast.expr, ast.expr]]]:
         """What objects are given by calls of their methods, by calls of themselves, or entry by entry."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.program.scopes import Binding, Module
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
@@ -26,16 +25,13 @@ def own_part(roles: Roles, graph: CallGraph, module: Module, name: ast.expr) -> 
                 if _is_own(owner, part):
                     return owner, part
                 target = roles.target(owner, part)
-                if target is not None and isinstance(target.node, ast.FunctionDef):
-                    returns = [
-                        n for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value is not None
-                    ]
-                    pending += [(target.module, n) for n in returns]
+                if target is not None:
+                    pending += [(target.module, value) for value in target.returned]
             variable = owner.variable(part) if isinstance(part, ast.Name | ast.Attribute) else None
             for binding in owner.bindings(variable) if variable is not None else ():
                 if binding.kind == "parameter":
                     assert variable is not None
-                    pending += handed_for(graph, variable)
+                    pending += graph.handed(variable)
                 elif binding.kind == "assign" and binding.value is not None and not _is_later(owner, part, binding):
                     pending.append((owner, binding.value))
     return None

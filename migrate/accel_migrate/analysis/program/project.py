@@ -24,6 +24,11 @@ class Definition:
     def scope(self) -> Scope:
         return self.module.functions[self.node]
 
+    @property
+    def returned(self) -> list[ast.expr]:
+        """What a function gives back, by its own `return`s; a class gives nothing of the kind."""
+        return self.module.returned(self.node) if not isinstance(self.node, ast.ClassDef) else []
+
 
 def _is_of_class(node: Function | ast.ClassDef) -> bool:
     """Whether a method is called by its class, with no object."""
@@ -41,7 +46,7 @@ class Project:
             Definition(module, node)
             for module in self.modules
             for node in module.walk(module.tree, ast.ClassDef)
-            if isinstance(node, ast.ClassDef) and node.bases
+            if node.bases
         ]
         spell_out(self)
 
@@ -50,6 +55,10 @@ class Project:
         path = Path(module.source.path)
         several = sum(each.name == path.name for each in self._by_path) > 1
         return "/".join(path.parts[-2:]) if several else path.name
+
+    def module_of(self, function: ast.AST) -> Module:
+        """The file of a function."""
+        return next(module for module in self.modules if function in module.functions)
 
     def imported_module(self, importer: Module, dotted: str) -> Module | None:
         """The project's file behind a module name, looked up beside the importer and then further out."""
@@ -221,6 +230,13 @@ class Project:
             if base.module.bindings(above):
                 return above
         return None
+
+    def is_torch_module(self, owner: Definition) -> bool:
+        """Whether a class is derived from torch's modules, directly or through others, as far as its bases are named."""
+        return any(
+            base.startswith("torch.nn.") or base.endswith(("Module", "PreTrainedModel"))
+            for base in self.base_names(owner)
+        )
 
     def base_names(self, owner: Definition, depth: int = 0) -> set[str]:
         """Dotted names of every base class that lies outside of the project."""

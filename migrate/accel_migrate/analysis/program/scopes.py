@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, overload
 
 from accel_migrate.flow.nodes import FIELDS
 from accel_migrate.source import Source
@@ -17,6 +17,9 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ALIASED_MODULES = ("torch.nn", "torch.nn.functional", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data")
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+A = TypeVar("A", bound=ast.AST)
+B = TypeVar("B", bound=ast.AST)
+C = TypeVar("C", bound=ast.AST)
 
 
 class Binding(NamedTuple):
@@ -112,7 +115,17 @@ class Module:
 
     # ---- questions
 
-    def walk(self, node: ast.AST, *kinds: type[ast.AST]) -> list[ast.AST]:
+    @overload
+    def walk(self, node: ast.AST) -> list[ast.AST]: ...
+    @overload
+    def walk(self, node: ast.AST, one: type[A], /) -> list[A]: ...
+    @overload
+    def walk(self, node: ast.AST, one: type[A], other: type[B], /) -> list[A | B]: ...
+    @overload
+    def walk(self, node: ast.AST, one: type[A], other: type[B], third: type[C], /) -> list[A | B | C]: ...
+    @overload
+    def walk(self, node: ast.AST, *kinds: type[A]) -> list[A]: ...
+    def walk(self, node: ast.AST, *kinds: type[ast.AST]) -> list[ast.AST]:  # type: ignore[misc]
         """A node and all below it, or those of some kinds; cheaper than `ast.walk`, because the walk was made once."""
         start, end = self._spans[node]
         if not kinds:
@@ -146,6 +159,11 @@ class Module:
         while node in self.parents:
             node = self.parents[node]
             yield node
+
+    def returned(self, function: ast.AST) -> list[ast.expr]:
+        """The values that a function returns itself, and not one that is defined in it."""
+        found = [node for node in self.walk(function, ast.Return) if self.scope(node).function is function]
+        return [node.value for node in found if node.value is not None]
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that holds this one."""

@@ -62,7 +62,6 @@ def own_attributes(
     registered: set[ast.AST] = {method.call.func for method in methods if method.is_known}
     for module in modules:
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            assert isinstance(node, ast.Name | ast.Attribute)
             asked = None if isinstance(node.ctx, ast.Store) else _question(module, node)
             if asked is None or asked in registered:
                 continue

@@ -111,7 +111,7 @@ def _may_feed_state(roles: Roles, module: Module, node: ast.expr, seen: set[Vari
         for variable in fresh
         for owner in (variable.scope.module,)
         for read in owner.walk(variable.scope.node, ast.Name)
-        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load) and owner.variable(read) == variable
+        if isinstance(read.ctx, ast.Load) and owner.variable(read) == variable
     )
 
 

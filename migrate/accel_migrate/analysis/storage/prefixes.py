@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.storage.states import StateTaken, is_same
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Roles, arguments_of
+from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 
 _PREFIX = "module."
@@ -107,25 +106,15 @@ class _Wrapped:
     def _bound(self, module: Module, variable: Variable, binding: Binding, depth: int) -> bool:
         if binding.kind == "assign" and binding.value is not None and not binding.path:
             return self.may_be(module, binding.value, depth + 1)
-        function = variable.scope.function
-        if binding.kind != "parameter" or function is None:
+        if binding.kind != "parameter":
             return True
-        given = [
-            (caller, argument)
-            for caller, call in self.graph.sites.get(function, ())
-            for name, argument in arguments_of(call, Definition(variable.scope.module, function))
-            if name == variable.name
-        ]
+        given = self.graph.handed(variable)
         return not given or any(self.may_be(caller, argument, depth + 1) for caller, argument in given)
 
     def _returned(self, module: Module, call: ast.Call, depth: int) -> bool:
         """Whether a function of the project may give it back; what else is called builds a model, or has it for a part."""
         target = self.roles.target(module, call)
-        return target is not None and any(
-            self.may_be(target.module, node.value, depth + 1)
-            for node in target.module.walk(target.node, ast.Return)
-            if isinstance(node, ast.Return) and node.value is not None and not isinstance(target.node, ast.ClassDef)
-        )
+        return target is not None and any(self.may_be(target.module, value, depth + 1) for value in target.returned)
 
 
 def _takes_out(node: ast.expr | None, of: str = "") -> bool:

@@ -20,7 +20,7 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
     lines: dict[_Place, int] = {}
     inside: set[ast.AST] = set()
     for statement in written:
-        calls = [node for node in module.walk(statement, ast.Call) if isinstance(node, ast.Call)]
+        calls = module.walk(statement, ast.Call)
         inside.update(calls)
         for path in (path for call in calls for path in written_paths(call, module.qualified(call.func)) or ()):
             place = (module.scope(statement).function, _spelled(path))

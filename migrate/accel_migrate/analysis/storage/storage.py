@@ -109,7 +109,7 @@ def handed_on(roles: Roles, graph: CallGraph, timing: Timing, aliases: frozenset
         grown = False
         for function in timing.late:
             for caller, call in graph.sites.get(function, ()):
-                module = next(m for m in roles.project.modules if function in m.functions)
+                module = roles.project.module_of(function)
                 for name, argument in arguments_of(call, Definition(module, function)):
                     parameter = Variable(module.functions[function], name)
                     if parameter not in held and caller.variable(argument) in held:

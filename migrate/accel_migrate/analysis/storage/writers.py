@@ -50,13 +50,13 @@ class _Reads:
         if "." in variable.name:
             for module in self.roles.project.modules:
                 for node in module.walk(module.tree, ast.Attribute):
-                    if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+                    if node.attr == name and isinstance(node.ctx, ast.Load):
                         yield module, node
             return
         module = variable.scope.module
-        for node in module.walk(module.tree, ast.Name):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == variable:
-                yield module, node
+        for read in module.walk(module.tree, ast.Name):
+            if isinstance(read.ctx, ast.Load) and module.variable(read) == variable:
+                yield module, read
 
     def _tells(self, module: Module, node: ast.expr) -> bool:
         above = module.parents[node]

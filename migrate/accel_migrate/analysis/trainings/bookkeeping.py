@@ -11,11 +11,10 @@ from accel_migrate.analysis.distribution.unwrapping import deferred, unwrapped
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.placement.respelling import Respelling
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
-from accel_migrate.analysis.values.roles import Roles, arguments_of
+from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
 
 # What a wrapper is told of the forwards to come; without one each loss shows which weights it came through.
@@ -141,12 +140,8 @@ def move_parameters(dropped: list[Move], graph: CallGraph) -> dict[Function, tup
 
 def _handed(parameters: dict[Function, tuple[Module, str]], graph: CallGraph) -> set[ast.AST]:
     """The arguments that callers pass for these parameters."""
-    found: set[ast.AST] = set()
-    for function, (module, name) in parameters.items():
-        for _, call in graph.sites.get(function, ()):
-            passed = dict(arguments_of(call, Definition(module, function))).get(name)
-            found.update(walk(passed) if passed is not None else ())
-    return found
+    handed = [graph.handed(Variable(module.functions[f], name)) for f, (module, name) in parameters.items()]
+    return {part for each in handed for _, argument in each for part in walk(argument)}
 
 
 def passed_instead(reach: Reach, graph: CallGraph) -> set[ast.AST]:

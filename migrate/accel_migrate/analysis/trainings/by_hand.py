@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import ByHand, Evaluation, Whole
 from accel_migrate.analysis.program.scopes import Function, Module
-from accel_migrate.analysis.trainings.groups import module_of
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
@@ -55,7 +54,7 @@ def _around(roles: Roles, graph: CallGraph, backwards: list[Backward], loop: Loa
 
 def _collectives(roles: Roles, functions: set[Function]) -> Iterator[ast.Call]:
     for function in functions:
-        module = module_of(roles, function)
+        module = roles.project.module_of(function)
         for node in module.walk(function):
             if isinstance(node, ast.Call):
                 owner, _, name = (module.qualified(node.func) or "").rpartition(".")

@@ -17,7 +17,6 @@ from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import walk
 
 _NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
 _PYTHONS = {"item", "float", "fsum"}
@@ -82,7 +81,7 @@ class _Finder:
                     yield module.statement(node), argument
 
     def _is_of_parameter(self, module: Module, tested: ast.expr) -> bool:
-        names = [name for name in module.walk(tested, ast.Name) if isinstance(name, ast.Name)]
+        names = module.walk(tested, ast.Name)
         return any(binding.kind == "parameter" for name in names for binding in self.local.bound(module, name))
 
     def _steps_scheduler(self, module: Module, call: ast.Call) -> bool:
@@ -237,7 +236,7 @@ class _Finder:
         block = module.block(statement)
         for following in block[block.index(statement) + 1 :]:
             for name in module.walk(following, ast.Name):
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and module.variable(name) == variable:
+                if isinstance(name.ctx, ast.Load) and module.variable(name) == variable:
                     bound = self.local.bound(module, name)
                     if bound and all(b.statement.lineno < statement.lineno for b in bound):
                         yield name
@@ -255,7 +254,7 @@ class _Finder:
         pending = [module.variable(figure)]
         for variable in pending:
             for name in module.walk(module.tree, ast.Name) if variable is not None else ():
-                if not isinstance(name, ast.Name) or module.variable(name) != variable:
+                if module.variable(name) != variable:
                     continue
                 above = module.parents[name]
                 if isinstance(above, ast.Attribute | ast.Subscript):
@@ -324,8 +323,7 @@ class _Finder:
                 return True
             target = self.roles.target(module, node)
             if target is not None and not isinstance(target.node, ast.ClassDef):
-                returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
-                return all(self._is_plain(target.module, value, depth + 1) for value in returned)
+                return all(self._is_plain(target.module, value, depth + 1) for value in target.returned)
             return _name_of(node) in ("sum", "max", "min") and all(
                 self._is_plain(module, part, depth + 1) for part in node.args
             )
@@ -346,8 +344,7 @@ class _Finder:
         target = self.roles.target(module, node)
         if target is None or isinstance(target.node, ast.ClassDef):
             return False
-        returned = [r.value for r in walk(target.node) if isinstance(r, ast.Return) and r.value is not None]
-        parts = [part for r in returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
+        parts = [part for r in target.returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
         local = [part for part in parts if self.local.is_local(target.module, part)]
         return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)
 

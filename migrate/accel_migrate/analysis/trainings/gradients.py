@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.program.scopes import Function, Module
-from accel_migrate.analysis.trainings.groups import module_of
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 
@@ -57,7 +56,7 @@ class Gradients:
                 return module, node
         reached = self.graph.reached_from(statement, self.roles, module)
         for function in sorted(reached, key=self._runs_in_step):
-            owner = module_of(self.roles, function)
+            owner = self.roles.project.module_of(function)
             for node in owner.walk(function):
                 if self._works_on_gradients(owner, node):
                     return owner, node

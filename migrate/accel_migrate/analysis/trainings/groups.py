@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.containers import kept_in
 from accel_migrate.analysis.values.loops import Backward, CallGraph, variables_in
 from accel_migrate.analysis.values.provenance import chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
-from accel_migrate.flow.nodes import unparse
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ def _trained_variables(roles: Roles, graph: CallGraph, backward: Backward) -> di
     seen = set(functions)
     while functions:
         function = functions.pop(0)
-        module = backward.module if function is None else module_of(roles, function)
+        module = backward.module if function is None else roles.project.module_of(function)
         node: ast.AST = function if function is not None else module.tree
         plain: set[Variable] = set()
         for variable, expression in variables_in(module, node):
@@ -94,8 +94,8 @@ def _steppers(roles: Roles, graph: CallGraph, function: Function) -> list[Functi
     for callee in graph.callees.get(function, ()):
         called = {
             call.func.attr
-            for call in module_of(roles, callee).walk(callee, ast.Call)
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+            for call in roles.project.module_of(callee).walk(callee, ast.Call)
+            if isinstance(call.func, ast.Attribute)
         }
         if "step" in called and "backward" not in called:
             found.append(callee)
@@ -108,10 +108,6 @@ def _is_used(module: Module, container: ast.expr) -> bool:
     return isinstance(parent, ast.Subscript) and isinstance(module.parents.get(parent), ast.Attribute)
 
 
-def module_of(roles: Roles, function: Function) -> Module:
-    return next(module for module in roles.project.modules if function in module.functions)
-
-
 def _is_trained(
     roles: Roles, module: Module, variable: Variable, expression: ast.expr, function: Function | None
 ) -> bool:
@@ -119,10 +115,8 @@ def _is_trained(
     if function is None and scope.function is not None:
         return False  # module level means module level
     owner = scope.owner_class
-    if owner is not None and variable.scope is owner:
-        bases = [unparse(b) for b in owner.node.bases]  # type: ignore[attr-defined]
-        if any(base.endswith("Module") for base in bases):
-            return False  # layers inside a model
+    if owner is not None and variable.scope is owner and roles.project.is_torch_module(Definition(module, owner.node)):  # type: ignore[arg-type]
+        return False  # layers inside a model
     if roles.of(variable) & Role.OPTIMIZER:
         return True
     parent = module.parents.get(expression)

@@ -38,7 +38,7 @@ def bare_weights(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, as
             variable = module.variable(name)
             bindings = module.bindings(variable) if variable is not None else []
             if any(isinstance(b.value, ast.Call) and _makes_weight(module, b.value) for b in bindings):
-                yield module, name  # type: ignore[misc]
+                yield module, name
 
 
 def _makes_weight(module: Module, call: ast.Call) -> bool:

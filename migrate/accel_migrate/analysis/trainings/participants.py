@@ -16,7 +16,7 @@ from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.by_hand import with_shared_by_hand
 from accel_migrate.analysis.trainings.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.trainings.fed import feeds_training
-from accel_migrate.analysis.trainings.groups import Group, module_of
+from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.obstacles import HANDED_A_GRADIENT, is_handed_a_gradient
 from accel_migrate.analysis.trainings.obstacles import check as check_obstacles
 from accel_migrate.analysis.trainings.one_process import check_backwards, judged_by_rank
@@ -316,7 +316,7 @@ class _Finder:
             # A script of its own that names its models hands these to the functions that it shares with this training.
             apart = loop.module not in files and self._names_models(loop)
             mentions = runs(loop.module, loop.statement) or any(
-                runs(module_of(self.roles, function), function)
+                runs(self.roles.project.module_of(function), function)
                 for function in self.graph.reached_from(loop.statement, self.roles, loop.module)
                 if not apart
             )

@@ -38,12 +38,11 @@ def evaluating_calls(
         if not loop.trains or not tests or function is None or parameter is None:
             continue
         own = Definition(loop.module, function)
-        handed = []
-        for caller, call in graph.sites.get(function, ()):
-            argument = dict(arguments_of(call, own)).get(parameter.name)
-            variable = caller.variable(argument) if argument is not None else None
-            if variable is not None:
-                handed.append((caller, call, variable))
+        handed = [
+            (caller, call, variable)
+            for caller, call, argument in graph.given(Variable(own.scope, parameter.name))
+            if argument is not None and (variable := caller.variable(argument)) is not None
+        ]
         if len({variable for _, _, variable in handed}) < 2:
             continue
         for caller, call, variable in handed:

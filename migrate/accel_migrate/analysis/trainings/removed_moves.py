@@ -182,7 +182,7 @@ class _Sorter:
         kept = any("." in variable.name for variable in stored)
         between = range(move.lineno, place.after.lineno)
         return kept and any(
-            node.lineno in between and module.scope(node).function is function  # type: ignore[attr-defined]
+            node.lineno in between and module.scope(node).function is function
             for node in module.walk(function, ast.Return)
         )
 

@@ -482,7 +482,7 @@ class _Reader:
         for move in found.dropped:
             inside.update(part for argument in move.call.args for part in walk(argument))
         for node in module.walk(module.tree, ast.Name):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in inside:
+            if isinstance(node.ctx, ast.Load) and node not in inside:
                 if module.variable(node) == device.variable:
                     yield node
 

@@ -20,7 +20,7 @@ from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain, choose_home, is_root, scattered
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
 from accel_migrate.flow.nodes import unparse
 
@@ -144,7 +144,7 @@ class _Finder:
                     raise NotMigrated(
                         f"`{variable.name}` belongs to {base.node.name}, which other classes are derived from too; "
                         "prepare it there by hand",
-                        node.lineno,  # type: ignore[attr-defined]
+                        node.lineno,
                         base.module,
                     )
 
@@ -162,9 +162,8 @@ class _Finder:
 
     def _out_of_sight(self, parameter: Variable) -> NotMigrated:
         """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""
-        module, function = parameter.scope.module, parameter.scope.node
-        for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
-            handed = dict(arguments_of(call, Definition(module, function))).get(parameter.name)  # type: ignore[arg-type]
+        module = parameter.scope.module
+        for caller, call, handed in self.graph.given(parameter):
             if handed is not None:
                 text = unparse(handed)
                 starred = isinstance(handed, ast.Name) and caller.resolve(handed.id, caller.scope(call)) is None
@@ -230,7 +229,7 @@ class _Finder:
     def _hands_on(self, module: Module, statement: ast.stmt, functions: set[Function | None]) -> bool:
         """`optimizer.step(closure)`: whoever is handed a function that trains may call it."""
         for node in module.walk(statement, ast.Name):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node.ctx, ast.Load):
                 target = self.roles.project.definition(module, node)
                 if target is not None and target.node in functions:
                     return True
@@ -253,7 +252,7 @@ class _Finder:
             module.variable(node) == variable
             and is_read_in_training(self.roles, self.graph, self.group.backwards, module, node)
             for node in module.walk(module.tree, ast.Name, ast.Attribute)
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+            if isinstance(node.ctx, ast.Load)
         )
 
     def _check_iterators(self, place: Place, loaders: tuple[Variable, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -30,7 +31,7 @@ def why_no_update(roles: Roles, graph: CallGraph, backward: Backward) -> str:
     module = backward.module
     function = backward.function
     owner = module.scope(backward.call).owner_class
-    if owner is not None and any(unparse(b).endswith("Module") or "nn." in unparse(b) for b in _bases(owner.node)):
+    if owner is not None and roles.project.is_torch_module(Definition(module, owner.node)):  # type: ignore[arg-type]
         return "the module trains itself from inside; move the loop out of it, so that the module can be prepared"
     stepped = _unknown_stepper(roles, module, backward)
     if stepped:
@@ -98,10 +99,6 @@ def _owner_of_parameters(iterated: ast.AST) -> ast.expr | None:
     ):
         return iterated.func.value
     return None
-
-
-def _bases(node: ast.AST) -> list[ast.expr]:
-    return node.bases if isinstance(node, ast.ClassDef) else []
 
 
 def _unknown_stepper(roles: Roles, module: Module, backward: Backward) -> str:

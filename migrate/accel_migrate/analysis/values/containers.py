@@ -114,6 +114,6 @@ def _added(module: Module, variable: Variable) -> Iterator[ast.expr]:
             if module.variable(call.func.value) == variable:
                 yield call.args[-1]
     for node in module.walk(module.tree, ast.Assign):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        if isinstance(node.targets[0], ast.Subscript):
             if module.variable(node.targets[0].value) == variable:
                 yield node.value

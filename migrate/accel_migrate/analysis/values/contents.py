@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import arguments_of
 
 Place = tuple[Module, ast.expr]
 
@@ -46,23 +44,9 @@ def _bound(graph: CallGraph, module: Module, variable: Variable) -> list[Place]:
         if binding.kind == "assign" and binding.value is not None and not binding.path:
             found.append((module, binding.value))
         elif binding.kind == "parameter":
-            found += handed_for(graph, variable)
+            found += graph.handed(variable)
     for node in module.walk(module.tree, ast.Assign):  # `state["model"] = model`
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        if isinstance(node.targets[0], ast.Subscript):
             if module.variable(node.targets[0].value) == variable:
                 found.append((module, node.value))
     return found
-
-
-def handed_for(graph: CallGraph, parameter: Variable) -> list[Place]:
-    """What callers pass for a parameter."""
-    module, function = parameter.scope.module, parameter.scope.node
-    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-        return []
-    definition = Definition(module, function)
-    return [
-        (caller, argument)
-        for caller, call in graph.sites.get(function, ())
-        for name, argument in arguments_of(call, definition)
-        if name == parameter.name
-    ]

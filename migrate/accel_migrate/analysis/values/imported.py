@@ -61,9 +61,9 @@ def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
 
 def _imports(project: Project, importer: Module) -> set[Module]:
     dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
-    dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}  # type: ignore[attr-defined]
-    stars = [n for n in importer.walk(importer.tree, ast.ImportFrom) if n.names[0].name == "*"]  # type: ignore[attr-defined]
-    dotted |= {"." * node.level + (node.module or "") for node in stars}  # type: ignore[attr-defined]
+    dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}
+    stars = [n for n in importer.walk(importer.tree, ast.ImportFrom) if n.names[0].name == "*"]
+    dotted |= {"." * node.level + (node.module or "") for node in stars}
     return {found for name in dotted if (found := project.imported_module(importer, name)) is not None}
 
 

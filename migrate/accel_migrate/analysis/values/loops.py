@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
-from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
+from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
 from accel_migrate.flow.nodes import unparse
 
 
@@ -48,23 +47,22 @@ class CallGraph:
 
     def __init__(self, roles: Roles) -> None:
         self.roles = roles
-        self.sites: dict[Function, list[tuple[Module, ast.Call]]] = {}
+        self.sites: Sites = roles.sites
         self.all_sites = self.sites  # also when seen from one entry of several
         self.callees: dict[Function | None, set[Function]] = {}
-        self.chains: dict[Variable, list[Variable]] = {}  # filled by homes.chain
+        self.chains: dict[Variable, list[Variable]] = {}  # filled by provenance.chain
         self._reached: dict[ast.AST, set[Function]] = {}
-        for module in roles.project.modules:
-            for call in module.calls:
-                target = roles.target(module, call)
-                if target is None:
-                    continue
-                if isinstance(target.node, ast.ClassDef):
-                    target = roles.project.initializer(target)
-                    if target is None:
-                        continue
-                assert not isinstance(target.node, ast.ClassDef)
-                self.sites.setdefault(target.node, []).append((module, call))
-                self.callees.setdefault(module.scope(call).function, set()).add(target.node)
+        for function, sites in self.sites.items():
+            for module, call in sites:
+                self.callees.setdefault(module.scope(call).function, set()).add(function)
+
+    def given(self, parameter: Variable) -> list[tuple[Module, ast.Call, ast.expr | None]]:
+        """Every call of the function of a parameter, with what it hands over for it: None where it leaves it out."""
+        return given_by(self.sites, parameter)
+
+    def handed(self, parameter: Variable) -> list[tuple[Module, ast.expr]]:
+        """What callers hand over for a parameter, each with its file."""
+        return [(caller, argument) for caller, _, argument in self.given(parameter) if argument is not None]
 
     def as_seen_from(self, entry: Scope, others: list[Scope]) -> CallGraph:
         """The calls without those that other entries make."""
@@ -90,10 +88,9 @@ class CallGraph:
         found: set[Function] = set()
         pending: list[Function] = []
         for child in module.walk(node, ast.Call):
-            if isinstance(child, ast.Call):
-                target = roles.target(module, child)
-                if target is not None and not isinstance(target.node, ast.ClassDef):
-                    pending.append(target.node)
+            target = roles.target(module, child)
+            if target is not None and not isinstance(target.node, ast.ClassDef):
+                pending.append(target.node)
         while pending:
             function = pending.pop()
             if function not in found:
@@ -150,13 +147,12 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
     found = []
     for module in roles.project.modules:
         for node in module.walk(module.tree, ast.For, ast.AsyncFor):
-            if isinstance(node, ast.For | ast.AsyncFor):
-                loaders = iterated_loaders(roles, module, node.iter)
-                if loaders:
-                    trains = any(child in calls for child in module.walk(node, ast.Call)) or bool(
-                        graph.reached_from(node, roles, module) & training
-                    )
-                    found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
+            loaders = iterated_loaders(roles, module, node.iter)
+            if loaders:
+                trains = any(child in calls for child in module.walk(node, ast.Call)) or bool(
+                    graph.reached_from(node, roles, module) & training
+                )
+                found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
     return sorted(found, key=lambda loop: loop.statement.lineno)
 
 
@@ -238,11 +234,6 @@ def is_read_in_training(
 def variables_in(module: Module, node: ast.AST) -> Iterator[tuple[Variable, ast.expr]]:
     """Each variable that a replacement of code mentions, with the widest expression that names it."""
     for child in module.walk(node, ast.Name, ast.Attribute):
-        if isinstance(child, ast.Name | ast.Attribute):
-            variable = module.variable(child)
-            if variable is not None:
-                yield variable, child
-
-
-def definition_of(module: Module, function: Function) -> Definition:
-    return Definition(module, function)
+        variable = module.variable(child)
+        if variable is not None:
+            yield variable, child

@@ -34,7 +34,7 @@ class MadeOf(LossPath):
             for decorator in target.node.decorator_list:
                 wrapper = self.roles.project.definition(target.module, decorator)
                 if wrapper is not None:
-                    self.made += [(wrapper.module, inner) for inner in wrapper.module.walk(wrapper.node, ast.Call)]  # type: ignore[misc]
+                    self.made += [(wrapper.module, inner) for inner in wrapper.module.walk(wrapper.node, ast.Call)]
             return
         variable = module.variable(call.func)
         if variable is not None and not self.roles.of(variable) & Role.MODEL:
@@ -45,8 +45,8 @@ class MadeOf(LossPath):
         value = self.roles.value(module, call.func)
         if value.owner is not None and value.module is not None:
             forward = self.roles.project.method(Definition(value.module, value.owner), "forward")
-            for node in forward.module.walk(forward.node, ast.Return) if forward is not None else ():
-                self._visit(forward.module, node.value, depth + 1)  # type: ignore[union-attr, attr-defined]
+            for each in forward.returned if forward is not None else ():
+                self._visit(forward.module, each, depth + 1)  # type: ignore[union-attr]
 
     def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
         super()._read(module, node, depth)

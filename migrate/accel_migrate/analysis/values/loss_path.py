@@ -14,7 +14,7 @@ from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of, is_wrapper
+from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
 from accel_migrate.flow.nodes import children
 
 _NO_PART = Role.MODEL | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.OPTIMIZER | Role.SCHEDULER | Role.DEVICE
@@ -62,9 +62,8 @@ class LossPath:
         if target is not None and isinstance(target.node, ast.ClassDef):
             return
         if target is not None:
-            for node in target.module.walk(target.node):
-                if isinstance(node, ast.Return) and node.value is not None:
-                    self._visit(target.module, node.value, depth + 1)
+            for value in target.returned:
+                self._visit(target.module, value, depth + 1)
             return
         run: ast.expr = call.func
         while isinstance(run, ast.Subscript | ast.Attribute) and module.variable(run) not in self.roles.known:
@@ -82,8 +81,8 @@ class LossPath:
                 return
             values = [binding.value for binding in own.scope.module.bindings(own)]
             if values and all(isinstance(value, ast.Lambda) for value in values):
-                for value in values:
-                    self._visit(own.scope.module, value.body, depth + 1)  # type: ignore[union-attr]
+                for made in values:
+                    self._visit(own.scope.module, made.body, depth + 1)  # type: ignore[union-attr]
                 return
             self.unknown.setdefault(own, call.func)
             self._methods_of(module, own, depth)
@@ -96,9 +95,8 @@ class LossPath:
         owner = Definition(known.module, known.owner)
         for name in ("__call__", "forward"):
             method = self.roles.project.method(owner, name)
-            for node in method.module.walk(method.node) if method is not None else ():
-                if isinstance(node, ast.Return) and node.value is not None:
-                    self._visit(method.module, node.value, depth + 1)  # type: ignore[union-attr]
+            for value in method.returned if method is not None else ():
+                self._visit(method.module, value, depth + 1)  # type: ignore[union-attr]
 
     def _read(self, module: Module, node: ast.Name | ast.Attribute, depth: int) -> None:
         variable = module.variable(node)
@@ -133,11 +131,8 @@ class LossPath:
 
     def _binding(self, module: Module, variable: Variable, binding: Binding, depth: int) -> None:
         if binding.kind == "parameter":
-            function = variable.scope.node
-            for caller, call in self.graph.sites.get(function, ()):  # type: ignore[call-overload]
-                for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
-                    if name == variable.name:
-                        self._visit(caller, argument, depth + 1)
+            for caller, argument in self.graph.handed(variable):
+                self._visit(caller, argument, depth + 1)
         elif binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
             self._visit(module, binding.statement.value, depth + 1)
             for earlier in module.bindings(variable):
@@ -153,7 +148,7 @@ class LossPath:
                 for argument in call.args:
                     self._visit(module, argument, depth + 1)
         for node in module.walk(variable.scope.node, ast.Assign):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            if isinstance(node.targets[0], ast.Subscript):
                 if module.variable(node.targets[0].value) == variable:
                     self._visit(module, node.value, depth + 1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module, Variable
-from accel_migrate.analysis.values.contents import contents, handed_for
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -84,7 +84,7 @@ def bound_to(graph: CallGraph, variable: Variable) -> Iterator[tuple[Module, ast
         if binding.value is not None:
             yield module, binding.value
         elif binding.kind == "parameter":
-            for caller, argument in handed_for(graph, variable):
+            for caller, argument in graph.handed(variable):
                 if isinstance(argument, ast.Call):
                     yield caller, argument
 
@@ -95,12 +95,7 @@ def parts_unread(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[Pa
     if freezes(roles, model):
         return
     readers = _readers(modules)
-    named = {
-        n.value
-        for m in modules
-        for n in m.walk(m.tree, ast.Constant)
-        if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
+    named = {n.value for m in modules for n in m.walk(m.tree, ast.Constant) if isinstance(n.value, str)}
     for owner in made_of(roles, graph, model):
         if not isinstance(owner.node, ast.ClassDef) or not _is_plain_module(roles, owner):
             continue
@@ -208,7 +203,6 @@ def has_weights(roles: Roles, module: Module, value: ast.expr) -> bool:
 
 def _makes_weights(roles: Roles, module: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
     for call in module.walk(node, ast.Call):
-        assert isinstance(call, ast.Call)
         dotted = module.qualified(call.func) or ""
         owner, _, name = dotted.rpartition(".")
         if owner.startswith("torch.nn") and name in _WITH_WEIGHTS and not _is_fixed(call):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.constructions import constructions
-from accel_migrate.analysis.values.contents import handed_for
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -70,7 +69,7 @@ def _bound(graph: CallGraph, module: Module, variable: Variable) -> Iterator[tup
     """What a variable is bound to, or gets from its callers."""
     for binding in module.bindings(variable):
         if binding.kind == "parameter":
-            yield from handed_for(graph, variable)
+            yield from graph.handed(variable)
         elif binding.value is not None:
             yield variable.scope.module, binding.value
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from enum import Flag, auto
-from functools import lru_cache
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import default_of
 
 _DEPTH = 10
 _ASKS_TORCH = {
@@ -100,9 +100,8 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     if _depends_on_caller(target):
         return Where.UNKNOWN
     found = Where.NOTHING
-    for node in target.module.walk(target.node):
-        if isinstance(node, ast.Return) and node.value is not None:
-            found |= where(roles, target.module, node.value, depth + 1)
+    for value in target.returned:
+        found |= where(roles, target.module, value, depth + 1)
     return found or Where.UNKNOWN
 
 
@@ -209,12 +208,9 @@ def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
         return False
     target = roles.target(module, value)
     if target is not None and not isinstance(target.node, ast.ClassDef) and depth <= _DEPTH:
-        returned = [
-            n.value for n in target.module.walk(target.node) if isinstance(n, ast.Return) and n.value is not None
-        ]
         if any(
             _parses(roles, target.module, each, depth + 1) or is_options(roles, target.module.variable(each), depth + 1)
-            for each in returned
+            for each in target.returned
         ):
             return True
     dotted = module.qualified(value.func) or unparse(value.func)
@@ -278,14 +274,14 @@ def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int
     module, function = variable.scope.module, variable.scope.node
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return Where.UNKNOWN
-    default = _default(function, variable.name)
-    calls = callers(roles).get(function, [])
+    default = default_of(function, variable.name)
+    calls = given_by(roles.sites, variable)
     found = Where.NOTHING
-    for caller, call in calls:
-        passed = dict(arguments_of(call, Definition(module, function))).get(variable.name, default)
-        if passed is None:
+    for caller, _, passed in calls:
+        if passed is None and default is None:
             return Where.UNKNOWN
-        found |= where(roles, module if passed is default else caller, passed, depth + 1)
+        here, value = (caller, passed) if passed is not None else (module, default)
+        found |= where(roles, here, value, depth + 1)  # type: ignore[arg-type]
     if not calls and function.name == "to" and module.functions[function].owner_class is not None:
         return Where.FOLLOWS  # every `x.to(device)` is looked at where it is called, whatever `x` is
     if not calls:
@@ -293,34 +289,7 @@ def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int
     return found
 
 
-def _default(function: Function, name: str) -> ast.expr | None:
-    every = [*function.args.posonlyargs, *function.args.args]
-    defaults = dict(zip([a.arg for a in reversed(every)], reversed(function.args.defaults)))
-    for argument, value in zip(function.args.kwonlyargs, function.args.kw_defaults):
-        if value is not None:
-            defaults[argument.arg] = value
-    return defaults.get(name)
-
-
 def _handed(roles: Roles, variable: Variable) -> list[Variable | None]:
     """What the callers of a function hand over for its parameter."""
-    module, function = variable.scope.module, variable.scope.node
-    found = []
-    for caller, call in callers(roles).get(function, []):  # type: ignore[call-overload]
-        passed = dict(arguments_of(call, Definition(module, function))).get(variable.name)  # type: ignore[arg-type]
-        found.append(caller.variable(passed) if passed is not None else None)
-    return found
-
-
-@lru_cache(maxsize=4)
-def callers(roles: Roles) -> dict[Function, list[tuple[Module, ast.Call]]]:
-    """Every call of a function of the project."""
-    found: dict[Function, list[tuple[Module, ast.Call]]] = {}
-    for module in roles.project.modules:
-        for call in module.calls:
-            target = roles.target(module, call)
-            if target is not None and isinstance(target.node, ast.ClassDef):
-                target = roles.project.method(target, "__init__")
-            if target is not None and not isinstance(target.node, ast.ClassDef):
-                found.setdefault(target.node, []).append((module, call))
-    return found
+    given = given_by(roles.sites, variable)
+    return [caller.variable(passed) if passed is not None else None for caller, _, passed in given]

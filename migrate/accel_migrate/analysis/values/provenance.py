@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
 from accel_migrate.analysis.values.containers import is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.analysis.values.roles import Role, Roles
 
 
 @dataclass(frozen=True)
@@ -69,15 +68,8 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
     if any(is_looped(binding) for binding in bindings):
         return looped_from(roles, variable)
     if any(binding.kind == "parameter" for binding in bindings):
-        function = variable.scope.node
-        sources = []
-        for caller, call in graph.sites.get(function, ()):  # type: ignore[call-overload]
-            for name, argument in arguments_of(call, Definition(module, function)):  # type: ignore[arg-type]
-                if name == variable.name:
-                    sources += [
-                        s for part in _models_in(roles, caller, argument) if (s := caller.variable(part)) is not None
-                    ]
-        return sources
+        parts = [(m, part) for m, argument in graph.handed(variable) for part in _models_in(roles, m, argument)]
+        return [source for caller, part in parts if (source := caller.variable(part)) is not None]
     root, dot, path = variable.name.partition(".")
     if dot and not bindings and not variable.scope.is_class:
         # `args.device` where `args` is a parameter: the same attribute of what the callers hand over

@@ -6,13 +6,16 @@ import ast
 import re
 from dataclasses import dataclass, replace
 from enum import Flag, auto
+from functools import cached_property
 
 from accel_migrate.analysis.program.project import Definition, Project
-from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.itself import ITSELF, itself
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse
+
+Sites = dict[Function, list[tuple[Module, ast.Call]]]
 
 
 class Role(Flag):
@@ -132,7 +135,6 @@ class Roles:
         self.followed: set[Variable] = set()  # whose object comes from another variable, as a run showed
         self._seen: dict[Variable, Observed] = {}  # all that a run showed, where the code tells no other
         self.known: dict[Variable, Value] = {}
-        self._returns: dict[ast.AST, list[ast.expr]] = {}
         self._targets: dict[ast.Call, Definition | None] = {}
         self._work: list[tuple[Module, Variable, Binding]] = []
         self._inherited: list[tuple[Variable, Variable]] = []  # attributes with those of a base class that they are
@@ -209,18 +211,23 @@ class Roles:
             self._targets[call] = self._find_target(module, call)
         return self._targets[call]
 
+    @cached_property
+    def sites(self) -> Sites:
+        """The calls of each function of the project; those of a class run what initialises its objects."""
+        found: Sites = {}
+        for module in self.project.modules:
+            for call in module.calls:
+                target = self.target(module, call)
+                if target is not None and isinstance(target.node, ast.ClassDef):
+                    target = self.project.initializer(target)
+                if target is not None and not isinstance(target.node, ast.ClassDef):
+                    found.setdefault(target.node, []).append((module, call))
+        return found
+
     # ---- fixed point
 
     def _collect(self, module: Module) -> None:
-        scopes: list[Scope] = [module.root]
-        for node, scope in module.functions.items():
-            scopes.append(scope)
-            self._returns[node] = []
-        for node in module.walk(module.tree, ast.Return):
-            if isinstance(node, ast.Return) and node.value is not None:
-                function = module.scope(node).function
-                if function in self._returns:
-                    self._returns[function].append(node.value)
+        scopes: list[Scope] = [module.root, *module.functions.values()]
         for scope in scopes:
             for name, bindings in scope.bindings.items():
                 for binding in bindings:
@@ -325,11 +332,10 @@ class Roles:
             elif "step" in methods and re.search(r"sched", variable.name, re.I):
                 self._learn(variable, Value(Role.SCHEDULER))
         for node in module.walk(module.tree, ast.For):
-            if isinstance(node, ast.For):
-                variable = module.variable(self._looped_over(module, node.iter))
-                if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
-                    if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
-                        self._learn(variable, Value(Role.LOADER))
+            variable = module.variable(self._looped_over(module, node.iter))
+            if variable is not None and re.search(r"(loader|_dl|dataloader|_iter)s?$", variable.name, re.I):
+                if any(b.value is None or isinstance(b.value, ast.Call) for b in module.bindings(variable)):
+                    self._learn(variable, Value(Role.LOADER))
 
     def _looped_over(self, module: Module, looped: ast.expr) -> ast.expr:
         """What a loop goes over in the end: `loader` in `tqdm(enumerate(loader))`, also when that has a name."""
@@ -561,7 +567,7 @@ class Roles:
         if isinstance(target.node, ast.ClassDef):
             bases = self.project.base_names(target)
             role = Role.NONE
-            if any(b.startswith("torch.nn.") or b.endswith(("Module", "PreTrainedModel")) for b in bases):
+            if self.project.is_torch_module(target):
                 role = Role.CRITERION if target.node.name.endswith("Loss") else Role.MODEL
             elif any(b.startswith("torch.optim.lr_scheduler") for b in bases):
                 role = Role.SCHEDULER
@@ -571,7 +577,7 @@ class Roles:
                 role = Role.LOADER
             return Value(role, None, target.node, target.module)
         value = UNKNOWN
-        for returned in self._returns.get(target.node, []):
+        for returned in target.returned:
             value = value.joined(self._evaluate(target.module, returned, depth + 1))
         # A device of its own, and batches that went through a function, are no longer what they were.
         return _without(value, Role.BATCH)
@@ -630,8 +636,7 @@ class Roles:
         method = self.project.method(owner, call.func.attr) if isinstance(call.func, ast.Attribute) else None
         if method is None:
             return bool(self.project.base_names(owner))
-        returned = [n.value for n in method.module.walk(method.node, ast.Return) if isinstance(n, ast.Return)]
-        return bool(returned) and all(isinstance(value, ast.Name) and value.id == "self" for value in returned)
+        return bool(method.returned) and all(isinstance(v, ast.Name) and v.id == "self" for v in method.returned)
 
     def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
         dotted = module.qualified(call.func) or ""
@@ -671,6 +676,15 @@ def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr
     known = {*names, *[a.arg for a in node.args.kwonlyargs]}
     pairs += [(k.arg, k.value) for k in call.keywords if k.arg in known and k.arg is not None]
     return pairs
+
+
+def given_by(sites: Sites, parameter: Variable) -> list[tuple[Module, ast.Call, ast.expr | None]]:
+    """Every call of the function of a parameter, with what it hands over for it: None where it leaves it out."""
+    function = parameter.scope.node
+    if not isinstance(function, Function):
+        return []
+    target = Definition(parameter.scope.module, function)
+    return [(m, call, dict(arguments_of(call, target)).get(parameter.name)) for m, call in sites.get(function, ())]
 
 
 def positional_of(target: Definition) -> list[str]:

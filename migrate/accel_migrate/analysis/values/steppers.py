@@ -32,7 +32,7 @@ def _steps_within(roles: Roles, module: Module, variable: Variable) -> bool:
     for binding in module.bindings(variable):
         made = roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
         if made is not None and isinstance(made.node, ast.ClassDef):
-            calls = [call.func for call in made.module.walk(made.node, ast.Call) if isinstance(call, ast.Call)]
+            calls = [call.func for call in made.module.walk(made.node, ast.Call)]
             called = {function.attr for function in calls if isinstance(function, ast.Attribute)}
             if "step" in called and "backward" not in called:
                 return True
