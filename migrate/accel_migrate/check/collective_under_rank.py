@@ -61,7 +61,7 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
     """Calls of the result that only some processes would come to, with what stands in the way."""
     side = evidence.after
-    guards = Guards(side)
+    guards = side.once(Guards)
     yield from _waits_for_files(side)
     for file, call in side.calls:
         what = meeting(side, file, call)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -15,6 +16,7 @@ from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Side
 from accel_migrate.check.fed_on_device import is_move
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import File, Scope
 
 CODE = "AM964"
@@ -92,13 +94,12 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {text for file, value in given for text in devices.of(file, value)}
     words = {word for _, value in given for word in _read(value)}
-    left = {(file.path, unparse(call)) for file, call in _elsewhere(after)}
     changed = {pair.path for pair in project.changed}
     for file, call, named, found in before.once(Devices).moves():
-        if file.path not in changed or named is None or (file.path, unparse(call)) in left:
-            continue
         unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *_GPUS))
-        if unknown and not words & {*_read(named), *_WORD.findall(unknown[0])}:
+        if file.path not in changed or named is None or not unknown:
+            continue
+        if not words & {*_read(named), *_WORD.findall(unknown[0])} and not _calls_left(after)[file.path, unparse(call)]:
             message = f"`{unparse(call)[:60]}` goes to {unknown[0]}, and the Accelerator would not know of it"
             yield Violation(CODE, file.path, 1, message)
             return
@@ -111,14 +112,17 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
         return
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {name for file, value in given for name in after.once(Deciding).options(file, value)}
-    left = Counter((file.path, unparse(call)) for file, call in _elsewhere(after))
     changed = {pair.path for pair in project.changed}
+    met: Counter[tuple[Path, str]] = Counter()
     for file, call, named, found in before.once(Devices).moves():
-        left[file.path, unparse(call)] -= 1
-        if file.path not in changed or left[file.path, unparse(call)] >= 0:
-            continue
+        met[file.path, unparse(call)] += 1
         choices = [named] if named is not None and "cpu" in found and len(found) > 1 else []
-        for choice in (*choices, *_guards(file, call)):
+        choices += _guards(file, call)
+        if file.path not in changed or not choices:
+            continue
+        if met[file.path, unparse(call)] <= _calls_left(after)[file.path, unparse(call)]:
+            continue
+        for choice in choices:
             for option in sorted(before.once(Deciding).options(file, choice) - told):
                 message = (
                     f"the option --{option} decides on `{unparse(call)[:60]}`, and the Accelerator would not know of it"
@@ -127,10 +131,11 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
                 return
 
 
-def _elsewhere(after: Side) -> Iterator[tuple[File, ast.Call]]:
+@once
+def _calls_left(after: Side) -> Counter[tuple[Path, str]]:
     """The calls of the result without the moves to the Accelerator's device: it took those over, though they read as before."""
     taken = {call for _, call, _, found in after.once(Devices).moves() if found == {"accelerator"}}
-    return ((file, call) for file, call in after.calls if call not in taken)
+    return Counter((file.path, unparse(call)) for file, call in after.calls if call not in taken)
 
 
 def _guards(file: File, call: ast.Call) -> Iterator[ast.expr]:

@@ -313,8 +313,9 @@ class Devices:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and call.args:
             if not (file.qualified(call.args[0]) or "").startswith("torch."):
                 yield call.args[0]
-        if not self._side.flows.callees.get(call) and not _only_notes(call):
-            yield from (keyword.value for keyword in call.keywords if keyword.arg == "device")
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "device"]
+        if named and not self._side.flows.callees.get(call) and not _only_notes(call):
+            yield from named
 
     def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
         """The devices that an expression may name; what is not known is named by its text."""

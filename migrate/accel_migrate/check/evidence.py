@@ -54,10 +54,19 @@ class Side:
     def flows(self) -> Flows:
         followed = [(f, c, "prepared") for f, c in self.asked("prepare")]
         followed += [(f, c, "accelerator") for f, c in self.created]
-        followed += [(f, c, "loader") for f, c in self.calls if (f.qualified(c.func) or "").endswith("DataLoader")]
-        followed += [(f, c, "parallel") for f, c in self.calls if (f.qualified(c.func) or "").endswith(".DataParallel")]
+        followed += [(f, c, "loader") for f, c in self.of_library("DataLoader")]
+        followed += [(f, c, "parallel") for f, c in self.of_library(".DataParallel")]
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
+
+    def of_library(self, *endings: str) -> list[tuple[File, ast.Call]]:
+        """The calls of imported things whose full names end so."""
+        return [(file, call) for file, call, dotted in self._imported if dotted.endswith(endings)]
+
+    @cached_property
+    def _imported(self) -> list[tuple[File, ast.Call, str]]:
+        named = ((file, call, file.qualified(call.func)) for file, call in self.calls)
+        return [(file, call, dotted) for file, call, dotted in named if dotted is not None]
 
     @cached_property
     def calls(self) -> list[tuple[File, ast.Call]]:
@@ -66,12 +75,8 @@ class Side:
     @cached_property
     def created(self) -> list[tuple[File, ast.Call]]:
         """Where an Accelerator is made."""
-        return [
-            (file, call)
-            for file, call in self.calls
-            if (file.qualified(call.func) or "").split(".")[0] in ("accel_runtime", "accelerate")
-            and (file.qualified(call.func) or "").endswith(".Accelerator")
-        ]
+        made = self.of_library(".Accelerator")
+        return [(f, c) for f, c in made if (f.qualified(c.func) or "").startswith(("accel_runtime.", "accelerate."))]
 
     @cached_property
     def wraps_models(self) -> bool:
@@ -296,8 +301,8 @@ class Evidence:
         started = {each.path for file, call in self.after.created for each in scripts_that_run(self.after, file, call)}
         trees = {file.tree: file.path for file in self.before.files}
         words = Words(trees, [tree for tree, path in trees.items() if path not in started])
-        paths = {id(statement): file.path for file in self.before.files for statement in walk(file.tree)}
-        return words.idle(unit for unit in words.of if (paths[id(unit)], unit.name) in named)
+        paths = {node: file.path for file in self.before.files for node in file.scopes}
+        return words.idle(unit for unit in words.of if (paths[unit], unit.name) in named)
 
 
 def is_accelerator(node: ast.AST) -> bool:

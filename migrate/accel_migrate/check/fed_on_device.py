@@ -49,7 +49,7 @@ def _found(evidence: Evidence) -> Found:
     else:
         yield from fed_from_the_cpu(evidence)
         yield from _cast_to_the_cpu(side)
-    about_cuda = _about_cuda(side)
+    about_cuda = side.once(_about_cuda)
     asked = [(file, keyword) for file, call in side.created for keyword in call.keywords if keyword in told]
     by_machine = any(side.flows.place(file, keyword.value) in about_cuda for file, keyword in asked)
     if told and not by_machine:
@@ -102,7 +102,7 @@ def _named(node: ast.expr) -> Iterator[str]:
 def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found:
     """`if args.gpu: model.cuda()`: the original trains on the CPU without it, and the Accelerator is not told."""
     side = evidence.before
-    if any((f.qualified(c.func) or "").endswith("init_process_group") for f, c in side.calls):
+    if side.of_library("init_process_group"):
         return  # each process had a GPU of its own
     paths = {file.path for file in evidence.after.involved}
     for file in side.files:
@@ -166,21 +166,22 @@ def _moves(node: ast.expr, onto: str = "") -> bool:
 
 def _asks_for_cuda(side: Side, file: File, test: ast.expr) -> bool:
     """Whether a test is about the machine alone: CUDA is there or not."""
-    return side.flows.place(file, test) in _about_cuda(side)
+    return side.flows.place(file, test) in side.once(_about_cuda)
 
 
 def _about_cuda(side: Side) -> set[Place]:
     """Every place that the machine's answer about CUDA gets to."""
     flows = side.flows
-    return flows.reached([flows.place(f, c) for f, c in side.calls if (f.qualified(c.func) or "") in _CUDA])
+    return flows.reached([flows.place(file, call) for file, call in side.of_library(*_CUDA)])
 
 
 def _fed_itself(evidence: Evidence) -> bool:
     """Whether the original ran with batches that nothing moved: DataParallel did, or all of it was on the CPU."""
     before = evidence.before
+    if before.of_library(".DataParallel"):
+        return True
     moving = [(f, c) for f, c in before.calls if getattr(c.func, "attr", "") in ("to", "cuda")]
-    moved = any(evidence.ran(file, call) for file, call in moving)
-    return not moved or any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in before.calls)
+    return not any(evidence.ran(file, call) for file, call in moving)
 
 
 def _moves_prepared(evidence: Evidence) -> bool:
@@ -240,8 +241,9 @@ def _is_loss(side: Side, file: File, call: ast.Call) -> bool:
 
 def _cast_to_the_cpu(side: Side) -> Found:
     """`model(x)` after `x = x.type(torch.LongTensor)`: the cast took a batch of the device back."""
-    where = side.once(Whereabouts)
-    if not any(where.casts_to_cpu(file, call) for file, call in side.calls):
+    casts = [(file, call) for file, call in side.calls if getattr(call.func, "attr", "") == "type"]
+    where = side.once(Whereabouts) if casts else None
+    if where is None or not any(where.casts_to_cpu(file, call) for file, call in casts):
         return
     for file, call in side.calls:
         for given in call.args if side.flows.made(file, call.func, "prepared") else ():
@@ -301,7 +303,7 @@ def _may_move(node: ast.expr) -> bool:
 
 def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
     """`if torch.cuda.is_available(): x = x.to(accelerator.device)`: on another accelerator x stays behind."""
-    about_cuda = _about_cuda(side)
+    about_cuda = side.once(_about_cuda)
     for file, call in side.calls:
         if not (
             isinstance(call.func, ast.Attribute) and call.func.attr == "to" and call.args and side.runs(file, call)
@@ -336,7 +338,7 @@ def _stays_behind(side: Side, file: File, moved: ast.expr) -> bool:
 def _typed_by_cuda(side: Side) -> Found:
     """`Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`: on another accelerator they are on the CPU."""
     flows = side.flows
-    about_cuda = _about_cuda(side)
+    about_cuda = side.once(_about_cuda)
     for file in side.involved:
         for node in file.of_kinds(ast.Attribute):
             above = file.parents[node]
@@ -353,7 +355,7 @@ def _typed_by_cuda(side: Side) -> Found:
 
 def _left_to_cuda(side: Side) -> Found:
     """`x.cuda() if torch.cuda.is_available() else x`, also in another file: on another accelerator x stays behind."""
-    about_cuda = _about_cuda(side)
+    about_cuda = side.once(_about_cuda)
     for file, call in side.calls:
         if about_cuda and _moves(call) and side.runs(file, call) and getattr(call.func, "attr", "") == "cuda":
             test = _condition(side, file, call, about_cuda)

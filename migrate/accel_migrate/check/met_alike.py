@@ -64,11 +64,11 @@ def find(project: Project) -> Iterator[Violation]:
             if len(others) != len(nodes):
                 continue
             for node, other in zip(nodes, others):
-                if not evidence.after.runs(new, node):
-                    continue
                 message = _parted(after, new, node, before, old, other) or _needed(after, new, node, before, old, other)
                 message = message or _left_behind(evidence.after, after, new, node, before, old, other)
-                if message and not _takes_any(evidence.after, new, node) and not _scatters(old, other):
+                if not message or _takes_any(evidence.after, new, node) or _scatters(old, other):
+                    continue
+                if evidence.after.runs(new, node):
                     yield Violation(CODE, pair.path, node.lineno, message)
 
 

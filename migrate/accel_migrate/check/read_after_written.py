@@ -52,7 +52,7 @@ class _Files:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._paths, guards = Paths(side), Guards(side)
+        self._paths, guards = Paths(side), side.once(Guards)
         uses = PathUses(side, guards, self._paths)
         outside = [(file, call) for file, call in side.calls if file in side.involved and uses.leaves(call)]
         alone = {call for file, call in outside if guards.of(file, call) is not None or _names_one(call)}

@@ -21,7 +21,7 @@ def fed_from_the_cpu(evidence: Evidence) -> Found:
     """Calls of what was a DataParallel, or of something outside of the project with it, that get what nothing moved."""
     was = _parallel(evidence.before)
     side = evidence.after
-    if not was or any(_is_parallel(file, call) for file, call in side.calls):
+    if not was or side.of_library(".DataParallel"):
         return
     where = side.once(Whereabouts)
     for file, call in side.calls:
@@ -38,13 +38,9 @@ def fed_from_the_cpu(evidence: Evidence) -> Found:
                 yield file, call, f"`{unparse(given)[:40]}` of `{unparse(call)[:60]}` {reason}"
 
 
-def _is_parallel(file: File, call: ast.Call) -> bool:
-    return (file.qualified(call.func) or "").endswith(".DataParallel")
-
-
 def _parallel(side: Side) -> set[Key]:
     """The names under which the original has a DataParallel."""
-    if not any(_is_parallel(file, call) for file, call in side.calls):
+    if not side.of_library(".DataParallel"):
         return set()
     return {
         _key(file, node)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from accel_migrate.flow.fields import Families, self_of
 from accel_migrate.flow.nodes import children, unparse
@@ -90,17 +90,15 @@ _CONSTRAINING = frozenset(
 _GROWN = frozenset(["append", "extend", "insert", "add", "update", "setdefault", "appendleft", "put"])
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """Something that exists once for each run of a place in the code: a function, a class, an instance, a result."""
 
     kind: str  # function, class, instance, or what a caller of `seed` named
     node: ast.AST
-    index: int = 0  # which item of a result; for a function, how many arguments it already has
+    index: int = 0  # type: ignore[assignment]  # which item of a result; for a function, how many arguments it already has
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A call in its file."""
 
     file: File

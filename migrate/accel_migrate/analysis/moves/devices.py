@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.origins import Where, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 SETTERS = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")
@@ -28,20 +29,21 @@ class Move:
     non_blocking: bool = False
 
 
+@once
 def moves_in(roles: Roles, module: Module) -> list[Move]:
     return [move for call in module.calls if (move := _move(roles, module, call)) is not None]
 
 
 def _move(roles: Roles, module: Module, call: ast.Call) -> Move | None:
     function = call.func
-    if not isinstance(function, ast.Attribute) or module.qualified(function) is not None:
+    if not isinstance(function, ast.Attribute) or function.attr not in ("to", "cuda"):
+        return None
+    if module.qualified(function) is not None:
         return None
     non_blocking = any(keyword.arg == "non_blocking" for keyword in call.keywords)
     if function.attr == "cuda":
         device = call.args[0] if call.args else None
         return Move(module, call, function.value, device, (), non_blocking)
-    if function.attr != "to":
-        return None
     named = [keyword for keyword in call.keywords if keyword.arg == "device"]
     device = named[0].value if named else (call.args[0] if call.args else None)
     if device is None or not is_device(roles, module, device):
@@ -51,6 +53,7 @@ def _move(roles: Roles, module: Module, call: ast.Call) -> Move | None:
     return Move(module, call, function.value, device, tuple(kept), non_blocking)
 
 
+@once
 def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     """Whether an expression names the device that training runs on: not the CPU beside a GPU, nor where a tensor is."""
     meant = where(roles, module, node)

@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.once import once
 
 _NORMALISED = re.compile(
     r"(wide_)?(resnet|resnext|densenet|mobilenet|googlenet|inception|mnasnet|shufflenet|efficientnet|regnet)|vgg\w+_bn$"
@@ -34,6 +35,7 @@ class Layer:
     chosen: bool = False
 
 
+@once
 def batch_norm(script: Script, training: Training) -> list[Layer]:
     """The first layer in each file of the training, or else one in the files that the models are written in."""
     own = OfModels(script, training)
@@ -41,6 +43,7 @@ def batch_norm(script: Script, training: Training) -> list[Layer]:
     return here or list(_elsewhere(script, training, own))[:1]
 
 
+@once
 def is_settled(script: Script, training: Training) -> bool:
     """Whether the script converts the layers, or holds their statistics still where that runs.
 

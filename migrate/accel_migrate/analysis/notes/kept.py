@@ -21,6 +21,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
+from accel_migrate.flow.once import once
 
 _GROWS = {"append", "extend", "appendleft", "insert", "add", "update", "setdefault", "put"}
 _SIZES = {"size", "shape", "len", "dim", "numel", "range", "ndim", "arange"}
@@ -50,7 +51,8 @@ class _Write:
     given: tuple[ast.expr, ...]
 
 
-def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: Iterable[Backward]) -> list[Kept]:
+@once
+def find_kept(roles: Roles, graph: CallGraph, local: Locality, backwards: tuple[Backward, ...]) -> list[Kept]:
     """Each once, at the first place where it is changed."""
     path = _Path(roles, graph, backwards)
     writes = _Writes(roles, graph, local, path, list(backwards))

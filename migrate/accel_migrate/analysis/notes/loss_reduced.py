@@ -38,6 +38,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
 # By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.
@@ -91,6 +92,7 @@ def _collates(script: Script, loader: Variable) -> bool:
     )
 
 
+@once
 def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
     """How the loss of a backward pass is reduced; a mean is one only where that is proven."""
     found = _Search(roles, graph).kind(backward.module, backward.loss)

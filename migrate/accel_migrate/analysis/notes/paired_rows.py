@@ -17,6 +17,7 @@ from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 _PRODUCTS = ("mm", "matmul", "addmm", "addmm_")
 _BY_ROW = ("cosine_similarity", "pairwise_distance")
@@ -36,6 +37,7 @@ class Paired(NamedTuple):
     sure: bool  # False: it may be within each sample as well
 
 
+@once
 def paired_rows(roles: Roles, graph: CallGraph, backward: Backward) -> Paired | None:
     """The first pairing of samples that the loss of a backward pass comes from."""
     values = _Values(roles, graph)
@@ -84,10 +86,9 @@ class _Values:
         yield from ((owner, call) for call in self._changes(owner, variable))
 
     def _changes(self, module: Module, variable: Variable) -> Iterator[ast.Call]:
-        for call in module.calls:
-            if isinstance(call.func, ast.Attribute) and isinstance(module.parents[call], ast.Expr):
-                if module.variable(call.func.value) == variable:
-                    yield call
+        for _, call in module.method_calls.get(variable, ()):
+            if isinstance(module.parents[call], ast.Expr):
+                yield call
 
     def _returned(self, module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
         """What a function gives, or the forward of a module of torch."""

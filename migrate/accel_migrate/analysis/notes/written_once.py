@@ -13,6 +13,7 @@ from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 # Methods of lists, dictionaries, sets and queues that change them.
 _CHANGING = frozenset({
@@ -31,6 +32,7 @@ class Writing:
     ahead: ast.expr | None = None  # an argument that all processes must work out, because it changes what they read
 
 
+@once
 def writings(script: Script, training: Training, module: Module) -> list[Writing]:
     """What writes files in a module, other than weights, which all processes must collect first; of a whole, not its parts."""
     found = list(_writings(script, training, module))

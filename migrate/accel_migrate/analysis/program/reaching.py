@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.flow.once import once
 
 # What goes through a generator before it returns; others, such as `map`, may keep it for later.
 _CONSUMERS = {
@@ -25,6 +26,7 @@ _CONSUMERS = {
 }
 
 
+@once
 def reaching(module: Module, node: ast.Name, variable: Variable) -> list[Binding]:
     """The bindings whose value the name may hold here: the nearest one above in the text, or those of the branches."""
     bindings = [b for b in variable.scope.bindings.get(variable.name, []) if b.kind != "delete"]
@@ -96,19 +98,21 @@ def _scan(
     """Collect bindings above `position` in a block; True once one of them always holds."""
     index = next((i for i, item in enumerate(block) if item is position), len(block))
     for statement in reversed(block[:index]):
-        direct = [b for b in bindings if b.statement is statement and b.kind in ("assign", "import", "definition")]
+        inside = [b for b in bindings if module.holds(statement, b.statement)]
+        if not inside:
+            continue
+        own = [b for b in inside if b.statement is statement]
+        direct = [b for b in own if b.kind in ("assign", "import", "definition")]
         if direct:
             found += direct
             return True
         inner = _always_one(statement)
-        own = any(b.statement is statement for b in bindings)
         if inner and not own:
-            ended = [_scan(module, branch, statement, bindings, found) for branch in inner]
+            ended = [_scan(module, branch, statement, inside, found) for branch in inner]
             if all(ended):
                 return True
             continue
-        nested = [b for b in bindings if b.statement is not statement and module.holds(statement, b.statement)]
-        nested += [b for b in bindings if b.statement is statement and b.kind not in ("assign", "import", "definition")]
+        nested = [*[b for b in inside if b.statement is not statement], *own]
         found += [b for b in nested if b not in found and b.kind != "parameter"]
     return False
 

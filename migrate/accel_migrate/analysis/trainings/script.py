@@ -66,6 +66,7 @@ from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 
 def read(
@@ -263,7 +264,7 @@ class _Reader:
             gone = replace(found, precision=precision).gone(reach) | passed
             if device is not None and not start.stays:
                 gone |= frozenset(device.module.walk(device.statement))
-            tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup))
+            tied = Tied(self.roles, self.graph, device, given, reach, found.distribution, self._idle(setup.place))
             if start.cpu or start.device or not tied.stays_on_cuda(modules, gone | moved, found.storage.held):
                 break
         if not self.keep_device:
@@ -383,13 +384,14 @@ class _Reader:
 
     def _made(self, setup: Setup, moves: list[Move]) -> list[Move]:
         """The moves that a run of this training may make: not those of functions that nothing runs."""
-        idle = self._idle(setup) if moves else frozenset()
+        idle = self._idle(setup.place) if moves else frozenset()
         return [move for move in moves if unit_of(move.call, move.module.ancestors(move.call)) not in idle]
 
-    def _idle(self, setup: Setup) -> frozenset[Unit]:
-        running = [(setup.place.module, setup.place.after), *[(b.module, b.call) for b in self.group.backwards]]
+    @once
+    def _idle(self, place: Place) -> frozenset[Unit]:
+        running = [(place.module, place.after), *[(b.module, b.call) for b in self.group.backwards]]
         own = [unit for m, node in running if (unit := unit_of(node, m.ancestors(node))) is not None]
-        return idle_in(self.roles.project, setup.place.module, own)
+        return idle_in(self.roles.project, place.module, own)
 
     def _moving(
         self, modules: tuple[Module, ...], participants: Participants, place: Place, timing: Timing

@@ -14,6 +14,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.once import once
 
 _WITH_WEIGHTS = {
     "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",
@@ -37,6 +38,7 @@ class Part:
     line: int
 
 
+@once
 def made_of(roles: Roles, graph: CallGraph, model: Variable) -> list[Definition]:
     """Every class and function that building the model calls, in the project."""
     found: dict[ast.AST, Definition] = {}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Flag, auto
 from functools import cached_property
+from typing import NamedTuple
 
 from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
@@ -50,8 +51,7 @@ class Role(Flag):
 _COMBINED: dict[int, Role] = Role._value2member_map_  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """What is known of an expression: its roles, its parts if it is a tuple, its class if it is the project's own."""
 
     role: Role = Role.NONE
@@ -135,6 +135,7 @@ class Roles:
         self.followed: set[Variable] = set()  # whose object comes from another variable, as a run showed
         self._seen: dict[Variable, Observed] = {}  # all that a run showed, where the code tells no other
         self.known: dict[Variable, Value] = {}
+        self._values: dict[ast.expr, Value] = {}  # of expressions, as long as nothing is learned
         self._targets: dict[ast.Call, Definition | None] = {}
         self._work: list[tuple[Module, Variable, Binding]] = []
         self._inherited: list[tuple[Variable, Variable]] = []  # attributes with those of a base class that they are
@@ -197,10 +198,12 @@ class Roles:
     # ---- questions
 
     def value(self, module: Module, node: ast.expr) -> Value:
-        return self._evaluate(module, node, 0)
+        if node not in self._values:
+            self._values[node] = self._evaluate(module, node, 0)
+        return self._values[node]
 
     def role(self, module: Module, node: ast.expr) -> Role:
-        return self._evaluate(module, node, 0).role
+        return self.value(module, node).role
 
     def of(self, variable: Variable | None) -> Role:
         return self.known.get(variable, UNKNOWN).role if variable is not None else Role.NONE
@@ -277,6 +280,7 @@ class Roles:
         new = old.joined(value)
         if new != old:
             self.known[variable] = new
+            self._values.clear()
             return True
         return False
 
@@ -388,10 +392,10 @@ class Roles:
         if depth > 12:
             return UNKNOWN
         if isinstance(node, ast.Name):
-            variable = module.resolve(node.id, module.scope(node))
             if node.id in module.imports:
                 return self._of_another_file(module, node)
-            return self.known.get(variable, UNKNOWN) if variable else UNKNOWN
+            variable = module.variable(node)
+            return self.known.get(variable, UNKNOWN) if variable is not None else UNKNOWN
         if isinstance(node, ast.Call):
             return self._call(module, node, depth + 1)
         if isinstance(node, ast.Attribute):

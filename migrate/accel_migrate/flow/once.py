@@ -1,0 +1,25 @@
+"""Answers that are asked for again and again, and depend on what is asked alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Owner = TypeVar("Owner")
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def once(find: Callable[Concatenate[Owner, Asked], Answer]) -> Callable[Concatenate[Owner, Asked], Answer]:
+    """Keep the answers of a function with its first argument, as long as that lives; nobody may change them."""
+
+    @wraps(find)
+    def known(owner: Owner, /, *asked: Asked.args, **named: Asked.kwargs) -> Answer:
+        answers: dict[Any, Answer] = owner.__dict__.setdefault("_answers", {})
+        key = (find, *asked, *named.items())
+        if key not in answers:
+            answers[key] = find(owner, *asked, **named)
+        return answers[key]
+
+    return known

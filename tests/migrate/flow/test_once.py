@@ -1,0 +1,33 @@
+"""Answers are found once for each question, and kept with what they are about."""
+
+from __future__ import annotations
+
+from accel_migrate.flow.once import once
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+
+@once
+def answer(owner: Owner, question: str) -> str:
+    owner.asked.append(question)
+    return question.upper()
+
+
+@once
+def other(owner: Owner, question: str) -> str:
+    return question * 2
+
+
+def test_finds_each_answer_once():
+    owner = Owner()
+    assert [answer(owner, "a"), answer(owner, "b"), answer(owner, "a")] == ["A", "B", "A"]
+    assert owner.asked == ["a", "b"]
+
+
+def test_keeps_functions_and_owners_apart():
+    first, second = Owner(), Owner()
+    assert (answer(first, "a"), other(first, "a"), answer(second, "a")) == ("A", "aa", "A")
+    assert second.asked == ["a"]
