@@ -98,12 +98,14 @@ class Prepared:
     def _forget_unheld(self) -> None:
         """Forgets what the script has let go of, as the folds of a cross validation before this one.
 
-        Here and not when it is let go of: all processes must have the same, and meet here, where more begins to train.
+        Here and not when it is let go of: all processes must have the same, and meet here, where more begins to train. They
+        meet the first time too: a file that all have read until then is not changed while one still reads it.
         """
         first, self._trains = not self._trains, True
         kinds: list[list[Any]] = [self.models, self.optimizers, self.schedulers]
         gather = self._session.collectives.gather_objects
-        if first or len({tuple(sizes) for sizes in gather([len(kind) for kind in kinds])}) > 1:
+        alike = len({tuple(sizes) for sizes in gather([len(kind) for kind in kinds])}) == 1
+        if first or not alike:
             return
         before = [[self._known[id(thing)].number for thing in kind] for kind in kinds]
         optimizers = self._loosened([*self.optimizers, *self.schedulers, *self.loaders])

@@ -165,7 +165,7 @@ def _names_one(call: ast.Call) -> bool:
 
 def _meetings(side: Side) -> set[ast.AST]:
     """Statements that no process leaves before all have come to them, and calls of functions that always lead to one."""
-    own = {call for _, call in side.asked(*_MEETING)}
+    own = {call for _, call in side.asked(*_MEETING)} | _preparing(side)
     found: set[ast.AST] = {file.statement(call) for file, call in side.calls if call in own}
     pending = {call: file.statement(call) for file, call in side.calls if side.flows.callees.get(call)}
     while more := {
@@ -173,6 +173,11 @@ def _meetings(side: Side) -> set[ast.AST]:
     }:
         found |= {pending.pop(call) for call in more}
     return {statement for statement in found if not hasattr(statement, "body")}
+
+
+def _preparing(side: Side) -> set[ast.AST]:
+    """The calls of prepare() that take a model: all processes come to them before one goes on."""
+    return {made.node for file, call in side.calls for made in side.flows.made(file, call.func, "prepared")}
 
 
 def _leads_to(block: object, meetings: set[ast.AST]) -> bool:

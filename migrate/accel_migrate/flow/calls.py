@@ -248,10 +248,15 @@ class Flows:
         return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.names else None
 
     def _looked_up(self, file: File, node: ast.expr) -> Iterator[Place]:
-        """All that a file of the project names, of `zoo.__dict__`, `vars(zoo)`, `getattr(zoo, name)` and `globals()`."""
+        """All that a file of the project names, of `zoo.__dict__`, `vars(zoo)`, `getattr(zoo, name)`.
+
+        Of `globals()` it is what the file defines or imports: its variables are followed where they are named.
+        """
         match node:
             case ast.Call(func=ast.Name(id="globals")):
-                yield from self._named(file)
+                defined = {getattr(statement, "name", "") for statement in file.tree.body} | file.imports.keys()
+                own = {("name", file.root, name) for name in file.root.names - defined}
+                yield from (place for place in self._named(file) if place not in own)
             case (
                 ast.Attribute(value=module, attr="__dict__")
                 | ast.Call(func=ast.Name(id="vars"), args=[module])

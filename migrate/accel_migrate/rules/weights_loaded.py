@@ -85,7 +85,7 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
     if spelled is not None and training.storage.waits(load) and not training.flow.on_some(module, load.call):
-        statement = _listed(module, _opened(module, module.statement(load.call)), load.call)
+        statement = _listed(module, _opened(module, load.call), load.call)
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
@@ -115,13 +115,17 @@ def _located(module: Module, load: Load) -> Edit:
     return add_argument(source, load.call, f"map_location={cpu}")
 
 
-def _opened(module: Module, statement: ast.stmt) -> ast.stmt:
+def _opened(module: Module, load: ast.Call) -> ast.stmt:
     """The outermost statement around a load that opens the file, or asks for it: neither before it is there."""
-    found = statement
-    for parent in module.ancestors(statement):
+    found = module.statement(load)
+    read = {node.id for node in module.walk(load, ast.Name) if isinstance(node, ast.Name)}
+    for parent in module.ancestors(found):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.For | ast.While):
             break
-        opens = isinstance(parent, ast.With) and parent.body[0] is found
+        names = (
+            [getattr(item.optional_vars, "id", None) for item in parent.items] if isinstance(parent, ast.With) else []
+        )
+        opens = isinstance(parent, ast.With) and (parent.body[0] is found or not read.isdisjoint(names))
         if opens or (isinstance(parent, ast.If) and _asks_for_file(parent.test)):
             assert isinstance(parent, ast.stmt)
             found = parent

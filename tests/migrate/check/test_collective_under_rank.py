@@ -110,3 +110,13 @@ def test_the_state_of_an_optimizer_is_gathered_where_it_is_sharded() -> None:
     assert not said(
         "AM954", "x = 1\n", top + guarded.replace("if accelerator.is_main_process", "if True").format("opt")
     )
+
+
+def test_options_kept_by_the_names_of_a_file_do_not_make_all_of_a_checkpoint_depend_on_the_rank() -> None:
+    kept = (
+        TOP + "every = 5\nnames = [k for k in globals()]\nconfig = {k: globals()[k] for k in names}\n"
+        "rank = accelerator.process_index\nnumber = 0\nstored = torch.load('last.pt')\nnumber = stored['number']\n"
+        "stored = {'number': number, 'config': config}\nif number % every == 0:\n    accelerator.get_state_dict(net)\n"
+    )
+    assert not said("AM954", "x = 1\n", kept)
+    assert said("AM954", "x = 1\n", kept.replace("number % every", "rank % every"))

@@ -173,6 +173,14 @@ def test_a_path_that_nobody_reads() -> None:
     assert not said("AM962", "x = 1\n", ALONE % ("", guarded, ""))
 
 
+def test_preparing_a_model_is_a_wait() -> None:
+    resumed = (
+        HEAD + "torch.load('best.pt')\n{}\nfor e in range(3):\n    accelerator.save(weights, 'best.pt')\n    net(x)\n"
+    )
+    assert not said("AM962", "x = 1\n", resumed.format("net, opt = accelerator.prepare(net, opt)"))
+    assert said("AM962", "x = 1\n", resumed.format("loader = accelerator.prepare(loader)"))
+
+
 def test_an_epoch_of_training_is_a_wait() -> None:
     loop = "for e in range(3):\n    for x in data:\n        accelerator.backward(net(x))\n    {}\n    {}\n"
     save, load = "accelerator.save(weights, 'best.pt')", "torch.load('best.pt')"

@@ -170,6 +170,16 @@ def test_waits_before_the_file_is_asked_for():
     )
 
 
+def test_waits_before_the_file_is_opened_whatever_else_is_done_while_it_is_open():
+    becomes(
+        training(
+            after='torch.save(model.state_dict(), "m.pt")\nwith open("m.pt", "rb") as kept:\n    known = len("m.pt")\n'
+            "    if known:\n        model.load_state_dict(torch.load(kept))"
+        ),
+        'accelerator.wait_for_everyone()\nwith open("m.pt", "rb") as kept:',
+    )
+
+
 def test_waits_before_the_file_is_looked_for():
     becomes(
         training(
