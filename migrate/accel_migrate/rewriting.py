@@ -11,7 +11,7 @@ from accel_migrate.check import DEVICES_NAMED, NOTHING_ORPHANED, Violation, viol
 from accel_migrate.emptied import emptied
 from accel_migrate.errors import MigrateError, internal_error
 from accel_migrate.flow.depth import depth
-from accel_migrate.flow.imports import used_by
+from accel_migrate.flow.imports import Imports, used_by
 from accel_migrate.flow.version import Version
 from accel_migrate.leftovers import leftovers, without_unread
 from accel_migrate.plan import Change, FileResult, Note, Status
@@ -95,6 +95,8 @@ def rewrite(
     taken: dict[Loop, Taken] = {}
     failed: dict[Path, Exception] = {}
     done: dict[tuple[Path, tuple[Change, ...]], _Rewritten] = {}
+    imports = Imports([version.source for version in programs.values()])
+    checked: dict[frozenset[tuple[Path, tuple[Change, ...]]], list[Violation]] = {}
 
     def others(path: Path) -> list[Source]:
         return [source for source in (*sources, *around) if source.path != path]
@@ -116,7 +118,13 @@ def rewrite(
         if len(results) < len(applied):
             continue
         try:
-            found = _broken(list(programs.values()), results, applied, untidy)
+            found: list[tuple[Violation, list[Loop]]] = []
+            for together in _runs([loop for loop in loops if loop not in taken], programs, imports):
+                own = {path: it for path, it in results.items() if any(loop.applied.get(path) for loop in together)}
+                key = frozenset((path, tuple(applied[path])) for path in own)
+                if key not in checked:
+                    checked[key] = _broken(list(programs.values()), own, applied, untidy)
+                found += [(violation, together) for violation in checked[key]]
         except Exception as error:  # what cannot be checked is not written
             strange = [version.source for version in programs.values() if depth(version.tree) > DEEPEST]
             programs = {path: v for path, v in programs.items() if path in results or v.source not in strange}
@@ -126,8 +134,9 @@ def rewrite(
             continue
         if not found:
             break
-        for violation in found:
-            _take(loops, taken, violation.path, _reason(violation, programs, results.get(violation.path)))
+        for violation, together in found:
+            why = _reason(violation, programs, results.get(violation.path))
+            _take(together, taken, violation.path, why)
     kept = [loop for loop in loops if loop not in taken]
     for path, note in unread_options(programs, results):
         left[path].notes.append(note)
@@ -228,6 +237,23 @@ def _reason(violation: Violation, programs: Mapping[Path, Version], result: Vers
     parted = violation.message if violation.code in DEVICES_NAMED else ""
     where = f"{violation.path.name}:{nearest}" if nearest is not None else violation.path.name
     return Taken(f"{violation.message} if it were migrated ({violation.code})", detail, parted, where)
+
+
+def _runs(loops: Sequence[Loop], programs: Mapping[Path, Version], imports: Imports) -> list[list[Loop]]:
+    """The loops by the scripts that run them: those of which one changes what another runs with are checked together."""
+    found: list[tuple[list[Loop], set[Path], set[Path]]] = []
+    for loop in loops:
+        changed = {path for path, changes in loop.applied.items() if changes}
+        run = imports.together([programs[path].source for path in changed])
+        joined = ([loop], changed, run)
+        apart = []
+        for other in found:
+            if other[2].isdisjoint(changed) and run.isdisjoint(other[1]):
+                apart.append(other)
+            else:
+                joined = ([*other[0], *joined[0]], joined[1] | other[1], joined[2] | other[2])
+        found = [*apart, joined]
+    return [together for together, _, _ in found]
 
 
 def _take(loops: Sequence[Loop], taken: dict[Loop, Taken], path: Path, why: Taken) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from accel_migrate.pipeline import migrate
 from accel_migrate.plan import Change, FileResult, Insert, Remove, Replace, Status
 from accel_migrate.rewriting import Left, Loop, rewrite
 from accel_migrate.source import Source
@@ -98,3 +99,47 @@ def test_what_stays_is_applied_as_if_the_other_loop_had_never_been() -> None:
     done = results([it, other], [bad, good])
     assert ast.unparse(ast.parse(done["train.py"].after)) == "x = 1\ny = 2\nprint(y)"
     assert done["other.py"].after == other.data
+
+
+COMMON = "import torch\n\n\ndef rows():\n    return torch.randn(8, 4), torch.randn(8, 1)\n"
+NET = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+SCRIPT = """import torch
+from torch import nn
+from common import rows
+from {folder}.model import Net
+
+x, y = rows()
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_script_is_not_left_for_what_another_script_does() -> None:
+    """Both import common.py; one moves what it makes to a GPU, the other knows of none and stays on the CPU."""
+    files = {
+        "common.py": COMMON,
+        "one/model.py": NET,
+        "one/train.py": SCRIPT.format(folder="one"),
+        "two/model.py": NET,
+        "two/train.py": SCRIPT.format(folder="two").replace(".cuda()", ""),
+    }
+    done = {str(each.path): each for each in migrate([source(name, text) for name, text in files.items()])}
+    for name in ("one/train.py", "two/train.py"):
+        assert done[name].status is Status.MIGRATED, done[name].reason
+    assert "cpu=True" in done["two/train.py"].after.decode() and "cpu=True" not in done["one/train.py"].after.decode()

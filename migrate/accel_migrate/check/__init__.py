@@ -35,7 +35,7 @@ from accel_migrate.check.steps_alike import CONDITION as STEPS_ALIKE
 from accel_migrate.check.stored_whole import CONDITION as STORED_WHOLE
 from accel_migrate.check.wrapper_asked import CONDITION as WRAPPER_ASKED
 from accel_migrate.check.wrapper_read import CONDITION as WRAPPER_READ
-from accel_migrate.flow.imports import used_by, users_of
+from accel_migrate.flow.imports import Imports
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
 
@@ -97,8 +97,7 @@ def project(
     """The files that changed side by side, with those that use them and those that they use: nothing else runs with them."""
     sources = [before.source for before in originals]
     changed = [source for source in sources if source.path in results]
-    entries = [*changed, *users_of(changed, sources)] if len(sources) > 1 else changed
-    together = {source.path for source in (*entries, *used_by(entries, sources))} if len(sources) > 1 else set(results)
+    together = Imports(sources).together(changed) if len(sources) > 1 else set(results)
     pairs = [(before.source.path, before) for before in originals if before.source.path in together]
     files = [Pair(path, before, results.get(path, before), tuple(applied.get(path, ()))) for path, before in pairs]
     return Project(tuple(files))

@@ -19,13 +19,62 @@ def used_by(users: Sequence[Source], files: Sequence[Source]) -> list[Source]:
     return _closure(users, lambda user: [file for name in set(_names(user)) for file in named.get(name, ())])
 
 
-def users_of(used: Sequence[Source], files: Sequence[Source]) -> list[Source]:
-    """The files that import one of these, or import one that does."""
-    importers: dict[str, list[Source]] = {}
-    for file in files:
-        for name in set(_names(file)):
-            importers.setdefault(name, []).append(file)
-    return _closure(used, lambda each: importers.get(module_name(each), []))
+class Imports:
+    """Which files of a project run together, by the whole names of the modules that they import."""
+
+    def __init__(self, files: Sequence[Source]) -> None:
+        self._imported = {file.path: _imported(file, files) for file in files}
+        self._importers: dict[Path, list[Source]] = {}
+        for file in files:
+            for other in self._imported[file.path]:
+                self._importers.setdefault(other.path, []).append(file)
+
+    def together(self, files: Sequence[Source]) -> set[Path]:
+        """These files, those that import them, and what all of those import."""
+        entries = [*files, *_closure(files, lambda each: self._importers.get(each.path, []))]
+        imported = _closure(entries, lambda each: self._imported.get(each.path, []))
+        return {each.path for each in (*entries, *imported)}
+
+
+def _imported(user: Source, files: Sequence[Source]) -> list[Source]:
+    """The files that one imports; of several that a name fits those beside or above it, if there are any."""
+    found: dict[Path, Source] = {}
+    for level, parts in set(_dotted(user)):
+        if level:
+            folder = user.path.parents[level - 1] if level <= len(user.path.parents) else user.path.parent
+            fits = [file for file in files if _module_parts(file) == (*folder.parts, *parts)]
+        else:
+            fits = [file for file in files if _module_parts(file)[-len(parts) :] == parts]
+            around = user.path.parent.parts
+            fits = [
+                file for file in fits if (above := _module_parts(file)[: -len(parts)]) == around[: len(above)]
+            ] or fits
+        found |= {file.path: file for file in fits if file.path != user.path}
+    return list(found.values())
+
+
+def _module_parts(file: Source) -> tuple[str, ...]:
+    return file.path.parent.parts if file.path.name == "__init__.py" else (*file.path.parent.parts, file.path.stem)
+
+
+def _dotted(source: Source) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Every module that a file may import, with those around it: how many folders up, and its name."""
+    try:
+        nodes = list(walk(source.tree))
+    except SourceError:
+        return
+    for node in nodes:
+        names: list[list[str]] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module.split(".") if node.module else []
+            names = [[*start, alias.name] for alias in node.names]
+        level = node.level if isinstance(node, ast.ImportFrom) else 0
+        for name in names:
+            yield from ((level, tuple(name[:end])) for end in range(1, len(name) + 1))
+            if level:
+                yield level, ()
 
 
 def _closure(first: Sequence[Source], next_to: Callable[[Source], list[Source]]) -> list[Source]:
