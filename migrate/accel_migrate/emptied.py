@@ -139,4 +139,4 @@ def _means(names: Names, scope: Scope, function: ast.FunctionDef) -> bool:
 
 def _is_pointless(branch: ast.If) -> bool:
     """Whether both of its ways do the same, or it has one that does nothing and no other."""
-    return _dumped(branch.body) == _dumped(branch.orelse)
+    return len(branch.body) == len(branch.orelse) and _dumped(branch.body) == _dumped(branch.orelse)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
-from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function, Program, Scope
@@ -25,7 +25,6 @@ class Side:
 
     def __init__(self, trees: Iterable[tuple[Path, ast.Module]]) -> None:
         self.program = Program(trees)
-        self._graphs: dict[ast.AST, Graph] = {}
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
         self._made: dict[Callable[[Side], Any], Any] = {}
 
@@ -45,10 +44,7 @@ class Side:
 
     def graph(self, scope: Scope) -> Graph:
         """Control flow of the function or module around a scope; classes in it run where they stand."""
-        node = scope.function.node
-        if node not in self._graphs:
-            self._graphs[node] = Graph(node)  # type: ignore[arg-type]
-        return self._graphs[node]
+        return graph_of(scope.file.tree, scope.function.node)  # type: ignore[arg-type]
 
     @cached_property
     def flows(self) -> Flows:

@@ -10,6 +10,7 @@ from accel_migrate.check.evidence import Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import File, Function, Scope
 
 Step = str | tuple[str, object]
@@ -153,15 +154,14 @@ def item_of(index: ast.expr) -> Step:
     return "element"
 
 
-def returned(function: Function) -> Iterator[ast.expr]:
+@once
+def returned(function: Function) -> list[ast.expr]:
     """What a function returns."""
     if isinstance(function, ast.Lambda):
-        yield function.body
-        return
+        return [function.body]
     inner = {n for f in walk(function) if isinstance(f, Function) and f is not function for n in walk(f)}
-    for node in walk(function):
-        if isinstance(node, ast.Return) and node.value is not None and node not in inner:
-            yield node.value
+    found = [node for node in walk(function) if isinstance(node, ast.Return) and node not in inner]
+    return [node.value for node in found if node.value is not None]
 
 
 def yielded(function: Function) -> Iterator[ast.expr]:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import NamedTuple
 
+from accel_migrate.flow.once import once
 from accel_migrate.flow.order import Order, order
 from accel_migrate.flow.points import Points, build
 
@@ -23,6 +24,12 @@ class Decision(NamedTuple):
     statement: ast.AST
     test: ast.expr | None  # None for a `try` (True: it failed) and for a case without a guard
     branch: bool
+
+
+@once
+def graph_of(tree: ast.Module, scope: Scope) -> Graph:
+    """The graph of a scope in a file: all who read the same file ask for it."""
+    return Graph(scope)
 
 
 class Graph:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.points import Point
 
@@ -101,7 +101,6 @@ class Names:
         self.binds_unknown = False  # a star import, exec, globals(): any name of the module may be bound
         self._at: dict[ast.AST, Events] = {}
         self._then: dict[ast.AST, Events] = {}
-        self._graphs: dict[ast.AST, Graph] = {}
         self._resolved: dict[tuple[str, Scope], Variable | None] = {}
         self._block(tree.body, self.root)
 
@@ -111,9 +110,7 @@ class Names:
         """The control flow around a scope: its own, or that of the scope in which a class or comprehension runs."""
         while scope.runs_in_place and scope.parent is not None:
             scope = scope.parent
-        if scope.node not in self._graphs:
-            self._graphs[scope.node] = Graph(scope.node)  # type: ignore[arg-type]
-        return self._graphs[scope.node]
+        return graph_of(self.tree, scope.node)  # type: ignore[arg-type]
 
     def resolve(self, name: str, scope: Scope) -> Variable | None:
         """The variable that a name means; None for a builtin and for what nothing here binds."""

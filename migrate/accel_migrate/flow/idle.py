@@ -9,6 +9,7 @@ import ast
 from collections.abc import Container, Iterable, Iterator
 
 from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.once import once
 
 Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
 _LOOKS_UP = {"globals", "locals", "vars", "eval", "exec", "getattr", "import_module", "__import__"}
@@ -27,35 +28,13 @@ class Words:
         self._renamed: dict[str, set[str]] = {}
         self._shown = False
         for tree in trees:
-            units, outside = _parted(tree, tree in imported)
-            self.top |= self._words(outside)
-            for unit in units:
-                self.of[unit] = self._words(walk(unit))
-                self.top |= self._words(_at_definition(unit))
-
-    def _words(self, nodes: Iterable[ast.AST]) -> set[str]:
-        named: set[str] = set()
-        written: set[str] = set()
-        for node in nodes:
-            if type(node) is ast.Name:
-                named.add(node.id)
-            elif type(node) is ast.Attribute:
-                named.add(node.attr)
-            elif type(node) is ast.Constant:
-                if type(node.value) is str:
-                    written.update(node.value.replace(":", ".").split("."))
-            elif type(node) is ast.Call:
-                if _looks_up(node):
-                    written.add("getattr")
-            elif type(node) is ast.Import or type(node) is ast.ImportFrom:
-                self._import(node.names)
-        return written | (named - {"getattr"})  # by itself it says nothing: what it looks up may be written out
-
-    def _import(self, names: list[ast.alias]) -> None:
-        for alias in names:
-            self._shown = self._shown or alias.name.split(".")[0] in _SHOWS_ALL
-            if alias.asname is not None:
-                self._renamed.setdefault(alias.asname, set()).add(alias.name)
+            units, top, imports = _words_of(tree, tree in imported)
+            self.of.update(units)
+            self.top |= top
+            for alias in imports:
+                self._shown = self._shown or alias.name.split(".")[0] in _SHOWS_ALL
+                if alias.asname is not None:
+                    self._renamed.setdefault(alias.asname, set()).add(alias.name)
 
     def idle(self, running: Iterable[Unit]) -> frozenset[Unit]:
         """What cannot run where some of them do: not on the way to these, and not named by what runs."""
@@ -70,6 +49,35 @@ class Words:
 
     def _all(self, words: set[str]) -> set[str]:
         return words.union(*[self._renamed[word] for word in words if word in self._renamed])
+
+
+@once
+def _words_of(tree: ast.Module, imported: bool) -> tuple[dict[Unit, set[str]], set[str], list[ast.alias]]:
+    """The words of a file's functions and classes, those of what runs with it, and all that it imports."""
+    units, outside = _parted(tree, imported)
+    imports: list[ast.alias] = []
+    top = _words(outside, imports)
+    found = {unit: _words(walk(unit), imports) for unit in units}
+    return found, top.union(*[_words(_at_definition(unit), imports) for unit in units]), imports
+
+
+def _words(nodes: Iterable[ast.AST], imports: list[ast.alias]) -> set[str]:
+    named: set[str] = set()
+    written: set[str] = set()
+    for node in nodes:
+        if type(node) is ast.Name:
+            named.add(node.id)
+        elif type(node) is ast.Attribute:
+            named.add(node.attr)
+        elif type(node) is ast.Constant:
+            if type(node.value) is str:
+                written.update(node.value.replace(":", ".").split("."))
+        elif type(node) is ast.Call:
+            if _looks_up(node):
+                written.add("getattr")
+        elif type(node) is ast.Import or type(node) is ast.ImportFrom:
+            imports += node.names
+    return written | (named - {"getattr"})  # by itself it says nothing: what it looks up may be written out
 
 
 def unit_of(node: ast.AST, above: Iterable[ast.AST]) -> Unit | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 
+from accel_migrate.flow.once import once
+
 _WITHOUT_NODES = frozenset(
     (
         "ctx", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "type_comment", "lineno", "tag", "simple",
@@ -67,10 +69,15 @@ def unparse(node: ast.AST) -> str:
         return repr(node.value)
     if type(node) is ast.Attribute and type(node.value) in _PRIMARIES:
         return f"{unparse(node.value)}.{node.attr}"
+    if type(node) is ast.Subscript and type(node.value) in _PRIMARIES and type(node.slice) in _INDICES:
+        return f"{unparse(node.value)}[{unparse(node.slice)}]"
+    return _long(node)
+
+
+@once
+def _long(node: ast.AST) -> str:
     if type(node) is ast.Call and type(node.func) in _PRIMARIES:
         given = [unparse(each) for each in node.args]
         given += [f"{'**' if k.arg is None else k.arg + '='}{unparse(k.value)}" for k in node.keywords]
         return f"{unparse(node.func)}({', '.join(given)})"
-    if type(node) is ast.Subscript and type(node.value) in _PRIMARIES and type(node.slice) in _INDICES:
-        return f"{unparse(node.value)}[{unparse(node.slice)}]"
     return ast.unparse(node)

@@ -58,6 +58,7 @@ class File:
         self.imports: dict[str, str] = {}
         self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
+        self._places: dict[type, list[int]] = {}  # in the list of nodes
         self._of_kinds: dict[tuple[type, ...], list[Any]] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(tree, None, self)
@@ -65,12 +66,14 @@ class File:
         self._home: dict[ast.AST, Scope] = {tree: self.root}
         for statement in tree.body:
             self._visit(statement, tree, self.root)
+        for place, node in enumerate(self.nodes):
+            self._places.setdefault(type(node), []).append(place)
 
     def of_kinds(self, *kinds: type[N]) -> list[N]:
         """The nodes of some kinds."""
         if kinds not in self._of_kinds:
-            wanted = frozenset(kinds)
-            self._of_kinds[kinds] = [node for node in self.nodes if type(node) in wanted]
+            places = sorted(place for kind in kinds for place in self._places.get(kind, ()))
+            self._of_kinds[kinds] = [self.nodes[place] for place in places]
         return self._of_kinds[kinds]
 
     def scope(self, node: ast.AST) -> Scope:

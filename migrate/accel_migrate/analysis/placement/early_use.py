@@ -17,7 +17,7 @@ from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.cfg import Graph
+from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.nodes import children
 
 # Methods that work on a model wherever it is, and keep nothing of it.
@@ -67,7 +67,6 @@ class EarlyUses:
         self.aliases = aliases
         self.place = place
         self.function = place.module.scope(place.after).function
-        self._flows: dict[ast.AST, Graph] = {}
         self._known: dict[ast.stmt, set[Function]] = {}
         self._ways: dict[ast.AST, list[ast.stmt]] = {}
 
@@ -121,10 +120,7 @@ class EarlyUses:
     # ---- where
 
     def _flow(self, module: Module, function: Function | None) -> Graph:
-        scope = function or module.tree
-        if scope not in self._flows:
-            self._flows[scope] = Graph(scope)
-        return self._flows[scope]
+        return graph_of(module.tree, function or module.tree)
 
     def _is_after(self, statement: ast.stmt) -> bool:
         """Whether a statement beside `prepare` runs only once all is prepared; what an `if` before it holds does not."""
