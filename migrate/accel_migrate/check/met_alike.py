@@ -169,7 +169,9 @@ def _operands(file: File, node: ast.expr) -> list[ast.expr]:
 def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
     """What is on the CPU, and meets something on the device, though it did not before."""
     parts = _operands(new, node)
-    if len(parts) < 2 or (isinstance(node, ast.Call) and not (_is_of_tensors(new, node) or _is_method(new, node))):
+    if sum(not isinstance(part, ast.Constant) for part in parts) < 2:
+        return ""  # a number or a text is nowhere
+    if isinstance(node, ast.Call) and not (_is_of_tensors(new, node) or _is_method(new, node)):
         return ""
     places = [(part, after.of(new, part)) for part in parts]
     alone = [part for part, where in places if where == {CPU}]

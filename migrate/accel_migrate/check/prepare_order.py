@@ -10,6 +10,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import File, Function, Scope
 
 Found = Iterator[tuple[File, ast.AST, str]]
@@ -49,11 +50,9 @@ class _Order:
         for node in self.file.of_kinds(ast.Call, ast.For):
             if not isinstance(node, ast.Call | ast.For) or self.file.scope(node).function is not self.scope:
                 continue
-            step = step_of(self.file, node, self.graph)
-            if step is None or not self._may_be_bare(step):
-                continue
             what = self._trains(node)
-            if what:
+            step = step_of(self.file, node, self.graph) if what else None
+            if step is not None and self._may_be_bare(step):
                 yield self.file, node, f"{what} before `{unparse(self.call)[:80]}`"
 
     def unbuilt_attributes(self) -> Found:
@@ -84,6 +83,7 @@ class _Order:
             for begin in self._begins(text)
         )
 
+    @once
     def _begins(self, text: str) -> list[ast.stmt | None]:
         """Where an object of this call is built; None is before this scope begins."""
         prepared = self._preparing(text)
@@ -106,6 +106,7 @@ class _Order:
         named = any(isinstance(part, ast.expr) and unparse(part) == text for part in walk(getattr(node, "value", node)))
         return named and any(self.graph.dominates(step, node) for step in prepared)
 
+    @once
     def _preparing(self, text: str) -> list[ast.stmt]:
         """The steps of this scope that prepare an object."""
         found: list[ast.stmt] = []

@@ -16,6 +16,7 @@ from accel_migrate.check.stores import Path, Store, Stores, returned
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.once import once
 from accel_migrate.flow.program import File, Function, default_of
 from accel_migrate.flow.tensor_types import is_cpu_type
 
@@ -253,17 +254,20 @@ class Whereabouts:
 
     def _is_skipped(self, store: Store, entered: ast.Call | None) -> bool:
         """Whether a store stands under a condition that is known to be false."""
-        graph = self._side.graph(store.file.scope(store.node))
-        step = step_of(store.file, store.node, graph)
+        for statement, branch in self._questions(store.file, store.node):
+            if self.is_false(store.file, statement.test, entered) is branch:
+                return True
+        return False
+
+    @once
+    def _questions(self, file: File, node: ast.AST) -> list[tuple[ast.If, bool]]:
+        """Every `if` that decides whether a node runs, with the branch that leads to it."""
+        graph = self._side.graph(file.scope(node))
+        step = step_of(file, node, graph)
         if step is None or not graph.is_reached(step):
-            return False
-        return any(
-            decision.test is not None
-            and isinstance(decision.statement, ast.If)
-            and (known := self.is_false(store.file, decision.test, entered)) is not None
-            and known == decision.branch
-            for decision in graph.control_dependences(step)
-        )
+            return []
+        decisions = graph.control_dependences(step)
+        return [(each.statement, each.branch) for each in decisions if isinstance(each.statement, ast.If)]
 
     def is_false(self, file: File, test: ast.expr, entered: ast.Call | None) -> bool | None:
         """Whether a test is known to be false (True) or true (False): a constant, or a parameter that is given one."""

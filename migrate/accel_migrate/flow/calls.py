@@ -274,8 +274,9 @@ class Flows:
             found += [there[0] for there in starred if there is not None and there[0] not in found]
 
     def _fill(self, file: File, node: ast.expr, place: Place) -> None:
-        for named in self._looked_up(file, node):
-            self._copy(named, place)
+        if type(node) is ast.Call or type(node) is ast.Attribute:
+            for named in self._looked_up(file, node):
+                self._copy(named, place)
         match node:
             case ast.Attribute():
                 base = self.place(file, node.value)

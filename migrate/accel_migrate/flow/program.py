@@ -31,20 +31,16 @@ class Scope:
     outer: set[str] = field(default_factory=set)  # declared global or nonlocal here
     is_class: bool = field(init=False)
     function: Scope = field(init=False, repr=False)  # the innermost function around, or the module
+    method_of: Scope | None = field(init=False, repr=False)  # the class whose method this is, or is nested in
 
     def __post_init__(self) -> None:
         self.is_class = isinstance(self.node, ast.ClassDef)
         self.function = self if self.parent is None or isinstance(self.node, Function) else self.parent.function
-
-    @property
-    def method_of(self) -> Scope | None:
-        """The class whose method this is, or is nested in."""
-        scope: Scope | None = self
-        while scope is not None and scope.parent is not None:
-            if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent.is_class:
-                return scope.parent
-            scope = scope.parent
-        return None
+        around = self.parent
+        is_method = (
+            around is not None and around.is_class and isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+        self.method_of = around if is_method or around is None else around.method_of
 
 
 class File:

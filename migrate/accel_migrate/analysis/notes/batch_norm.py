@@ -72,13 +72,16 @@ def _first(own: OfModels, module: Module, around: ast.AST) -> Layer | None:
         if _normalises(module, node.func) and own.may_hold(module, node):
             return Layer(module, node)
     for name in module.walk(around, ast.Name, ast.Attribute):
-        if _is_handed_on(module, name) and _normalises(module, name) and own.may_hold(module, name):
+        if _normalises(module, name) and _is_handed_on(module, name) and own.may_hold(module, name):
             return Layer(module, name, chosen=True)
     return None
 
 
 def _normalises(module: Module, called: ast.AST) -> bool:
-    owner, _, name = (module.qualified(called) or "").rpartition(".")
+    dotted = module.qualified(called)
+    if dotted is None:
+        return False
+    owner, _, name = dotted.rpartition(".")
     if owner.startswith("torchvision.models"):
         return bool(_NORMALISED.match(name))
     return owner.startswith("torch.nn") and name.startswith("BatchNorm")

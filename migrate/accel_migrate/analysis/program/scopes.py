@@ -44,34 +44,21 @@ class Scope:
     is_class: bool = field(init=False)
     is_function: bool = field(init=False)
     function: Function | None = field(init=False)  # the innermost `def` around, itself included
+    owner_class: Scope | None = field(init=False)  # the class whose method this is, or is nested in
+    self_name: str | None = field(init=False)  # what methods call their instance, in this scope or the method around it
 
     def __post_init__(self) -> None:
         self.is_class = isinstance(self.node, ast.ClassDef)
         around = self.parent.function if self.parent is not None else None
         self.function = self.node if isinstance(self.node, Function) else around
         self.is_function = self.function is self.node
-
-    @property
-    def owner_class(self) -> Scope | None:
-        """The class whose method this is, or is nested in."""
-        scope: Scope | None = self
-        while scope is not None:
-            if scope.is_function and scope.parent is not None and scope.parent.is_class:
-                return scope.parent
-            scope = scope.parent
-        return None
-
-    @property
-    def self_name(self) -> str | None:
-        """What methods call their instance, in this scope or the method around it."""
-        scope: Scope | None = self
-        while scope is not None:
-            if scope.is_function and scope.parent is not None and scope.parent.is_class:
-                arguments = scope.node.args  # type: ignore[attr-defined]
-                first = (arguments.posonlyargs + arguments.args)[:1]
-                return first[0].arg if first else None
-            scope = scope.parent
-        return None
+        outer = self.parent
+        if isinstance(self.node, Function) and outer is not None and outer.is_class:
+            first = [*self.node.args.posonlyargs, *self.node.args.args][:1]
+            self.owner_class, self.self_name = outer, first[0].arg if first else None
+        else:
+            self.owner_class = outer.owner_class if outer is not None else None
+            self.self_name = outer.self_name if outer is not None else None
 
 
 class Variable(NamedTuple):
@@ -227,8 +214,7 @@ class Module:
     def bindings(self, variable: Variable) -> list[Binding]:
         if "." in variable.name:
             return self.attribute_bindings.get(variable, [])
-        found = list(variable.scope.bindings.get(variable.name, ()))
-        return [binding for binding in found if binding.kind != "outer"]
+        return variable.scope.bindings.get(variable.name, [])
 
     def qualified(self, node: ast.AST) -> str | None:
         """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""

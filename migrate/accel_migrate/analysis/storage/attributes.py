@@ -62,11 +62,11 @@ def own_attributes(
     registered: set[ast.AST] = {method.call.func for method in methods if method.is_known}
     for module in modules:
         for node in module.walk(module.tree, ast.Name, ast.Attribute):
-            asked = None if isinstance(node.ctx, ast.Store) else _question(module, node)
-            if asked is None or asked in registered:
-                continue
             variable = module.variable(node)
-            if variable is None or not roles.of(variable) & Role.MODEL or not timing.after_prepare(module, node):
+            if variable is None or not roles.of(variable) & Role.MODEL or isinstance(node.ctx, ast.Store):
+                continue
+            asked = _question(module, node)
+            if asked is None or asked in registered or not timing.after_prepare(module, node):
                 continue
             if is_built_anew(roles, timing, module, node):
                 continue

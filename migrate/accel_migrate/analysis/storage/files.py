@@ -22,6 +22,7 @@ from accel_migrate.flow.file_calls import (
     opens_to_write,
 )
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.once import once
 
 _ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
 _FETCHES = {
@@ -98,9 +99,10 @@ def written_in(graph: CallGraph, module: Module) -> Iterator[Written]:
 
 def runs_command(module: Module, call: ast.Call) -> bool:
     """Whether a call starts another program, other than one that only answers a question."""
+    if module.qualified(call.func) not in COMMANDS:
+        return False
     words = [str(n.value) for part in call.args[:1] for n in walk(part) if isinstance(n, ast.Constant)]
-    asks = _ASKS.match(" ".join(words)) is not None
-    return module.qualified(call.func) in COMMANDS and not asks
+    return _ASKS.match(" ".join(words)) is None
 
 
 def opens_log(module: Module, call: ast.Call) -> bool:
@@ -113,6 +115,7 @@ def opens_log(module: Module, call: ast.Call) -> bool:
     return dotted in _LOG_FILES
 
 
+@once
 def opens_events(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call makes a SummaryWriter, of whatever package, or of a class that is derived from it."""
     names = [module.qualified(call.func) or ""]
@@ -132,11 +135,13 @@ def makes_folder(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a folder, and fails where another process has made it."""
     dotted = module.qualified(call.func)
     is_path = dotted is None and isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir"
+    if not is_path and dotted not in ("os.makedirs", "os.mkdir"):
+        return False
     tried = any(isinstance(parent, ast.Try) for parent in module.ancestors(call))
-    spared = tried or any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
-    return (is_path or dotted in ("os.makedirs", "os.mkdir")) and not spared
+    return not tried and not any(keyword.arg in ("exist_ok", None) for keyword in call.keywords)
 
 
+@once
 def downloads(module: Module, call: ast.Call) -> bool:
     """Whether a call fetches files, or unpacks what was fetched."""
     if any(keyword.arg == "download" and _may_be_true(module, keyword.value) for keyword in call.keywords):
