@@ -98,22 +98,34 @@ def _saved(context: Context, save: Save) -> Change:
 
 
 def _taken_ahead(context: Context, statement: ast.stmt, taken: StateTaken) -> list[Edit]:
-    """The weights are collected in front of the guard, by all processes."""
+    """The weights are collected in front of the guard, by all processes; all that one guard needs under one condition."""
+    name, line = _kept_state(context, taken)
+    edits: list[Edit] = [replace_node(context.module.source, taken.call, name)]
+    states = context.training.storage.taken
+    together = [one for one in states if one.module is taken.module and one.ahead is statement]
+    alike = [one for one in together if one.asked == taken.asked] if taken.asked else [taken]
+    statements = []
+    if taken is alike[0]:
+        lines = [_kept_state(context, one)[1] for one in alike]
+        statements = [f"if {' and '.join(taken.asked)}:\n    " + "\n    ".join(lines)] if taken.asked else [line]
+    lifted = [one for one in together if one.lifted]
+    if taken.lifted and taken is lifted[-1]:
+        statements.append(
+            f"if not {context.training.accelerator(context.module, taken.call)}.is_main_process:\n    return"
+        )
+    return [Insert(statement, tuple(statements), "before"), *edits] if statements else edits
+
+
+def _kept_state(context: Context, taken: StateTaken) -> tuple[str, str]:
+    """The variable that holds a state, and the statement that collects it."""
     module = context.module
-    spelled = context.training.accelerator(module, taken.call)
     owner = _either(taken.owner)
     name = f"{module.source.code(itself(owner)).rpartition('.')[2]}_state"
     while module.resolve(name, module.scope(taken.call)) is not None:
         name += "_dict"
+    spelled = context.training.accelerator(module, taken.call)
     code = module.source.code(taken.call)
-    collected = f"{name} = {f'{spelled}.get_state_dict({_bare(context, owner)})' if taken.of_model else code}"
-    if taken.asked:
-        collected = f"if {' and '.join(taken.asked)}:\n    {collected}"
-    statements = [collected]
-    same = [one for one in context.training.storage.taken if one.lifted and one.ahead is statement]
-    if taken.lifted and taken is same[-1]:
-        statements.append(f"if not {spelled}.is_main_process:\n    return")
-    return [Insert(statement, tuple(statements), "before"), replace_node(module.source, taken.call, name)]
+    return name, f"{name} = {f'{spelled}.get_state_dict({_bare(context, owner)})' if taken.of_model else code}"
 
 
 def _either(owner: ast.expr) -> ast.expr:

@@ -155,6 +155,14 @@ def test_all_collect_weights_when_a_guard_asks_for_more_than_the_main_process():
     )
 
 
+def test_what_one_guard_saves_is_collected_under_one_condition():
+    becomes(
+        GUARDED.format(test="rank == 0 and epoch % 2 == 0", line='kept = {"opt": optimizer.state_dict()}'),
+        "if epoch % 2 == 0:\n    optimizer_state = optimizer.state_dict()\n"
+        "    model_state = accelerator.get_state_dict(model)\nif accelerator.is_main_process and epoch % 2 == 0:",
+    )
+
+
 @pytest.mark.parametrize(
     ("test", "line"),
     [
