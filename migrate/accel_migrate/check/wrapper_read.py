@@ -37,6 +37,9 @@ def find(project: Project) -> Iterator[Violation]:
         where = " on one process, where" if project.evidence.after.wraps_models else ":"
         message = f"`{unparse(node)[:60]}` would fail{where} prepare() returns the model itself"
         yield Violation("AM965", file.path, node.lineno, message)
+    for file, node in _taken_out_of_parts(project.evidence):
+        message = f"`{unparse(node)[:60]}` would fail: the part of the model is in no DataParallel any more"
+        yield Violation("AM965", file.path, node.lineno, message)
     for file, node in _asked_of_ddp(project.evidence):
         message = f"`{unparse(node)[:60]}` would be asked of the model itself, which is not a DistributedDataParallel"
         yield Violation("AM965", file.path, node.lineno, message)
@@ -82,19 +85,33 @@ def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     """`model.rate = 1` of a DataParallel in the original: the model inside never saw it, and now would."""
     if any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in evidence.after.calls):
         return
-    for file in evidence.before.files:
-        wrapped = {
-            unparse(node.targets[0])
-            for node in file.of_kinds(ast.Assign)
-            if isinstance(node, ast.Assign)
-            and any(
-                isinstance(n, ast.Call) and (file.qualified(n.func) or "").endswith(".DataParallel")
-                for n in walk(node.value)
-            )
-        }
-        for node in file.of_kinds(ast.Attribute) if wrapped else ():
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and unparse(node.value) in wrapped:
+    before = evidence.before
+    wrappings = [(f, c) for f, c in before.calls if (f.qualified(c.func) or "").endswith(".DataParallel")]
+    wrapped = [(f, c, unparse(a.targets[0])) for f, c in wrappings if isinstance(a := f.statement(c), ast.Assign)]
+    for file, call, text in wrapped:
+        for node in file.of_kinds(ast.Attribute):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and unparse(node.value) == text:
+                if before.may_follow(file, node, call):
+                    yield file, node
+
+
+def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+    """`model.features.module` where the original had put `model.features` into a DataParallel and the result does not."""
+    lost = _wrapped_parts(evidence.before) - _wrapped_parts(evidence.after)
+    for file in evidence.after.files if lost else ():
+        for node in file.of_kinds(ast.Attribute):
+            if isinstance(node, ast.Attribute) and node.attr == "module" and getattr(node.value, "attr", "") in lost:
                 yield file, node
+
+
+def _wrapped_parts(side: Side) -> set[str]:
+    """The attributes that are set to a DataParallel of themselves."""
+    found = set()
+    for file, call in side.calls:
+        statement = file.parents[call]
+        if (file.qualified(call.func) or "").endswith(".DataParallel") and isinstance(statement, ast.Assign):
+            found |= {target.attr for target in statement.targets if isinstance(target, ast.Attribute)}
+    return found
 
 
 def _counted_gpus(evidence: Evidence) -> Iterator[tuple[File, ast.expr]]:

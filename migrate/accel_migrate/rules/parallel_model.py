@@ -24,6 +24,11 @@ def find(context: Context) -> Iterator[Change]:
         if wrapping.module is module:
             edits = _edits(context, wrapping)
             yield change(CODE, wrapping.call, "`prepare` takes its place", edits, loop=training.index)
+            if wrapping.in_place and isinstance(wrapping.model, ast.Attribute):
+                message = (
+                    f"names of saved weights lose the `module.` behind `{wrapping.model.attr}.`; older files do not fit"
+                )
+                yield change(CODE, wrapping.call, message, safety=Safety.NOTE, loop=training.index)
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
             if wrapping.is_data_parallel and not divides and not told:
                 told = True
@@ -54,7 +59,8 @@ def _edits(context: Context, wrapping: Wrapping) -> list[Edit]:
     ):
         target = module.variable(statement.targets[0])
         model = module.variable(_unmoved(wrapping.model, needless))
-        if target is not None and (target == model or _is_stored(context, statement, wrapping)):
+        same = target is not None and (target == model or _is_stored(context, statement, wrapping))
+        if same or wrapping.in_place:
             return [without(source, statement, _SPEAKS_OF_WRAPPING), *_untrue_comments(context, statement)]
     return [
         Replace(source.start(call), source.start(wrapping.model), ""),

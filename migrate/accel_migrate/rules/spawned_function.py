@@ -33,7 +33,10 @@ def find(context: Context) -> Iterator[Change]:
     worker = training.distribution.worker
     if worker is not None and worker.module is module:
         asked = module.source.code(worker.choice.test)
-        message = f"`{asked}` no longer starts processes: `accel launch --num_processes N` starts them and gives each its rank"
+        message = (
+            f"`{asked}` no longer starts processes, and the script's own options for ranks and GPUs have no effect any more: "
+            "`accel launch --num_processes N` starts them and gives each its rank and its GPU"
+        )
         yield change(CODE, worker.choice, message, loop=training.index, safety=Safety.NOTE)
 
 

@@ -144,3 +144,18 @@ def test_what_is_prepared_may_be_a_data_parallel_of_a_function_that_is_looked_up
         f"net = accelerator.prepare({called}())\n"
     )
     assert bool(said("AM965", files, {**files, "train.py": used})) is refused
+
+
+def test_a_part_that_is_taken_out_of_a_wrapper_which_is_gone() -> None:
+    before = "import torch\nnet.front = torch.nn.DataParallel(net.front)\nnet.front = net.front.module\n"
+    top = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    assert said("AM965", before, top + "net = accelerator.prepare(net)\nnet.front = net.front.module\n")
+    assert not said("AM965", before, top + "net = accelerator.prepare(net)\n")
+
+
+def test_what_is_set_on_a_model_before_it_is_wrapped_is_the_models_own() -> None:
+    wrap = "import torch\nif small:\n    net.front = make()\nelse:\n    net = torch.nn.DataParallel(net)\n"
+    top = "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    after = top + "if small:\n    net.front = make()\nnet = accelerator.prepare(net)\n"
+    assert not said("AM965", wrap, after)
+    assert said("AM965", wrap + "net.rate = 1\n", after + "net.rate = 1\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 SCRIPT = """
     import torch
@@ -129,8 +129,21 @@ def test_a_move_stays_above_weights_that_are_drawn(between):
     assert "reader = reader.to(place)" in migrated(script("x", "loss = reader(x.to(place)).mean()", between=between))
 
 
-def test_a_part_in_data_parallel_leaves_the_loop():
+def test_a_part_comes_out_of_data_parallel_and_its_names_are_said():
     wrapped = "reader.features = nn.DataParallel(reader.features)"
+    source = script("x", "loss = reader(x.to(place)).mean()", wrapped)
+    assert "DataParallel" not in migrated(source)
+    assert "lose the `module.` behind `features.`" in noted(source, "AM702")
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "reader.features = nn.DataParallel(reader.features)\nfront = reader.features.module",
+        "front = nn.DataParallel(reader.features)",
+    ],
+)
+def test_a_part_in_a_data_parallel_that_is_looked_into_leaves_the_loop(wrapped):
     assert "a part of a model" in unchanged(script("x", "loss = reader(x.to(place)).mean()", wrapped))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.program.scopes import Function, Module, Variable
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import unparse, walk
 
 if TYPE_CHECKING:
     from accel_migrate.analysis.distribution.workers import Worker
@@ -43,6 +43,12 @@ class Wrapping:
     call: ast.Call
     model: ast.expr
     is_data_parallel: bool
+
+    @property
+    def in_place(self) -> bool:
+        """`model.features = DataParallel(model.features)`, with which nothing else goes but a part of the names of weights."""
+        statement = self.module.parents[self.call]
+        return isinstance(statement, ast.Assign) and [unparse(t) for t in statement.targets] == [unparse(self.model)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,11 @@ def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:
     """NotMigrated where taking the wrappers away would change what the script does beside training."""
     for wrapping in wrappings:
         name = "DataParallel" if wrapping.is_data_parallel else "DistributedDataParallel"
-        if _is_part(roles, wrapping.module, wrapping.model):
+        if _is_part(roles, wrapping.module, wrapping.model) and not _only_wraps(roles, wrapping):
             part = wrapping.module.source.code(wrapping.model)
             raise NotMigrated(
-                f"`{part}`, a part of a model, is wrapped in {name} by itself; `prepare` takes whole models",
+                f"`{part}`, a part of a model, is wrapped in {name} by itself, and more depends on that wrapper; `prepare` takes "
+                "whole models",
                 wrapping.call.lineno,
                 wrapping.module,
             )
@@ -42,6 +43,16 @@ def _is_part(roles: Roles, module: Module, model: ast.expr) -> bool:
         assert isinstance(owner, ast.ClassDef)
         return roles.project.is_torch_module(Definition(module, owner))
     return bool(roles.role(module, model.value) & Role.MODEL)
+
+
+def _only_wraps(roles: Roles, wrapping: Wrapping) -> bool:
+    """Whether a part is put into a wrapper that nobody looks into: without it only names of weights are others."""
+    part = getattr(wrapping.model, "attr", "")
+    return wrapping.in_place and not any(
+        isinstance(node, ast.Attribute) and node.attr == "module" and getattr(node.value, "attr", "") == part
+        for module in roles.project.modules
+        for node in module.walk(module.tree, ast.Attribute)
+    )
 
 
 def _conditional_prefix(wrapping: Wrapping) -> int | None:
