@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from accel_migrate.flow.imports import module_name
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import children, walk
 from accel_migrate.source import Source
 
 _ASKING = {
@@ -21,7 +21,29 @@ _LIBRARIES = sys.stdlib_module_names | {
     "accelerate", "apex", "deepspeed", "fairscale", "horovod", "numpy", "torch", "torchaudio", "torchtext", "torchvision",
     "tqdm", "transformers",
 }  # fmt: skip
+_DECORATORS = {
+    "abstractmethod", "cache", "cached_property", "classmethod", "contextmanager", "dataclass", "inference_mode", "lru_cache",
+    "no_grad", "property", "setter", "staticmethod", "total_ordering", "wraps",
+}  # fmt: skip
+_CONVERTING = {
+    "bool",
+    "device",
+    "float",
+    "format",
+    "get",
+    "getenv",
+    "int",
+    "join",
+    "lower",
+    "max",
+    "min",
+    "split",
+    "str",
+    "strip",
+}
 Import = ast.Import | ast.ImportFrom
+_QUIET = (ast.Return, ast.If, ast.Pass, ast.Expr, ast.Import, ast.ImportFrom)
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def only_loads(statement: Import, files: Sequence[Source]) -> bool:
@@ -52,12 +74,57 @@ def _imported(statement: Import) -> Iterator[list[str]]:
 
 def _only_defines(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign | ast.AnnAssign):
-        return statement.value is None or only_reads(statement.value, "device")
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return _binds_names(targets) and (statement.value is None or only_reads(statement.value, "device"))
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     if isinstance(statement, ast.If):
         return ast.unparse(statement.test).startswith("__name__ ==")
-    return isinstance(statement, Import | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    if isinstance(statement, ast.ClassDef):
+        return _is_plainly_decorated(statement) and all(map(_only_defines, statement.body))
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return _is_plainly_decorated(statement)
+    return isinstance(statement, Import | ast.Pass)
+
+
+def _is_plainly_decorated(definition: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether no decorator may tell others of what it decorates: `@register("resnet")`."""
+    return all(
+        _last_name(each.func if isinstance(each, ast.Call) else each) in _DECORATORS
+        for each in definition.decorator_list
+    )
+
+
+def _binds_names(targets: Sequence[ast.expr]) -> bool:
+    """Whether names are all that is bound: `cudnn.benchmark` and `os.environ["X"]` are read elsewhere."""
+    return all(
+        isinstance(target, ast.Name) or (isinstance(target, ast.Tuple | ast.List) and _binds_names(target.elts))
+        for target in targets
+    )
+
+
+def more_than_an_answer(function: Function, called: Callable[[ast.Call], Sequence[Function]]) -> ast.AST | None:
+    """What a function does beside finding out what it returns; None where it does nothing else.
+
+    `called` gives the functions of the project that a call may run; what others do must be known by their names.
+    """
+    functions = [function]
+    for each in functions:
+        waiting: list[ast.AST] = [*each.body] if isinstance(each.body, list) else [each.body]
+        for node in waiting:
+            if isinstance(node, ast.Call):
+                inner = called(node)
+                functions += [one for one in inner if one not in functions]
+                if not inner and _last_name(node.func) not in _ASKING | _CONVERTING:
+                    return node
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                if not _binds_names(node.targets if isinstance(node, ast.Assign) else [node.target]):
+                    return node
+            elif isinstance(node, ast.stmt | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+                if not isinstance(node, _QUIET):
+                    return node
+            waiting += children(node)
+    return None
 
 
 def only_reads(node: ast.expr, *asking: str) -> bool:
@@ -66,7 +133,11 @@ def only_reads(node: ast.expr, *asking: str) -> bool:
         if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
             return False
         if isinstance(part, ast.Call):
-            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            name = _last_name(part.func)
             if name not in _ASKING and name not in asking:
                 return False
     return True
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

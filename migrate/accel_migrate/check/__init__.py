@@ -52,7 +52,6 @@ __all__ = [
 
 CONDITIONS: tuple[Condition, ...] = (
     NAMES_BOUND,
-    NOTHING_ORPHANED,
     ACCELERATOR_CREATED,
     PREPARE_ORDER,
     COLLECTIVE_UNDER_RANK,
@@ -75,6 +74,7 @@ CONDITIONS: tuple[Condition, ...] = (
     CALLS_FIT,
     STATISTICS_TOGETHER,
     LOADERS_PREPARED,
+    NOTHING_ORPHANED,  # last: where another is broken too, that one is the reason
 )
 
 # About the devices that the script names. AM959 and AM969 are not among them: a batch that would be on the CPU without

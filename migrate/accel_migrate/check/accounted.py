@@ -13,7 +13,8 @@ from pathlib import Path
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
-from accel_migrate.flow.nodes import walk
+from accel_migrate.effects import more_than_an_answer
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
@@ -24,6 +25,30 @@ CODE = "AM957"
 def find(project: Project) -> Iterator[Violation]:
     for file in project.changed:
         yield from _unaccounted(file)
+    yield from _effects_lost(project)
+
+
+def _effects_lost(project: Project) -> Iterator[Violation]:
+    """Functions of the project that a file calls less often than before, and that did more than to answer."""
+    before, after = project.evidence.before, project.evidence.after
+    changed = {file.path for file in project.changed}
+    calls = [(file, call) for file, call in before.calls if file.path in changed]
+    lost = Counter((file.path, _name(call)) for file, call in calls)
+    lost -= Counter((file.path, _name(call)) for file, call in after.calls)
+    defined = {function.name for file in after.files for function in file.of_kinds(ast.FunctionDef)}
+    for file, call in calls if lost else ():
+        for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():
+            if getattr(function, "name", None) not in defined:
+                continue  # it went with its calls: what it did is asked of each of its own
+            more = more_than_an_answer(function, lambda each: [*before.flows.callees.get(each, ())])
+            if more is not None:
+                message = f"`{unparse(call)}` would no longer be called, and `{unparse(more)}` with it"
+                yield Violation(CODE, file.path, 1, message)
+                return
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _unaccounted(file: Pair) -> Iterator[Violation]:
@@ -179,7 +204,8 @@ CONDITION = Condition(
     name="accounted_for",
     summary="a rewritten script would differ from the original where no change says so",
     why="A statement or an argument goes only with a change that names it, and comes only with a change that writes it. "
-    "Everything else is in the result as it was, in the same order.",
+    "Everything else is in the result as it was, in the same order. A call of a function of the project goes only where the "
+    "function does nothing but find out what it returns: one that also seeds or prints is still called.",
     example_before="loss.backward()\noptimizer.step()  # gone from the result",
     example_after="accelerator.backward(loss)\noptimizer.step()",
     find=find,

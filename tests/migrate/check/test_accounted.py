@@ -103,3 +103,45 @@ def test_an_argument_that_goes_beside_an_edit() -> None:
     edits: list[Edit] = [replace(source, ".to(device)", "")]
     (message,) = told(edits, source, apply(source, edits).replace("        size,\n", ""))
     assert message.endswith("would be there, and no change accounts for it")
+
+
+HELPERS = """\
+import torch
+
+def quiet():
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def seeding():
+    torch.manual_seed(3)
+    return quiet()
+
+def through():
+    return torch.device(seeding())
+
+class Machine:
+    def pick(self):
+        self.asked = True
+        return "cuda"
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "lost"),
+    [
+        ("helpers.quiet()", None),
+        ("helpers.seeding()", "torch.manual_seed(3)"),
+        ("helpers.through()", "torch.manual_seed(3)"),
+        ("torch.device(helpers.seeding())", "torch.manual_seed(3)"),
+        ("helpers.Machine().pick()", "self.asked = True"),
+    ],
+)
+def test_what_a_function_of_another_file_does_goes_with_no_call(value: str, lost: str | None) -> None:
+    helpers = Version(Source.from_bytes(Path("helpers.py"), HELPERS.encode()))
+    source = Source.from_bytes(Path("train.py"), f"import torch\nimport helpers\n\ndevice = {value}\n".encode())
+    edits = (Substitute(source.tree.body[-1], ("device = accelerator.device",)),)
+    result = Version(Source.from_bytes(source.path, apply(source, edits).encode()))
+    changes = {source.path: [Change("AM101", 1, 1, "x", edits=edits)]}
+    found = [v for v in violations([Version(source), helpers], {source.path: result}, changes) if v.code == "AM957"]
+    assert [v.message.partition(" would no longer be called, and ")[2] for v in found] == (
+        [f"`{lost}` with it"] if lost else []
+    )

@@ -486,3 +486,12 @@ def test_a_function_that_goes_to_the_gpu_of_its_process_runs_once_that_is_known(
     after = made.after.decode()
     assert made.status is Status.MIGRATED, made.reason
     assert after.index("= Accelerator(") < after.index("teacher = Teacher()")
+
+
+@pytest.mark.parametrize(
+    "act", ["torch.manual_seed(3)", "torch.backends.cudnn.benchmark = True", 'print("hello")', "global rate; rate = 1"]
+)
+def test_a_function_that_chooses_the_device_and_acts_is_still_called(act: str) -> None:
+    pick = f'def pick():\n    {act}\n    return torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    assert "accelerator = Accelerator(device=pick())\n" in migrated(script(f"{pick}place = pick()"))
+    assert "`pick()` would no longer be called" in unchanged(script(pick, name="pick()"))

@@ -78,13 +78,20 @@ DEVICE = 'DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")\
     [
         ("import torch\n" + DEVICE, False),
         ("import torch\ntorch.manual_seed(3)\n" + DEVICE, True),
+        ("import torch\ntorch.backends.cudnn.benchmark = True\n" + DEVICE, True),
+        ("import torch\nfrom nets import known\n@known('net')\nclass Net: pass\n" + DEVICE, True),
         ("import torch\nimport seeded\n" + DEVICE, True),
         ("import torch\nimport plain\n" + DEVICE, False),
     ],
-    ids=["only defines", "seeds", "imports what seeds", "imports what defines"],
+    ids=["only defines", "seeds", "sets", "registers", "imports what seeds", "imports what defines"],
 )
 def test_a_file_that_does_something_when_it_is_imported_stays(imported, device, setup, stays):
-    files = {"setup": setup, "seeded": "import random\nrandom.seed(1)\n", "plain": "RATE = 0.1\n"}
+    files = {
+        "setup": setup,
+        "seeded": "import random\nrandom.seed(1)\n",
+        "plain": "RATE = 0.1\n",
+        "nets": "def known(name): pass\n",
+    }
     found = results(train=TRAIN.format(imported=imported, device=device), **files)
     assert found["train"].status is Status.MIGRATED, found["train"].reason
     assert (imported in found["train"].after.decode()) is stays

@@ -7,8 +7,9 @@ import re
 from enum import Flag, auto
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Binding, Module, Variable
+from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
+from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import default_of
 
@@ -97,7 +98,7 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     target = roles.target(module, call)
     if target is None or isinstance(target.node, ast.ClassDef):
         return Where.UNKNOWN
-    if _depends_on_caller(target):
+    if _depends_on_caller(target) or _does_more(roles, target):
         return Where.UNKNOWN
     found = Where.NOTHING
     for value in target.returned:
@@ -116,6 +117,16 @@ def _depends_on_caller(target: Definition) -> bool:
         return True
     tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
     return not all("is_available" in unparse(test) or "device_count" in unparse(test) for test in tests)
+
+
+def _does_more(roles: Roles, target: Definition) -> bool:
+    """Whether a function that chooses a device acts too, so that its call must stay."""
+
+    def called(call: ast.Call) -> list[Function]:
+        found = next((roles.target(module, call) for module in roles.project.modules if call in module.parents), None)
+        return [found.node] if found is not None and not isinstance(found.node, ast.ClassDef) else []
+
+    return not isinstance(target.node, ast.ClassDef) and more_than_an_answer(target.node, called) is not None
 
 
 def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth: int) -> Where:
