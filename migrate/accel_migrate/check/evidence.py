@@ -137,10 +137,10 @@ class Side:
             for file, node in loops
             for made in self.flows.made(file, node, "prepared")
             if self.may_follow(file, node, made.node)
-        } - self._called
+        } - self.called
 
     @cached_property
-    def _called(self) -> set[Made]:
+    def called(self) -> set[Made]:
         """The prepared objects that are called, where nothing else can be meant: `model(x)`."""
         found = [self.flows.made(file, call.func, "prepared") for file, call in self.calls]
         return {made for each in found if len(each) == 1 for made in each}
@@ -181,6 +181,11 @@ class Side:
     def _holds_other(self, file: File, binder: ast.stmt, name: str) -> bool:
         if isinstance(binder, ast.Assign):
             return not self.flows.made(file, _set_to(binder, name), "prepared")
+        if isinstance(binder, ast.With):
+            entered = [
+                item.context_expr for item in binder.items if item.optional_vars and _names(item.optional_vars, name)
+            ]
+            return not any(self.flows.made(file, each, "prepared") for each in entered)
         assert isinstance(binder, ast.For)
         drawn = binder.iter
         while isinstance(drawn, ast.Call) and drawn.args and isinstance(drawn.func, ast.Name):
@@ -191,12 +196,18 @@ class Side:
         return bool(made) and all(isinstance(m, ast.Assign) and isinstance(m.value, ast.Call) for m in made)
 
     def _binders(self, file: File, scope: Scope) -> dict[str, list[ast.stmt]]:
-        """The plain assignments and loops that bind each name of a scope."""
+        """The plain assignments, loops and `with`s that bind each name of a scope."""
         if scope not in self._bound:
             found = self._bound.setdefault(scope, {})
-            for node in file.of_kinds(ast.Assign, ast.For):
+            for node in file.of_kinds(ast.Assign, ast.For, ast.With):
                 if file.scope(node) is scope:
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+                    match node:
+                        case ast.Assign():
+                            targets = node.targets
+                        case ast.With():
+                            targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
+                        case _:
+                            targets = [node.target]  # type: ignore[attr-defined]
                     names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
                     for name in names:
                         found.setdefault(name, []).append(node)
@@ -316,6 +327,10 @@ def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
     return at
 
 
+def _names(target: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in walk(target))
+
+
 def _prepares(function: Function, name: str) -> bool:
     """Whether a function prepares its own parameter: what callers hand in is not what it goes through."""
     return any(
@@ -323,7 +338,7 @@ def _prepares(function: Function, name: str) -> bool:
         and isinstance(node.value, ast.Call)
         and isinstance(node.value.func, ast.Attribute)
         and node.value.func.attr == "prepare"
-        and any(isinstance(part, ast.Name) and part.id == name for target in node.targets for part in walk(target))
+        and any(_names(target, name) for target in node.targets)
         for node in walk(function)
     )
 

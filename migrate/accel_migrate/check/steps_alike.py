@@ -9,6 +9,7 @@ from accel_migrate.check.collective_under_rank import meeting
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.divergence import Divergence, ends_the_run
 from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import File, Function
 
@@ -126,11 +127,12 @@ def _by_a_count(side: Side, file: File, loop: ast.For) -> Found:
 
 
 def _is_schedule(side: Side, file: File, node: ast.expr) -> bool:
-    """Whether a prepared object was built over an optimizer that is prepared with it."""
+    """Whether a prepared object was built over another one that nobody calls, as models are: over its optimizer."""
     for made in side.flows.made(file, node, "prepared"):
         assert isinstance(made.node, ast.Call)
         text = unparse(made.node.args[made.index]) if made.index < len(made.node.args) else ""
-        others = {unparse(argument) for argument in made.node.args} - {text}
+        prepared = {unparse(argument): Made("prepared", made.node, n) for n, argument in enumerate(made.node.args)}
+        others = {other for other, each in prepared.items() if other != text and each not in side.called}
         for each in side.files:
             for assigned in each.of_kinds(ast.Assign):
                 if isinstance(assigned, ast.Assign) and unparse(assigned.targets[0]) == text:

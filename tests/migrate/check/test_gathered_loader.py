@@ -74,6 +74,12 @@ def test_a_name_that_is_set_to_another_loader() -> None:
     assert not said("AM955", "x = 1\n", TOP + bars.format("bar = tqdm(test)\n"))
     assert said("AM955", "x = 1\n", TOP + bars.format("if late:\n    bar = tqdm(test)\n"))
     assert said("AM955", "x = 1\n", TOP + bars.format(""))
+    entered = (
+        "with tqdm(train) as bar:\n    for x in bar:\n        accelerator.backward(net(x))\n"
+        "with no_grad(), tqdm({}) as bar:\n    for x in bar:\n        hits += net(x).sum()\n"
+    )
+    assert not said("AM955", "x = 1\n", TOP + entered.format("test"))
+    assert said("AM955", "x = 1\n", TOP + entered.format("train"))
 
 
 def test_a_loop_that_counts_with_a_model_that_is_not_prepared() -> None:

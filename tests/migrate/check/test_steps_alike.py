@@ -27,6 +27,8 @@ def test_a_prepared_schedule_in_a_loop_that_ends_at_a_count() -> None:
     assert not said("AM961", "x = 1\n", TOP + loop)
     plain = TOP.replace("net, opt, plan, data", "net, opt, data").replace("(net, opt, plan, data)", "(net, opt, data)")
     assert not said("AM961", "x = 1\n", plain + loop + "    if i == 100:\n        break\n")
+    made = plain.replace("plan = ", "opt = optimizer_of(net, 0.1)\nplan = ")
+    assert not said("AM961", "x = 1\n", made + loop + "    if i == 100:\n        break\n")
 
 
 def test_a_schedule_that_asks_for_the_length_of_a_prepared_loader_when_it_is_called() -> None:
