@@ -180,7 +180,7 @@ class Divergence:
                 given = argument_of(function, call, name.id)
                 if given is not None:
                     yield Question(caller, given, asked.part, calls)
-        there = self._side.program.imported(file, name.id) if name.id in file.imports else None
+        there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None
         if there is not None and there[1] is not None:
             for store in self._stores.of(("name", there[0].root, there[1])):
                 yield from self._stored(asked._replace(calls=()), store)

@@ -260,7 +260,7 @@ class _Path:
 
     def _bound(self, file: File, name: ast.Name) -> Iterator[tuple[File, ast.AST]]:
         scope = file.scope(name).function
-        if name.id in file.imports:
+        if file.qualified(name) is not None:
             return  # `torch.ones_like(output)` tells torch nothing
         if scope.node not in self._values:
             self._values[scope.node] = _values_in(scope.node)

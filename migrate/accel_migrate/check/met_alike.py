@@ -228,7 +228,7 @@ def _is_variable(file: File, called: ast.expr) -> bool:
     """Whether what is called is a value of the program, `model` or `self.model`, and not a function by its name."""
     if isinstance(called, ast.Attribute):
         return self_of(file, called.value) is not None
-    return isinstance(called, ast.Name) and called.id not in BUILTINS and called.id not in file.imports
+    return isinstance(called, ast.Name) and called.id not in BUILTINS and file.qualified(called) is None
 
 
 def _may_need_cpu(file: File, call: ast.Call) -> bool:

@@ -73,7 +73,7 @@ class _Made(Divergence):
 
     def _variable(self, asked: Question, name: ast.Name) -> Iterator[Question | str]:
         file = asked.file
-        dotted = file.imports.get(name.id)
+        dotted = file.qualified(name)
         if dotted is not None and file.binder(name.id, file.scope(name)) is file.root and self._is_unseen(file, dotted):
             yield _unseen(name)
             return

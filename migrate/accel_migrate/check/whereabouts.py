@@ -171,7 +171,7 @@ class Whereabouts:
         return self.of(file, default) if default is not None else frozenset({UNKNOWN})
 
     def _imported(self, file: File, name: ast.Name) -> Where:
-        there = self._side.program.imported(file, name.id) if name.id in file.imports else None
+        there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None
         if there is not None and there[1] is not None:
             stores = self._stores.of(("name", there[0].root, there[1]))
             return frozenset().union(*[self._stored(s, name, (), None) for s in stores])

@@ -124,7 +124,7 @@ class _Models:
         return False
 
     def _name(self, file: File, name: ast.Name, seen: frozenset[ast.AST]) -> bool:
-        there = self._side.program.imported(file, name.id) if name.id in file.imports else None
+        there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None
         if there is not None and there[1] is not None:
             stores = self._stores.of(("name", there[0].root, there[1]))
         else:

@@ -303,8 +303,10 @@ class Flows:
                         self._copy(self.place(file, part), ("key", key.value))
             case ast.Subscript():
                 self._copy(self.place(file, node.value), place)
-                constant = isinstance(node.slice, ast.Constant)
-                self._copy(("key", node.slice.value) if constant else "keyed", place)  # type: ignore[attr-defined]
+                if isinstance(node.slice, ast.Constant):
+                    self._copy(("key", node.slice.value), place)
+                elif not isinstance(node.slice, ast.Slice):  # which no mapping has for a key
+                    self._copy("keyed", place)
             case ast.Starred() | ast.Await() | ast.NamedExpr() | ast.FormattedValue():
                 self._copy(self.place(file, node.value), place)
             case ast.ListComp(elt=made) | ast.SetComp(elt=made) | ast.GeneratorExp(elt=made) | ast.DictComp(value=made):
@@ -372,9 +374,8 @@ class Flows:
         for name in file.imports:
             found = self.program.imported(file, name)
             if found is not None and found[1] is not None:
-                for scope in file.scopes.values():
-                    if name in scope.names:
-                        self._copy(("name", found[0].root, found[1]), ("name", scope, name))
+                for scope in file.imported_in.get(name, ()):
+                    self._copy(("name", found[0].root, found[1]), ("name", scope, name))
 
     def _constrain(self, file: File, node: ast.AST) -> None:
         match node:

@@ -52,6 +52,7 @@ class File:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}  # of the nodes that open one
         self.imports: dict[str, str] = {}
+        self.imported_in: dict[str, set[Scope]] = {}  # the scopes in which imports bind a name
         self.stars: list[str] = []  # modules of which all names are imported
         self.nodes: list[ast.AST] = []
         self._places: dict[type, list[int]] = {}  # in the list of nodes
@@ -103,13 +104,18 @@ class File:
         """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
         kind = type(node)
         if kind is ast.Name:
-            return self.imports.get(node.id)  # type: ignore[attr-defined]
+            return self.imports.get(node.id) if self._means_import(node) else None  # type: ignore[attr-defined, arg-type]
         if kind is not ast.Attribute:
             return None
         if node not in self._qualified:
             owner = self.qualified(node.value)  # type: ignore[attr-defined]
             self._qualified[node] = f"{owner}.{node.attr}" if owner is not None else None  # type: ignore[attr-defined]
         return self._qualified[node]
+
+    def _means_import(self, name: ast.Name) -> bool:
+        """Whether a name is not one that a function binds for itself: `def run(loader)` below `from data import loader`."""
+        binder = self.binder(name.id, self._home[name]) if name.id in self.imports and name in self._home else None
+        return binder is None or binder in self.imported_in.get(name.id, ())
 
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
         self.parents[node] = parent
@@ -186,7 +192,7 @@ class File:
             case ast.Import():
                 for alias in node.names:
                     bound = alias.asname or alias.name.split(".")[0]
-                    scope.names.add(bound)
+                    self._bind_import(bound, scope)
                     self.imports[bound] = alias.name if alias.asname else bound
             case ast.ImportFrom():
                 base = "." * node.level + (node.module or "")
@@ -194,7 +200,7 @@ class File:
                     self.stars.append(base)
                 for alias in node.names:
                     bound = alias.asname or alias.name
-                    scope.names.add(bound)
+                    self._bind_import(bound, scope)
                     self.imports[bound] = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
             case ast.Global() | ast.Nonlocal():
                 scope.outer.update(node.names)
@@ -202,6 +208,10 @@ class File:
                     self.root.names.update(node.names)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 scope.names.add(name)
+
+    def _bind_import(self, name: str, scope: Scope) -> None:
+        scope.names.add(name)
+        self.imported_in.setdefault(name, set()).add(self.root if name in scope.outer else scope)
 
 
 def parameters(function: Function) -> list[ast.arg]:

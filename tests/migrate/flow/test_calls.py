@@ -144,3 +144,14 @@ def test_a_class_that_takes_over_what_another_object_has_sees_all() -> None:
         "    def run", "        self.__dict__.update(two.__dict__)\n    def run"
     )
     assert loaders(text)["self.second"] == {9}
+
+
+def test_a_part_of_a_list_is_not_what_a_mapping_holds() -> None:
+    held = "both = {'train': DataLoader()}\nuse(both[phase])\nuse(pictures[:3])\n"
+    assert loaders(held) == {"both[phase]": {1}, "pictures[:3]": set()}
+
+
+def test_a_parameter_that_has_the_name_of_an_imported_function_is_another_thing() -> None:
+    data = "def make():\n    return 1\n"
+    use = "from data import make\ndef run(make):\n    make()\ndef other():\n    return make\nrun(other)\nmake(0)\n"
+    assert callees(data=data, train=use) == {"make()": {".other"}, "run(other)": {".run"}, "make(0)": {".make"}}

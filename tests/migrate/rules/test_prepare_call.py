@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.migrate.rules.verbs import migrated, unchanged
+from tests.migrate.test_reasons import results
 
 SCRIPT = """
 import torch
@@ -57,3 +58,29 @@ def test_a_length_that_a_round_asks_for_before_it_prepares_is_that_of_the_bare_l
 
 def test_a_loader_that_is_built_anew_after_the_loop_is_not_taken_for_the_first() -> None:
     unchanged(SCRIPT + "loader = DataLoader(rows(), batch_size=8)\n")
+
+
+def test_a_loader_that_is_handed_over_by_the_name_of_the_function_that_makes_it():
+    data = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def loader_of(size):
+    return DataLoader(TensorDataset(torch.rand(size, 4)), batch_size=4, shuffle=True)
+"""
+    train = """import torch
+from torch import nn
+from data import loader_of
+
+def run(model, optimizer, loader_of):
+    for (x,) in loader_of:
+        loss = model(x.cuda()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+model = nn.Linear(4, 1).cuda()
+batches = loader_of(64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+run(model, optimizer, batches)
+"""
+    assert "accelerator.prepare(model, optimizer, batches)" in results(data=data, train=train)["train"].after.decode()

@@ -187,7 +187,7 @@ class Locality:
 
     def _name(self, module: Module, node: ast.Name) -> bool:
         variable = module.variable(node)
-        if variable is None or node.id in module.imports:
+        if variable is None or module.is_import(variable):
             return False
         return self._variable(module, node, variable)
 

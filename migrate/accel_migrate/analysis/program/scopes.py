@@ -198,9 +198,14 @@ class Module:
         if owner is not None and node.id == scope.self_name:
             return Variable(owner, f"self.{path}")
         root = self.resolve(node.id, scope)
-        if root is None or node.id in self.imports:
+        if root is None or self.is_import(root):
             return None
         return Variable(root.scope, f"{root.name}.{path}")
+
+    def is_import(self, variable: Variable) -> bool:
+        """Whether an import binds a name; a parameter of the same name is another variable."""
+        bound = variable.scope.bindings.get(variable.name, ()) if variable.name in self.imports else ()
+        return any(binding.kind == "import" for binding in bound)
 
     @cached_property
     def method_calls(self) -> dict[Variable, list[tuple[str, ast.Call]]]:

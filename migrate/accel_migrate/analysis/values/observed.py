@@ -98,6 +98,6 @@ def _variable(module: Module, scopes: dict[int, Scope], place: Place) -> Variabl
     if dot and scope.owner_class is not None and first == scope.self_name:
         return Variable(scope.owner_class, f"self.{rest}")
     root = module.resolve(first, scope)
-    if root is None or first in module.imports or place.name == scope.self_name:
+    if root is None or module.is_import(root) or place.name == scope.self_name:
         return None
     return Variable(root.scope, place.name)

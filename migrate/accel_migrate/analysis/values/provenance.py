@@ -118,7 +118,7 @@ def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
     value = binding.value
     while isinstance(value, ast.Call):
         inner = value.func.value if isinstance(value.func, ast.Attribute) else (value.args[0] if value.args else None)
-        if isinstance(inner, ast.Name) and inner.id in module.imports and value.args:
+        if isinstance(inner, ast.Name) and module.qualified(inner) is not None and value.args:
             inner = value.args[0]
         value = inner
     return value is not None and module.variable(value) == variable

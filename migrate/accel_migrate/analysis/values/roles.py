@@ -392,9 +392,9 @@ class Roles:
         if depth > 12:
             return UNKNOWN
         if isinstance(node, ast.Name):
-            if node.id in module.imports:
-                return self._of_another_file(module, node)
             variable = module.variable(node)
+            if variable is not None and module.is_import(variable):
+                return self._of_another_file(module, node)
             return self.known.get(variable, UNKNOWN) if variable is not None else UNKNOWN
         if isinstance(node, ast.Call):
             return self._call(module, node, depth + 1)
