@@ -202,3 +202,71 @@ def test_what_torch_says_of_shards_has_its_remedy_in_the_traceback_and_the_diges
 def test_other_failures_have_none_and_functions_that_were_launched_have_it_too(tmp_path):
     assert REMEDY not in said(tmp_path, *LAUNCH, "script.py", "other")
     assert REMEDY in said(tmp_path, "script.py", "read", "launched")
+
+
+def test_a_list_of_weights_from_before_prepare_means_the_sharded_ones():
+    def work():
+        accelerator = sharded()
+        model = Net()
+        early = list(model.parameters())
+        before = [weight.detach().clone() for weight in early]
+        forgotten = torch.optim.Adam(early[:2], lr=0.1)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        accelerator.backward(model(torch.ones(2, 3)).sum())
+        early[-1].requires_grad = False
+        gradients = [weight.grad is late.grad for weight, late in zip(early, model.parameters())]
+        optimizer.step()
+        forgotten.step()
+        state = accelerator.get_state_dict(model)
+        same = [torch.equal(weight.full_tensor(), now) for weight, now in zip(early, state.values())]
+        moved = [not torch.equal(was, now) for was, now in zip(before, state.values())]
+        with pytest.raises(UsageError, match=r"with \['weights'\]\[0\] that is sharded"):
+            accelerator.save({"weights": early}, "weights.pt")
+        return all(gradients), all(same), all(moved), model.head.bias.requires_grad
+
+    assert in_world(2, work) == [(True, True, True, False)] * 2
+
+
+def test_a_penalty_over_a_list_from_before_prepare_trains_them_as_on_one_process_or_is_stopped():
+    def trained(model, backward, optimizer, early):
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(torch.ones(2, 3)).square().mean()
+            backward(loss + 0.5 * sum(weight.square().sum() for weight in early))
+            optimizer.step()
+
+    def work():
+        plain = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 1))
+        model = copy.deepcopy(plain)
+        trained(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1), list(plain.parameters()))
+        accelerator = sharded()
+        early = list(model.parameters())
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        trained(model, accelerator.backward, optimizer, early)
+        state = accelerator.get_state_dict(model)
+        parts = Net()
+        early = list(parts.parameters())
+        parts, optimizer = accelerator.prepare(parts, torch.optim.SGD(parts.parameters(), lr=0.1))
+        with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
+            trained(parts, accelerator.backward, optimizer, early)
+        return all(torch.allclose(state[name], value) for name, value in plain.state_dict().items())
+
+    assert in_world(2, lambda: (torch.manual_seed(0), work())[1]) == [True] * 2
+
+
+def test_a_move_to_where_a_sharded_model_is_changes_nothing():
+    def work():
+        accelerator = sharded()
+        model = Net()
+        early = list(model.parameters())
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        weights = list(model.parameters())
+        for _ in range(2):
+            assert model.to(accelerator.device) is model and model.cpu() is model and model.float() is model
+            assert model.layers[0].to(accelerator.device) is model.layers[0]
+            accelerator.backward(model(torch.ones(2, 3)).sum())
+            optimizer.step()
+        assert len(early) == len(weights)
+        return all(one is other for one, other in zip(weights, model.parameters()))
+
+    assert in_world(2, work) == [True] * 2

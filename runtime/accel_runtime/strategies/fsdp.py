@@ -37,7 +37,7 @@ from accel_runtime.strategies.fsdp_optimizer import whole_optimizer_state
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_statistics import share_statistics
-from accel_runtime.strategies.fsdp_successors import Successors
+from accel_runtime.strategies.fsdp_successors import Successors, present
 from accel_runtime.strategies.fsdp_weights import filling_for
 from accel_runtime.tree import leaves
 
@@ -80,6 +80,7 @@ class Fsdp(Strategy):
                 if not isinstance(inner, FSDPModule):
                     self._shard(inner, bundle.device)
                 self.units[inner] = weakref.WeakSet(one for one in inner.modules() if isinstance(one, FSDPModule))
+        self._let_go()
         self.successors.follow(bundle.optimizers)
         for optimizer in bundle.optimizers:
             if hasattr(optimizer, "register_step_pre_hook"):
@@ -114,6 +115,7 @@ class Fsdp(Strategy):
                 offload_policy=self._offload(device),
             )
             block.forward = GatheredForward(block)
+            vars(block)["_apply"] = functools.partial(_apply_where_it_changes, block, block._apply)
         share_statistics(model)
         model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
@@ -123,7 +125,7 @@ class Fsdp(Strategy):
         vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
         vars(model)["__reduce_ex__"] = functools.partial(_refuse_pickling, type(model).__name__)
         make_plain_tensors(model.parameters(), device)
-        self.successors.learn(before, dict(model.named_parameters()))
+        self.successors.learn(model, before)
 
     def _let_go(self, *_: Any) -> None:
         """Lets go of gathered weights: after a step they would be those of before, and the next forward would run them."""
@@ -192,7 +194,7 @@ class Fsdp(Strategy):
 
     def weights(self, parameters: Parameters) -> list[Tensor]:
         self._let_go()
-        return [self.successors.of(weight) for weight in super().weights(parameters)]
+        return [present(weight) for weight in super().weights(parameters)]
 
     def clip_norm(self, parameters: Parameters, max_norm: float, norm_type: float) -> Tensor:
         return clip_norm(self.weights(parameters), max_norm, norm_type)
@@ -207,7 +209,7 @@ class Fsdp(Strategy):
         return functools.partial(whole_optimizer_state, collectives=collectives)
 
     def refuse_parts(self, value: Any) -> None:
-        path = next((path for path, leaf in leaves(value) if in_parts(leaf)), None)
+        path = next((path for path, leaf in leaves(value) if in_parts(present(leaf))), None)
         if path is not None:
             raise UsageError(
                 f"accelerator.save got a value{' with ' + path if path else ''} that is sharded, and one process would write "
@@ -224,6 +226,14 @@ class Fsdp(Strategy):
             "join_uneven_inputs cannot work with strategy fsdp: a process without batches would still have to send its "
             "part of the weights; leave it out, and prepared loaders fill up the last round"
         )
+
+
+def _apply_where_it_changes(
+    block: Module, change: Callable[..., Module], function: Callable[[Tensor], Tensor], *args: Any
+) -> Module:
+    """Leaves weights that are where a script moves them once more: torch would swap each for another."""
+    tensors = [*block.parameters(), *block.buffers()]
+    return block if all(function(tensor) is tensor for tensor in tensors) else change(function, *args)
 
 
 def _refuse_copy(kind: str, memo: object) -> NoReturn:

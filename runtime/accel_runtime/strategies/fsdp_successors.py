@@ -3,40 +3,63 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 from accel_runtime.errors import UsageError
 from accel_runtime.shards import shard_like
+
+
+class Replaced(Parameter):
+    """A weight that was sharded, where a script still holds it: what is asked of it is asked of the model's own.
+
+    It would go on with the values from before the training, and without gradients.
+    """
+
+    owner: Module
+    name_there: str
+
+    @property
+    def now(self) -> Tensor:
+        """The shard, or all of the weight while it is gathered."""
+        return self.owner._parameters[self.name_there]  # type: ignore[return-value]
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: object, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return function(*tree_map(present, args), **tree_map(present, kwargs or {}))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+
+def present(value: Any) -> Any:
+    """A weight as it is now: a list that was made before `prepare` still means the same ones."""
+    return value.now if type(value) is Replaced else value
 
 
 class Successors:
     """Optimizers may come with their model, before it or after it."""
 
     def __init__(self) -> None:
-        # By identity, and weakly: weights go when nobody else wants them.
-        self._after: dict[int, tuple[weakref.ref[Parameter], weakref.ref[Tensor]]] = {}
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.strays: list[Optimizer] = []  # those that step a weight of no prepared model
 
-    def learn(self, before: Mapping[str, weakref.ref[Parameter]], after: Mapping[str, Tensor]) -> None:
-        for name, weight in before.items():
-            if (old := weight()) is not None and old is not after[name]:
-                self._after[id(old)] = (weight, weakref.ref(after[name]))
+    def learn(self, model: Module, before: Mapping[str, weakref.ref[Parameter]]) -> None:
+        for path, weight in before.items():
+            owner, _, name = path.rpartition(".")
+            if (old := weight()) is not None and old is not model.get_parameter(path):
+                vars(old).update(owner=model.get_submodule(owner), name_there=name)
+                old.__class__ = Replaced
         self.follow(list(self._optimizers))
-
-    def of(self, weight: Tensor) -> Tensor:
-        """The weight as it is now: a list that was made before `prepare` still means the same ones."""
-        if id(weight) not in self._after:
-            return weight
-        old, new = self._after[id(weight)]
-        successor = new()
-        return weight if old() is not weight or successor is None else successor
 
     def follow(self, optimizers: Iterable[Optimizer]) -> None:
         """Makes the optimizers step the sharded weights, with the state that they have."""
@@ -44,7 +67,7 @@ class Successors:
             self._optimizers.add(optimizer)
             for group in optimizer.param_groups:
                 for index, weight in enumerate(group["params"]):
-                    sharded = self.of(weight)
+                    sharded = present(weight)
                     if sharded is not weight:
                         group["params"][index] = sharded
                         if weight in optimizer.state:
@@ -55,7 +78,7 @@ class Successors:
     def refuse_shared(self, model: Module, prepared: Container[Module]) -> None:
         """Of two models with a weight in common the second would run shards of the first, or train a copy of its own."""
         for name, weight in _own_weights(model, prepared):
-            if isinstance(weight, DTensor) or self.of(weight) is not weight:
+            if isinstance(weight, DTensor) or present(weight) is not weight:
                 raise UsageError(
                     f"{name} of {type(model).__name__} is a weight of another prepared model too, and fsdp shards it for one "
                     "of them; make both models parts of one module, whose forward runs both, and prepare that, or use "
