@@ -7,19 +7,14 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.drawn_anew import drawn_anew
-from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
+from accel_migrate.check.left_beside import left_beside
+from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.flow.calls import Place
-from accel_migrate.flow.nodes import children, unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import File
 
 Found = Iterator[tuple[File, ast.AST, str]]
-# Methods of models, optimizers and schedulers that no loss comes through.
-_RUNS_NOTHING = frozenset(
-    [
-        *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
-        *("named_children", "state_dict", "train", "eval", "zero_grad", "step", "get_last_lr", "prepare"),
-    ]
-)
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -44,13 +39,14 @@ def _found(evidence: Evidence) -> Found:
         yield from _updated_elsewhere(file, [call for other, call in calls if other is file])
     yield from _trained_buffers(side)
     yield from drawn_anew(side)
+    yield from left_beside(side)
 
 
 def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that is computed by methods of bare models alone: no wrapper sees that there will be gradients."""
     if not any(True for _ in side.asked("unwrap_model")):
         return
-    calls = side.once(_Losses).calls(file, backward)
+    calls = side.once(Losses).calls(file, backward)
     bare = [call for call in calls if _is_bare(call)]
     through = [
         call
@@ -65,8 +61,8 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
 
 def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that no prepared model is seen to have a part in: whose gradients it makes, nobody averages."""
-    calls = side.once(_Losses).calls(file, backward)
-    averaged = not side.wraps_models and side.once(_Losses).reads(file, backward) & side.once(_stepped_tensors)
+    calls = side.once(Losses).calls(file, backward)
+    averaged = not side.wraps_models and side.once(Losses).reads(file, backward) & side.once(_stepped_tensors)
     forwards = _forwards(side, file, backward) or any(getattr(c.func, "attr", "") in registered for c in calls)
     if not forwards and not averaged:
         yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
@@ -107,7 +103,7 @@ def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, thro
 
 def _made_anew(side: Side, file: File, backward: ast.Call) -> Found:
     """`return torch.zeros(1, requires_grad=True)` where nothing was found: a process with that loss exchanges nothing."""
-    for call, at in side.once(_Losses).calls(file, backward).items():
+    for call, at in side.once(Losses).calls(file, backward).items():
         whole: ast.AST = call
         above = at.parents[call]
         trained = any(k.arg == "requires_grad" and unparse(k.value) == "True" for k in call.keywords)
@@ -168,31 +164,9 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
                 return
 
 
-class _Losses:
-    """The calls and the variables that each loss is computed through."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        self._paths: dict[ast.Call, _Path] = {}
-        self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
-
-    def calls(self, file: File, backward: ast.Call) -> dict[ast.Call, File]:
-        return self._path(file, backward).calls
-
-    def reads(self, file: File, backward: ast.Call) -> set[Place]:
-        return {self._side.flows.place(at, node) for node, at in self._path(file, backward).reads.items()}
-
-    def _path(self, file: File, backward: ast.Call) -> _Path:
-        if backward not in self._paths:
-            path = self._paths[backward] = _Path(self._side, self._values)
-            for loss in backward.args:
-                path.visit(file, loss)
-        return self._paths[backward]
-
-
 def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
     """The calls of prepared models that a loss is computed through; where no wrapper hides them, of their parts too."""
-    calls = side.once(_Losses).calls(file, backward)
+    calls = side.once(Losses).calls(file, backward)
     return {
         call
         for call, at in calls.items()
@@ -203,7 +177,7 @@ def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
 def _runs_part(side: Side, file: File, call: ast.Call) -> bool:
     """`net.encode(x)`, `net.head[0](x)`"""
     owner = call.func
-    if getattr(owner, "attr", "") in _RUNS_NOTHING or not side.after_prepare(file, call):
+    if getattr(owner, "attr", "") in RUNS_NOTHING or not side.after_prepare(file, call):
         return False
     while isinstance(owner, ast.Attribute | ast.Subscript):
         owner = owner.value
@@ -221,82 +195,6 @@ def _is_bare(call: ast.Call) -> bool:
         and owner.func.attr == "unwrap_model"
         and is_accelerator(owner.func.value)
     )
-
-
-class _Path:
-    """All calls that a value may come from, with their files: back over names, arguments and what functions return."""
-
-    def __init__(self, side: Side, values: dict[ast.AST, dict[str, list[ast.AST]]]) -> None:
-        self.side = side
-        self.calls: dict[ast.Call, File] = {}
-        self.reads: dict[ast.Name | ast.Attribute, File] = {}
-        self.seen: set[ast.AST] = set()
-        self._entered: set[ast.AST] = set()  # functions whose call is on the path, with what it hands over
-        self._values = values
-
-    def visit(self, file: File, value: ast.AST) -> None:
-        pending: list[tuple[File, ast.AST]] = [(file, value)]
-        while pending:
-            at, node = pending.pop()
-            if node in self.seen or _is_detached(node) or is_accelerator(node):
-                continue
-            self.seen.add(node)
-            pending += [(at, part) for part in children(node)]
-            if isinstance(node, ast.Name | ast.Attribute):
-                self.reads[node] = at
-            if isinstance(node, ast.Call):
-                self.calls[node] = at
-                pending += self._returned(node)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                pending += self._bound(at, node)
-
-    def _returned(self, call: ast.Call) -> Iterator[tuple[File, ast.AST]]:
-        for function in self.side.flows.callees.get(call, ()):
-            if getattr(function, "name", "") != "__init__":
-                self._entered.add(function)
-                for node in walk(function):
-                    if isinstance(node, ast.Return) and node.value is not None:
-                        yield self.side.flows.function_file[function], node.value
-
-    def _bound(self, file: File, name: ast.Name) -> Iterator[tuple[File, ast.AST]]:
-        scope = file.scope(name).function
-        if file.qualified(name) is not None:
-            return  # `torch.ones_like(output)` tells torch nothing
-        if scope.node not in self._values:
-            self._values[scope.node] = _values_in(scope.node)
-        yield from ((file, value) for value in self._values[scope.node].get(name.id, ()))
-        if scope.node in self._entered or not isinstance(scope.node, Function):
-            return
-        if name.id in parameter_names(scope.node):
-            for site in self.side.above(scope.node):
-                argument = argument_of(scope.node, site.call, name.id)
-                if argument is not None:
-                    yield site.file, argument
-
-
-def _is_detached(node: ast.AST) -> bool:
-    """`fake.detach()`, `fake.data`, `loss.item()`: no gradient goes on from here."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("detach", "item", "numpy")
-    return isinstance(node, ast.Attribute) and node.attr == "data"
-
-
-def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
-    """What each name of a scope is set to, or handed by its methods: `losses.append(loss)`."""
-    found: dict[str, list[ast.AST]] = {}
-    for node in walk(scope):
-        if type(node) is ast.Name or type(node) is ast.Attribute:
-            continue  # most nodes are
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:
-                found.setdefault(name, []).append(node.value)
-        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-            found.setdefault(node.target.id, []).append(node.iter)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if isinstance(node.func.value, ast.Name):
-                found.setdefault(node.func.value.id, []).extend(node.args)
-    return found
 
 
 def _updated_elsewhere(file: File, calls: list[ast.Call]) -> Found:

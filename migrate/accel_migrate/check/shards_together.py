@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
+from accel_migrate.check.left_beside import is_plain_backward
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.points import dotted
@@ -42,7 +43,7 @@ def _found(evidence: Evidence) -> Found:
             if isinstance(node, ast.For) and _is_prepared_here(side, file, node.iter):
                 yield from _by_number(file, node)
     for file, call in side.calls:
-        if _is_plain_backward(side, call):
+        if is_plain_backward(side, call):
             loop = _loop_over_prepared(side, file, call, frozenset())
             if loop is not None:
                 text = unparse(loop.iter)[:50]
@@ -133,14 +134,6 @@ def _knows_replicas(side: Side, call: ast.Call) -> bool:
     return name == "DistributedSampler" or any(
         word in unparse(each) for each in classes for word in ("num_replicas", "DistributedSampler")
     )
-
-
-def _is_plain_backward(side: Side, call: ast.Call) -> bool:
-    """`loss.backward()`, not that of the Accelerator or of a class of the project."""
-    function = call.func
-    if not isinstance(function, ast.Attribute) or function.attr != "backward" or is_accelerator(function.value):
-        return False
-    return not side.flows.callees.get(call)
 
 
 def _half(side: Side, file: File, backward: ast.Call, sharded: set[Made]) -> Found:

@@ -175,20 +175,43 @@ class Flows:
 
     def sources(self, place: Place) -> set[Place]:
         """Every place that the very value of a place may come from, itself included; under a key, what was put there."""
+        found = {place}
+        pending = [place]
+        while pending:
+            for each in self._sources_of(pending.pop()):
+                if each not in found:
+                    found.add(each)
+                    pending.append(each)
+        return found
+
+    def origins(self, place: Place, seen: frozenset[Place] = frozenset()) -> set[Place]:
+        """Where the value of a place began: what a function makes anew is another thing in each call of it."""
+        found: set[Place] = set()
+        visited = {place}
+        pending = [place]
+        while pending:
+            at = pending.pop()
+            before = self._sources_of(at)
+            for each in before:
+                if isinstance(each, tuple) and each[0] == "result":
+                    inner = self.origins(each, seen | {each}) if each not in seen else set()
+                    kept = {origin for origin in inner if not _is_call(origin)}
+                    found |= kept if kept == inner and inner else kept | {at}
+                elif each not in visited:
+                    visited.add(each)
+                    pending.append(each)
+            if not before:
+                found.add(at)
+        return found
+
+    def _sources_of(self, place: Place) -> list[Place]:
         if self._origins is None:
             self._origins = {}
             for origin, targets in self._copies.items():
                 for target in targets:
                     if not _is_keyed(target) or origin[:1] == ("key",):  # type: ignore[index]
                         self._origins.setdefault(target, []).append(origin)
-        found = {place}
-        pending = [place]
-        while pending:
-            for each in self._origins.get(pending.pop(), ()):
-                if each not in found:
-                    found.add(each)
-                    pending.append(each)
-        return found
+        return self._origins.get(place, [])
 
     def sites(self) -> Iterator[Site]:
         for found in self._calls.values():
@@ -629,6 +652,13 @@ def _is_property(function: Function) -> bool:
 
 def _is_static(function: Function) -> bool:
     return not isinstance(function, ast.Lambda) and any("static" in unparse(d) for d in function.decorator_list)
+
+
+def _is_call(place: Place) -> bool:
+    match place:
+        case ("expression", ast.Call()) | ("item", *_):
+            return True
+    return False
 
 
 def _is_keyed(place: Place) -> bool:
