@@ -34,7 +34,7 @@ from accel_migrate.analysis.values.constructions import (
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
-from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_root
+from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 
@@ -186,7 +186,9 @@ class _Finder:
         optimized = self._optimized_models(optimizers)
         named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
         if optimizers:
-            models = self._run_by(LossPath(self.roles, self.graph, backwards), named, optimized)
+            path = LossPath(self.roles, self.graph, backwards)
+            named = list(dict.fromkeys(self._as_run(path, model) for model in named))
+            models = self._run_by(path, named, {self._as_run(path, model) for model in optimized})
         else:
             models = [variable for b in backwards for variable in updated_by_hand(self.roles, b)]
         if not models:
@@ -216,6 +218,11 @@ class _Finder:
     def _averages_tensors(self, optimizers: list[Variable]) -> bool:
         """Whether what an optimizer steps beside those of models is averaged, as a temperature is: not by Accelerate."""
         return len(optimizers) > 1 and not self.for_accelerate
+
+    def _as_run(self, path: LossPath, model: Variable) -> Variable:
+        """`net` of `net.fc`, where the loss is computed through `net`: what steps a part trains the whole."""
+        whole = whole_model(self.roles, model)
+        return whole if path.goes_through(whole) and not path.goes_through(model) else model
 
     def _run_by(self, path: LossPath, named: list[Variable], optimized: set[Variable]) -> list[Variable]:
         """Of the models that are named those that the loss is computed through and the optimizers update."""

@@ -97,6 +97,17 @@ def _passed_on(module: Module, value: ast.expr) -> Variable | None:
     return module.variable(value) if isinstance(value, ast.Name) else None
 
 
+def whole_model(roles: Roles, variable: Variable) -> Variable:
+    """`net` of `net.fc`, where both are models; a model that is part of none is its own whole."""
+    owner, dot, _ = variable.name.rpartition(".")
+    while dot:
+        whole = Variable(variable.scope, owner)
+        if roles.of(whole) & Role.MODEL:
+            variable = whole
+        owner, dot, _ = owner.rpartition(".")
+    return variable
+
+
 def is_root(roles: Roles, variable: Variable) -> bool:
     """Whether the variable is bound by more than a parameter or a loop: something is built into it."""
     if variable in roles.followed:

@@ -215,3 +215,25 @@ def test_a_closure_that_trains_is_used_where_it_is_handed_on() -> None:
     )
     steps = "for epoch in range(2):\n    optimizer.step(closure)\n\nlate(model)\n"
     assert after(BUILT.replace("SGD(", "LBFGS(") + "x = torch.ones(1, 4)\n" + closure + steps) == "x = torch.ones(1, 4)"
+
+
+def test_the_whole_is_prepared_where_an_optimizer_has_one_part_that_was_replaced() -> None:
+    text = BUILT.replace("optimizer =", "model.head = nn.Linear(2, 2)\noptimizer =")
+    part = text.replace("model.parameters()", "model.head.parameters()")
+    assert prepared(part + TRAINED) == ["model", "optimizer", "loader"]
+    groups = text.replace(
+        "model.parameters()", "[{'params': model.head.parameters()}, {'params': model.body.parameters()}]"
+    )
+    assert prepared(groups + TRAINED) == ["model", "optimizer", "loader"]
+
+
+def test_parts_that_the_script_runs_by_themselves_are_prepared_by_themselves() -> None:
+    text = BUILT.replace("optimizer =", "model.head = nn.Linear(2, 2)\noptimizer =")
+    text = text.replace("model.parameters()", "model.head.parameters()")
+    assert prepared(text + TRAINED.replace("model(x)", "model.head(x)")) == ["model.head", "optimizer", "loader"]
+
+
+def test_the_part_of_a_model_that_the_loss_does_not_run_through_is_left() -> None:
+    text = BUILT.replace("optimizer =", "other = nn.Linear(2, 2)\nother.head = nn.Linear(2, 2)\noptimizer =")
+    text = text.replace("model.parameters()", "other.head.parameters()")
+    assert "the optimizer updates `other.head`" in refusal(text + TRAINED)
