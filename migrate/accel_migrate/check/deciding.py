@@ -22,8 +22,15 @@ class Deciding:
 
     def options(self, file: File, node: ast.expr) -> set[str]:
         """The options that an expression depends on."""
+        if not self.are_parsed:
+            return set()
         place = self._side.flows.place(file, node)
         return {name for name in self._read if place in self._by(name)}
+
+    @cached_property
+    def are_parsed(self) -> bool:
+        """Whether the script has options at all."""
+        return any(getattr(call.func, "attr", "") == "parse_args" for _, call in self._side.calls)
 
     def _by(self, name: str) -> set[Place]:
         """Every place that an option decides, also by an `if` that sets a device, or by a device made of it."""

@@ -110,6 +110,8 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
     before, after = project.evidence.before, project.evidence.after
     if not after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
         return
+    if not before.once(Deciding).are_parsed:
+        return
     given = [(file, keyword.value) for file, call in after.created for keyword in call.keywords]
     told = {name for file, value in given for name in after.once(Deciding).options(file, value)}
     changed = {pair.path for pair in project.changed}

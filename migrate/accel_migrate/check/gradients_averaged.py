@@ -62,9 +62,9 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
 def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that no prepared model is seen to have a part in: whose gradients it makes, nobody averages."""
     calls = side.once(Losses).calls(file, backward)
-    averaged = not side.wraps_models and side.once(Losses).reads(file, backward) & side.once(_stepped_tensors)
-    forwards = _forwards(side, file, backward) or any(getattr(c.func, "attr", "") in registered for c in calls)
-    if not forwards and not averaged:
+    if _forwards(side, file, backward) or any(getattr(c.func, "attr", "") in registered for c in calls):
+        return
+    if side.wraps_models or not side.once(Losses).reads(file, backward) & side.once(_stepped_tensors):
         yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
 
 

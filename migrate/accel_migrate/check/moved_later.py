@@ -24,14 +24,12 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[File, ast.Call, 
         for move in old.of_kinds(ast.Call):
             model = _moved(move)
             scope = old.scope(move).function
-            now = scopes.get(path_of(scope))
-            if (
-                model
-                and now is not None
-                and isinstance(scope.node, Function)
-                and not _is_placed(evidence.after, new, now, model)
-            ):
-                for call in _runs_above(evidence, old, scope, move, model):
+            if not model or not isinstance(scope.node, Function):
+                continue
+            above = list(_runs_above(evidence, old, scope, move, model))
+            now = scopes.get(path_of(scope)) if above else None
+            if now is not None and not _is_placed(evidence.after, new, now, model):
+                for call in above:
                     yield (
                         new,
                         call,

@@ -28,7 +28,8 @@ def _found(evidence: Evidence) -> Found:
     sharded = {made for f, argument in given for made in side.flows.made(f, argument, "loader")}
     if not sharded:
         return
-    loaders = {made.node for made in sharded}
+    attributes = (node for file in side.files for node in file.of_kinds(ast.Attribute))
+    loaders = {made.node for made in sharded} if any(_is_rank(node) for node in attributes) else set()
     for file, call in side.calls:
         if call in loaders and (rank := _by_rank(side, file, call)) is not None:
             yield (
@@ -87,7 +88,7 @@ def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
         value = pending.pop()
         if isinstance(value, ast.Compare) or (isinstance(value, ast.Call) and _knows_replicas(side, value)):
             continue  # `verbose=rank == 0`; what has `num_replicas` is not sharded again
-        if isinstance(value, ast.Attribute) and value.attr.endswith("process_index") and is_accelerator(value.value):
+        if isinstance(value, ast.Attribute) and _is_rank(value):
             return value
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             pending += [value.func.value, *value.args, *[keyword.value for keyword in value.keywords]]
@@ -99,6 +100,10 @@ def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
         pending += [child for child in children(value) if isinstance(child, ast.expr)]
         pending += [child.value for child in children(value) if isinstance(child, ast.keyword)]
     return None
+
+
+def _is_rank(node: ast.Attribute) -> bool:
+    return node.attr.endswith("process_index") and is_accelerator(node.value)
 
 
 def _methods(side: Side) -> set[str]:

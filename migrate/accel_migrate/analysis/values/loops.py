@@ -76,7 +76,10 @@ class CallGraph:
 
     def within(self, modules: Iterable[Module]) -> CallGraph:
         """The calls that some files make."""
-        own, made_in = copy(self), set(modules)
+        made_in = set(modules)
+        if all(module in made_in for sites in self.sites.values() for module, _ in sites):
+            return self
+        own = copy(self)
         own.sites = {f: [(m, call) for m, call in sites if m in made_in] for f, sites in self.sites.items()}
         own.chains = {}
         return own
