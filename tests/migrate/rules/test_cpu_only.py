@@ -220,3 +220,34 @@ def test_what_is_made_on_the_cpu_and_meets_the_batches_keeps_the_model_there(par
 )
 def test_what_meets_nothing_does_not(parts: dict[str, str]):
     assert "accelerator = Accelerator()\n" in migrated(MADE.format(**PLAIN | parts))
+
+
+def test_arrays_that_are_read_once_the_function_that_trains_has_come_back():
+    script = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    def fit(net):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        loader = DataLoader(rows, batch_size=4)
+        kept = []
+        for x, y in loader:
+            loss = (net(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept.append(x)
+        return kept
+
+    def show(kept):
+        print(kept{read})
+
+    def main():
+        kept = fit(nn.Linear(4, 1))
+        show(kept)
+
+    main()
+    """
+    assert "Accelerator(cpu=True)" in migrated(script.format(read="[0].numpy()"))
+    assert "Accelerator()" in migrated(script.format(read=""))

@@ -255,7 +255,9 @@ def _is_number(module: Module, value: ast.expr) -> bool:
 
 
 def _runs_late(module: Module, node: ast.AST, timing: Timing) -> bool:
-    if timing.after_prepare(module, node) or any(isinstance(above, ast.Lambda) for above in module.ancestors(node)):
+    if timing.after_prepare(module, node) or timing.follows(module, node):
+        return True
+    if any(isinstance(above, ast.Lambda) for above in module.ancestors(node)):
         return True
     function = module.scope(node).function
     if function is not None and module.functions[function].parent.is_function:  # type: ignore[union-attr]

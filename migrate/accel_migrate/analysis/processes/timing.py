@@ -24,6 +24,8 @@ class Timing:
     place: Place
     late: frozenset[Function]
     family: frozenset[Scope] = frozenset()  # of a home that is a class: those whose objects are its objects
+    following: frozenset[ast.AST] = frozenset()  # statements that run once a function that prepares has come back, and
+    # the functions that they call
 
     def after_prepare(self, module: Module, node: ast.AST) -> bool:
         scope = module.scope(node)
@@ -35,6 +37,10 @@ class Timing:
         if function is not None and module.functions[function].parent is self.home:  # a closure of the home
             return function in self.late or self._below(function)
         return function in self.late
+
+    def follows(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node runs when a function that prepares has come back: it meets what that left behind."""
+        return any(above in self.following for above in (node, *module.ancestors(node)))
 
     @cached_property
     def _method(self) -> Function | None:
@@ -62,7 +68,25 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
     for built in _built_late(roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return Timing(home, place, frozenset(late), family)
+    return Timing(home, place, frozenset(late), family, frozenset(_following(roles, graph, around.function)))
+
+
+def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Iterator[ast.AST]:
+    """What the callers of a function, and their callers, do below the call or in the loop around it."""
+    waiting = [function] if function is not None else []
+    for each in waiting:
+        for module, call in graph.sites.get(each, ()):
+            around = module.scope(call)
+            loops = (ast.For, ast.AsyncFor, ast.While)
+            again = [
+                above for above in module.ancestors(call) if isinstance(above, loops) and module.scope(above) is around
+            ]
+            for statement in _statements_of(around):
+                if statement.lineno > (call.end_lineno or 0) or any(module.holds(loop, statement) for loop in again):
+                    yield statement
+                    yield from graph.reached_from(statement, roles, module)
+            if around.function is not None and around.function not in waiting:
+                waiting.append(around.function)
 
 
 def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) -> bool:
