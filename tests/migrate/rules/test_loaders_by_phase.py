@@ -75,3 +75,47 @@ def test_says_so_when_the_entry_cannot_be_told(test: str):
 
 def test_a_dictionary_of_other_things_is_none_of_loaders():
     assert "no DataLoader is sharded" in noted(script(loaders="loaders = {'train': [(a, b)], 'val': []}"), "AM805")
+
+
+PHASES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def add(out, y, figures):
+    loss = nn.functional.cross_entropy(out, y)
+    figures["loss"] += loss.item() * len(y)
+    return loss
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+both = {name: DataLoader(rows, batch_size=4, shuffle=True) for name in ["train", "val"]}
+net = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+best = 9
+for epoch in range(3):
+    for phase in ["train", "val"]:
+        figures = {"loss": 0, "hits": 0}
+        for x, y in both[phase]:
+            x, y = x.to(device), y.to(device)
+            out = net(x)
+            figures["hits"] += (out.argmax(1) == y).sum().item()
+            loss = add(out, y, figures)
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        value = figures["loss"] / 40
+        if phase == "val" and value < best:
+            best = value
+            torch.save(net.state_dict(), "best.pt")
+"""
+
+
+def test_processes_decide_alike_on_a_loss_that_a_function_adds_to_what_it_is_handed() -> None:
+    reduced = 'value = accelerator.reduce(torch.tensor(float(value), dtype=torch.float64), "mean")'
+    assert reduced in migrated(PHASES)
+    assert reduced in migrated(
+        PHASES.replace("add(out, y, figures)\n            if", "add(out, y, figures=figures)\n            if")
+    )
+    of_others = PHASES.replace("loss = add(out, y, figures)", "loss = add(out, y, {'loss': 0})")
+    assert reduced not in migrated(of_others)

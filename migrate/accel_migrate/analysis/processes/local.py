@@ -6,12 +6,12 @@ A loss, a count, a running sum and all that is made of them. Weights are not: ev
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import children
 
 # Objects that are alike on all processes, whatever they were given.
@@ -103,7 +103,7 @@ class Locality:
             return False
         if isinstance(node.func, ast.Attribute) and node.func.attr in _ALIKE_METHODS:
             return False
-        if node in self.asked_for:
+        if node in self.asked_for or module.parents[node] in self.losses:
             return True
         if self.agrees(module, node):
             return False
@@ -255,7 +255,21 @@ class Locality:
                 if variable is not None and owner is not None:
                     found.setdefault(variable, []).extend((owner, part) for part in given)
             self._fed[module] = found
+            for call in module.calls:
+                for receiver, given in self._fed_through(module, call):
+                    found.setdefault(module.variable(receiver), []).extend((receiver, part) for part in given)  # type: ignore[arg-type]
         return self._fed[module]
+
+    def _fed_through(self, module: Module, call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
+        """`add_losses(output, labels, metrics)`: what a function changes is given all else that it gets or makes."""
+        target = self.roles.target(module, call)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            return
+        handed = arguments_of(call, target)
+        for name, argument in handed:
+            if isinstance(argument, ast.Name | ast.Attribute) and module.variable(argument) is not None:
+                if Variable(target.scope, name) in self.feeds(target.module):
+                    yield argument, [call, *[other for _, other in handed if other is not argument]]
 
     def given_to(self, module: Module, owner: ast.AST) -> list[ast.expr]:
         """What an object was given of this process's own: `losses.append(loss.item())`."""
