@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.batch_numbers import batch_numbers
+from accel_migrate.analysis.notes.batch_numbers import batch_numbers, lengths_taken_before
 from accel_migrate.analysis.notes.batch_rows import can_be_split, counted_on
 from accel_migrate.analysis.notes.shares import read_whole_before, takes_in_more
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
@@ -55,11 +55,19 @@ def _keeps_batch(context: Context) -> str:
 
 
 def _numbered(context: Context) -> str:
-    """Where the script goes by the number of a batch."""
+    """Where the script goes by the number of a batch, or by how many there are."""
     found = batch_numbers(context.script, context.training)
-    if not found:
-        return ""
-    return f"; what goes by the number of a batch ({places(context.module, found)}) comes N times later in the data, or never"
+    told = ""
+    if found:
+        where = places(context.module, found)
+        told += f"; what goes by the number of a batch ({where}) comes N times later in the data, or never"
+    lengths = lengths_taken_before(context.script, context.training)
+    if lengths:
+        told += (
+            f"; a length that is taken before prepare ({places(context.module, lengths)}) is that of all batches, of which a "
+            "process has one in N"
+        )
+    return told
 
 
 def _steps(context: Context) -> str:

@@ -1417,3 +1417,14 @@ def test_another_training_s_data_is_not_this_one_s_where_they_share_a_loop():
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert {r.path.name for r in results if r.after != r.before} == files.keys()
     assert [result.path.name for result in results for note in result.notes if note.code == "AM803"] == ["drawn.py"]
+
+
+def test_tells_a_length_that_is_taken_before_prepare_and_no_mean_so_far():
+    def early(**parts: str) -> str:
+        return noted(training(**parts).replace("model = nn.", "count = len(loader)\nmodel = nn."), "AM801")
+
+    told = early(inside="total += loss.item()\nmean = total / (i + 1)\nprint(i, count, mean)")
+    assert "a length that is taken before prepare (line" in told
+    assert "number of a batch" not in told
+    assert "taken before prepare" not in early()
+    assert "number of a batch" in noted(training(inside="rate = 0.1 / (i + 1)\nprint(rate)"), "AM801")

@@ -33,6 +33,7 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
                     whole is not None
                     and not _goes_on(module, whole)
                     and not _is_of_share(module, counts, whole, counters)
+                    and not _is_mean(module, around, whole)
                 ):
                     found[whole] = module
     return [(module, node) for node, module in found.items()]
@@ -125,6 +126,38 @@ def _is_first(node: ast.Compare) -> bool:
     sides = (node.left, *node.comparators)
     zero = any(isinstance(side, ast.Constant) and side.value in (0, None) for side in sides)
     return zero and all(isinstance(side, ast.Constant | ast.Name | ast.Attribute) for side in sides)
+
+
+def _is_mean(module: Module, around: ast.AST, node: ast.expr) -> bool:
+    """`total / (i + 1)`: what the loop adds up, over as many batches as this process has added."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    added = {module.variable(each.target) for each in module.walk(around, ast.AugAssign)}
+    return any(module.variable(part) in added - {None} for part in module.walk(node.left, ast.Name, ast.Attribute))
+
+
+def lengths_taken_before(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
+    """`self.count = len(self.loader)` above `prepare`, which is read below it: the batches of all processes."""
+    counts = counts_in(script, training)
+    found: list[tuple[Module, ast.expr]] = []
+    for module in training.modules:
+        for statement in module.walk(module.tree, ast.Assign):
+            length = statement.value
+            taken = isinstance(length, ast.Call) and is_length(length) and counts.is_shared(module, length.args[0])
+            if taken and counts.counted(module, length) is Counted.ALL:
+                held = {module.variable(target) for target in statement.targets} - {None}
+                if any(_is_read_after(each, training, held) for each in training.modules):
+                    found.append((module, length))
+    return found
+
+
+def _is_read_after(module: Module, training: Training, held: set[Variable | None]) -> bool:
+    return any(
+        isinstance(getattr(node, "ctx", None), ast.Load)
+        and module.variable(node) in held
+        and training.timing.after_prepare(module, node)
+        for node in module.walk(module.tree, ast.Name, ast.Attribute)
+    )
 
 
 def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:
