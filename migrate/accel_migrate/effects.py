@@ -11,8 +11,8 @@ from accel_migrate.flow.nodes import children, walk
 from accel_migrate.source import Source
 
 _ASKING = {
-    "all", "any", "autocast", "device_count", "endswith", "enumerate", "get_rank", "get_world_size", "getattr", "hasattr",
-    "is_available", "is_bf16_supported", "is_initialized", "is_main_process", "is_tensor", "isfile", "isinstance",
+    "all", "any", "autocast", "device", "device_count", "endswith", "enumerate", "get_rank", "get_world_size", "getattr",
+    "hasattr", "is_available", "is_bf16_supported", "is_initialized", "is_main_process", "is_tensor", "isfile", "isinstance",
     "items", "keys", "len", "no_grad", "range", "startswith", "values", "zip",
 }  # fmt: skip
 
@@ -27,7 +27,6 @@ _DECORATORS = {
 }  # fmt: skip
 _CONVERTING = {
     "bool",
-    "device",
     "float",
     "format",
     "get",
@@ -75,7 +74,7 @@ def _imported(statement: Import) -> Iterator[list[str]]:
 def _only_defines(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return _binds_names(targets) and (statement.value is None or only_reads(statement.value, "device"))
+        return _binds_names(targets) and (statement.value is None or only_reads(statement.value))
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant)
     if isinstance(statement, ast.If):

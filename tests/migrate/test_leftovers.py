@@ -36,6 +36,7 @@ def tidied(before: str, after: str) -> str:
             "n = torch.cuda.device_count()\nprint()\n",
             "n = torch.cuda.device_count()\n",
         ),
+        ('d = torch.device("cpu")\nprint(d)\n', 'd = torch.device("cpu")\nprint()\n', 'd = torch.device("cpu")\n'),
         (
             "def f():\n    a = 1\n    b = 2\n    print(a, b)\n",
             "def f():\n    a = 1\n    b = 2\n    print(a)\n",

@@ -19,21 +19,24 @@ _NO_ERROR = {"KeyboardInterrupt", "StopIteration", "SystemExit", "ImportError", 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
+    own: dict[ast.stmt, list[str]] = {}
     for decision in training.decisions:
         if decision.module is not module:
             continue
         name = unparse(decision.figure)
         spelled = training.accelerator(module, decision.place)
         if not decision.is_number or spelled is None:
-            message = (
-                f"`{name}` is this process's own, so processes may part here and then wait for each other for ever; decide on "
-                'accelerator.reduce(..., "mean") of a number, which is the same on all'
-            )
-            yield change(CODE, decision.node, message, loop=training.index, safety=Safety.NOTE)
+            own.setdefault(decision.node, []).append(f"`{name}`")
             continue
         message = f"all processes decide alike: `{name}` is averaged over them"
         yield change(CODE, decision.node, message, [_averaged(context, decision, spelled)], loop=training.index)
 
+    for node, names in own.items():
+        message = (
+            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} this process's own, so processes may part here and then "
+            'wait for each other for ever; decide on accelerator.reduce(..., "mean") of a number, which is the same on all'
+        )
+        yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
     yield from _left_by_error(context)
 
 

@@ -65,7 +65,7 @@ def test_leaves_what_only_shows() -> None:
         (["hits -= (model(x) > 0).sum().item()"], "not a sum"),
         (["hits = max(hits, model(x).max().item())"], "`hits` goes on from batch to batch"),
         (["hits += (model(x) > seen).sum().item()", "seen += 1"], "`seen` goes on from batch to batch"),
-        (["out = model(x)", "if out.sum() > 0:", "    hits += 1"], "a condition on the batch"),
+        (["out = model(x)", "if out.sum() > 0:", "    hits += 1"], "a condition or a loop on the batch"),
         (["out = model(x)", "for row in out:", "    hits += row.max().item()", "seen += model(x)[0]"], "on the batch"),
         (["if len(x) < 4:", "    continue", "hits += model(x).sum().item()"], "left out"),
         (["hits += model(x).sum().item()", "if j > 3:", "    break"], "end early"),

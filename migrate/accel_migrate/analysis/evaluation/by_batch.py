@@ -261,7 +261,7 @@ class _Judge:
 
     def _comes(self, node: ast.AST, every: bool) -> None:
         if not every:
-            raise NotExact("a condition on the batch decides what is added up", node)
+            raise NotExact("a condition or a loop on the batch decides what is added up", node)
 
     # ---- what is read
 
