@@ -12,7 +12,10 @@ Answer = TypeVar("Answer")
 
 
 def once(find: Callable[Concatenate[Owner, Asked], Answer]) -> Callable[Concatenate[Owner, Asked], Answer]:
-    """Keep the answers of a function with its first argument, as long as that lives; nobody may change them."""
+    """Keep the answers of a function with its first argument, as long as that lives; nobody may change them.
+
+    The first argument must not change either, and a shallow copy of it would take its answers along: make a new one.
+    """
 
     @wraps(find)
     def known(owner: Owner, /, *asked: Asked.args, **named: Asked.kwargs) -> Answer:

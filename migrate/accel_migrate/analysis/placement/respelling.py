@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
+from typing import Any
 
 from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
@@ -49,7 +49,7 @@ class Respelling:
             return node if self._is_same_import(module, node.id) else None
         if isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp | ast.NamedExpr):
             return None
-        new = copy.copy(node)
+        fields: dict[str, Any] = {}  # of a node of its own: what is known of the old one does not go along
         for name, value in ast.iter_fields(node):
             parts = value if isinstance(value, list) else [value]
             carried = []
@@ -63,12 +63,14 @@ class Respelling:
                     return None
                 carried.append(part)
             if isinstance(value, list):
-                setattr(new, name, carried)
+                fields[name] = carried
             elif isinstance(value, ast.expr):
                 if carried[0] is None:
                     return None
-                setattr(new, name, carried[0])
-        return new
+                fields[name] = carried[0]
+            else:
+                fields[name] = value
+        return ast.copy_location(type(node)(**fields), node)
 
     def _is_bound(self, module: Module, variable: Variable) -> bool:
         return bool(variable.scope.module.bindings(variable)) and variable.name.startswith("self.")
