@@ -48,6 +48,7 @@ class Locality:
         self._asked: set[object] = set()  # on the way to one answer, each with the calls that it was reached by
         self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
         self._collective: dict[Function, bool] = {}
+        self._changed: dict[Module, dict[Variable | None, list[tuple[ast.expr, ast.expr]]]] = {}
         self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
         self._uses: dict[Variable, list[ast.expr] | None] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
@@ -198,7 +199,8 @@ class Locality:
         if any(self._binding(module, variable, binding) for binding in bindings):
             return True
         held = {binding.statement for binding in bindings}
-        for receiver, given in self.feeds(module).get(variable, ()):
+        fed = [*self.feeds(module).get(variable, ()), *self._changed_by_calls(module).get(variable, ())]
+        for receiver, given in fed:
             same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
             if same and self.is_local(module, given):
                 return True
@@ -255,10 +257,17 @@ class Locality:
                 if variable is not None and owner is not None:
                     found.setdefault(variable, []).extend((owner, part) for part in given)
             self._fed[module] = found
+        return self._fed[module]
+
+    def _changed_by_calls(self, module: Module) -> dict[Variable | None, list[tuple[ast.expr, ast.expr]]]:
+        """What functions of the project change, with what they get: what they keep of that is not known."""
+        if module not in self._changed:
+            found: dict[Variable | None, list[tuple[ast.expr, ast.expr]]] = {}
             for call in module.calls:
                 for receiver, given in self._fed_through(module, call):
-                    found.setdefault(module.variable(receiver), []).extend((receiver, part) for part in given)  # type: ignore[arg-type]
-        return self._fed[module]
+                    found.setdefault(module.variable(receiver), []).extend((receiver, part) for part in given)
+            self._changed[module] = found
+        return self._changed[module]
 
     def _fed_through(self, module: Module, call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
         """`add_losses(output, labels, metrics)`: what a function changes is given all else that it gets or makes."""
