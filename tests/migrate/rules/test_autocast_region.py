@@ -234,3 +234,12 @@ def test_a_context_chosen_among_three_devices_leaves_the_loop() -> None:
     kind = "cuda" if device == "cuda" else "cpu"
     ctx = nullcontext() if kind == "cpu" else torch.amp.autocast(device_type=kind, dtype=torch.bfloat16)"""
     assert "turns mixed precision on" in unchanged(IDIOM.format(choice=choice))
+
+
+@pytest.mark.parametrize("value", ["False", "True", "0"])
+def test_a_switch_that_is_set_only_below_the_device_is_not_copied(value: str):
+    source = SCRIPT.format(region='with torch.autocast("cuda", enabled=use_amp):')
+    below = source.replace("    loader =", f'    print("on", device)\n    use_amp = {value}\n    loader =', 1)
+    assert "`use_amp`, which decides about mixed precision, is set only after" in unchanged(below)
+    above = source.replace("    device =", f"    use_amp = {value}\n    device =", 1)
+    assert "if use_amp and" in migrated(above)

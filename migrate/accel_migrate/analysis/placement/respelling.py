@@ -26,6 +26,7 @@ class Respelling:
     ) -> None:
         self.replaced = replaced  # a statement that is not there any more: what it binds gives way to its value
         self.inlined = False  # whether a name of the anchor's own scope gave way to its value
+        self.switch: ast.expr | None = None  # a name that gave way to a number or a text that people change
         self.ignored = ignored  # bindings that only say the same again, for each process
         self.graph = graph
         self.module = module
@@ -97,6 +98,8 @@ class Respelling:
             return self._passed(variable, depth)
         if len(bindings) == 1 and bindings[0].value is not None and not bindings[0].path and kinds == {"assign"}:
             self.inlined = self.inlined or seen
+            if isinstance(bindings[0].value, ast.Constant):
+                self.switch = node
             return self.carried(owner, bindings[0].value, depth + 1) or self._observed(variable)
         return self._observed(variable)
 

@@ -8,6 +8,7 @@ torch.cuda.is_available() else "no"`. Regions that ask for something else than t
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -163,7 +164,8 @@ def _check_scaled_wherever_narrow(
     for region in precision.regions if scaled else ():
         tests = [part for test in guards(region.module, region.call) for part in (test, *_conjuncts(test))]
         known = [_known(precision.scaling, region.module, test) for test in tests]
-        around = [carrier.carried(*test) for test in known if test is not None]
+        compared = copy.copy(carrier)  # nothing of these is written
+        around = [compared.carried(*test) for test in known if test is not None]
         names = {*wanted, *[_bracketed(folded(test)) for test in around if test is not None]}
         missing = [text for text in scaled if text not in names]
         if missing:

@@ -536,6 +536,12 @@ class _Reader:
                 self.graph, start.module, start.statement, replacements, own.statement if own else None
             )
             precision = with_argument(found.precision, carrier, own, start.cpu)
+        if carrier.switch is not None:
+            raise NotMigrated(
+                f"`{unparse(carrier.switch)}`, which decides about mixed precision, is set only after the Accelerator is needed",
+                start.statement.lineno,
+                start.module,
+            )
         if device is None and given is None and not (dropped or kept or precision.regions or start.cpu or start.device):
             whole = [e.loop.statement.lineno for e in participants.evaluations if isinstance(e, Whole)]
             tied = cpu_only(self.roles, self.graph, self.group.backwards, modules, found.timing, setup.prepared, whole)
