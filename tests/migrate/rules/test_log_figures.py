@@ -38,6 +38,17 @@ def test_divides_by_this_process_share_of_what_is_added_up(inside, after, expect
     assert "AM605" not in [note.split()[0] for note in notes(source)]
 
 
+def test_a_weighted_mean_times_the_rows_adds_up_samples():
+    weighted = "mine = (each * w[y]).sum() / w[y].sum()"
+    each = "each = nn.functional.cross_entropy(model(x), y, reduction='none')"
+    for rows in ("x.size(0)", "len(y)"):
+        source = training(inside=f"{each}; {weighted}; total += mine.item() * {rows}", after="mean = total / len(data)")
+        becomes(source, "total / (len(data) * loader.sample_share)")
+    becomes(
+        training(inside=f"{each}; {weighted}; total += mine.item()", after="mean = total / len(data)"), "batch_share)"
+    )
+
+
 def test_divides_by_about_its_part_where_it_is_not_visible_what_is_added_up():
     source = training(
         functions="from elsewhere import helper", inside="total += helper(loss)", after="total /= len(data)"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accel_migrate.analysis.notes.losses import (
     WORST,
@@ -103,13 +103,15 @@ def reduced(roles: Roles, graph: CallGraph, backward: Backward) -> Reduced:
 
 def reduced_kind(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> str:
     """The kind of a figure: `sum` where it adds up samples, `mean`, `uneven` or `weighted` where it adds up batches."""
-    return _Search(roles, graph).kind(module, node).kind
+    return _Search(roles, graph, {"mean", "uneven", "weighted"}).kind(module, node).kind
 
 
 class _Search:
-    def __init__(self, roles: Roles, graph: CallGraph) -> None:
+    def __init__(self, roles: Roles, graph: CallGraph, per_row: Set[str] = frozenset({"mean"})) -> None:
+        """`per_row` are the kinds that, times the rows of their batch, add up samples."""
         self.roles = roles
         self.graph = graph
+        self.per_row = per_row
         self.depth = 0
         self.known: dict[tuple[ast.AST, int], Reduced] = {}
 
@@ -156,7 +158,7 @@ class _Search:
             return self._divided(module, first, right, second, node)
         if isinstance(op, ast.Mult):
             for scalar, other in ((first, right), (second, left)):
-                if scalar.kind == "mean" and self._is_size(module, other):
+                if scalar.kind in self.per_row and self._is_size(module, other):
                     return Reduced("sum", node)
             if {first.kind, second.kind} in ({"mean"}, {"mean", "unseen"}):
                 return Reduced("unknown", node)
