@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from accel_migrate.analysis.notes.settled import settled
+from accel_migrate.analysis.placement.reach import under_main
 from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.imported import brought_by, loaded_with
+from accel_migrate.analysis.values.imported import brought_by, importers_of, loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse, walk
@@ -120,6 +121,7 @@ class Seeding:
         self.flow = training.flow
         self.training = training
         self.files = loaded_with(script.project, training.place.module)
+        self.scripts = {training.place.module, *importers_of(script.project, training.place.module)}
 
     def of(self, library: str, drawn: tuple[Module, ast.Call] | None = None) -> Seed:
         """How a library is seeded: alike only if every seed of it that runs is the same on all processes.
@@ -282,8 +284,13 @@ class Seeding:
             for call in module.calls:
                 function = module.scope(call).function
                 sites = self.graph.sites.get(function, ()) if function is not None else ()
-                if function is None or any(owner in self.files for owner, _ in sites) or _is_method(module, call):
+                runs = function is None or any(self._runs(*site) for site in sites) or _is_method(module, call)
+                if runs and self._runs(module, call):
                     yield module, call
+
+    def _runs(self, module: Module, node: ast.AST) -> bool:
+        """Whether a file may run a node: one that is only imported does not run its own start."""
+        return module in self.scripts or (module in self.files and not under_main(module, node))
 
     def _may_be_seeded(self) -> bool:
         """Whether something is called for its name that is out of sight: `from toolbox import set_seed`."""

@@ -65,8 +65,20 @@ def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:
     data = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
     if data is None:
         return False
-    parts = [(owner, part) for owner, part in contents(script.graph, module, data) if not _is_name(owner, part)]
+    kept = list(contents(script.graph, module, data))
+    parts = [(owner, part) for owner, part in kept if not _is_name(owner, part)]
+    parts += [split for owner, part in kept if (split := _split(owner, part)) is not None]
     return bool(parts) and all(_has_index(script.roles, owner, part) for owner, part in parts)
+
+
+def _split(module: Module, node: ast.expr) -> tuple[Module, ast.expr] | None:
+    """`random_split(whole, [40, 8])`, of which a name is a part: what is split has a length and an index."""
+    variable = module.variable(node)
+    for binding in module.bindings(variable) if variable is not None else ():
+        if binding.path and isinstance(binding.value, ast.Call):
+            if (module.qualified(binding.value.func) or "").endswith("random_split"):
+                return module, binding.value
+    return None
 
 
 def _is_name(module: Module, node: ast.expr) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -25,11 +26,29 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tupl
                 if not binding.path:
                     yield module, binding.value
                 continue
-            for node in walk(target.node):
-                if isinstance(node, ast.Call) and roles.role(target.module, node) & role:
-                    inner = roles.target(target.module, node)
-                    if inner is None or isinstance(inner.node, ast.ClassDef):
-                        yield target.module, node
+            of_item = [*_calls(roles, target, role, _of_item(target, binding.path))]
+            yield from of_item or _calls(roles, target, role, [target.node])
+
+
+def _calls(roles: Roles, target: Definition, role: Role, nodes: Iterable[ast.AST]) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls in some parts of a function that make something of a role, and not by another function."""
+    for node in dict.fromkeys(part for each in nodes for part in walk(each) if isinstance(part, ast.Call)):
+        inner = roles.target(target.module, node) if roles.role(target.module, node) & role else target
+        if inner is None or (inner is not target and isinstance(inner.node, ast.ClassDef)):
+            yield target.module, node
+
+
+def _of_item(target: Definition, path: tuple[int, ...]) -> list[ast.AST]:
+    """What one item is made of where a function returns a tuple each time: `return train, test`. Empty if it does not."""
+    module, returned = target.module, target.returned
+    index = path[0] if path else -1
+    tuples = [each for each in returned if isinstance(each, ast.Tuple) and 0 <= index < len(each.elts)]
+    found: list[ast.AST] = [each.elts[index] for each in tuples] if len(tuples) == len(returned) else []
+    for part in found:
+        variables = [module.variable(node) for node in walk(part) if isinstance(node, ast.Name | ast.Attribute)]
+        bindings = [binding for variable in variables if variable is not None for binding in module.bindings(variable)]
+        found += [each.value for each in bindings if each.value is not None and each.value not in found]
+    return found
 
 
 def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:

@@ -51,18 +51,36 @@ def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) ->
     pending: list[tuple[Module, ast.AST]] = [(module, part) for part in first]
     seen: set[ast.AST | Variable] = set()
     for owner, node in pending:
-        for part in owner.walk(node, ast.Name, ast.Attribute, ast.Call):
+        parts = list(owner.walk(node, ast.Name, ast.Attribute, ast.Call))
+        fields = [part for part in parts if isinstance(part, ast.Attribute)]
+        held = {part.value: found for part in fields if (found := _field(roles, owner, part.value, part.attr))}
+        pending += [each for found in held.values() for each in found if each not in pending]
+        for part in parts:
             if len(pending) > _FARTHEST:
                 break
+            if part in held or (
+                isinstance(above := owner.parents[part], ast.Call) and above in held and above.func is part
+            ):
+                continue  # `Views(size).plain`: of its object nothing else is used
             target = roles.target(owner, part) if isinstance(part, ast.Call) else roles.project.definition(owner, part)
             if target is not None and target.node not in seen and owner.scope(part).node is not target.node:
                 seen.add(target.node)
                 pending.append((target.module, target.node))
-            variable = owner.variable(part)
-            if variable is not None and variable not in seen:
-                seen.add(variable)
-                pending += _bound(graph, owner, variable)
+            dotted = owner.qualified(part)
+            for variable in (owner.variable(part), roles.project.imported_variable(owner, dotted) if dotted else None):
+                if variable is not None and variable not in seen:
+                    seen.add(variable)
+                    pending += _bound(graph, variable.scope.module, variable)
     return pending
+
+
+def _field(roles: Roles, module: Module, made: ast.AST, name: str) -> list[tuple[Module, ast.AST]]:
+    """What the class of an object that is made on the spot sets one of its fields to."""
+    target = roles.target(module, made) if isinstance(made, ast.Call) else None
+    if target is None or not isinstance(target.node, ast.ClassDef):
+        return []
+    bindings = target.module.bindings(Variable(target.module.classes[target.node], f"self.{name}"))
+    return [(target.module, each.value) for each in bindings if each.value is not None]
 
 
 def _bound(graph: CallGraph, module: Module, variable: Variable) -> Iterator[tuple[Module, ast.AST]]:

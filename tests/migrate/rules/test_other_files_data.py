@@ -1,0 +1,101 @@
+"""AM803 and AM812: what is said of data and seeds that other files of the project set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from accel_migrate.pipeline import migrate
+from accel_migrate.source import Source
+
+TRAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.datasets import CIFAR10
+{brought}
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+{loader}
+net = nn.Sequential(nn.Flatten(), {layer}nn.Linear(3072, 10)).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+VIEWS = """
+from torchvision import transforms
+
+train_view = transforms.Compose([transforms.RandomResizedCrop(32), transforms.ToTensor()])
+VIEWS = {"train": train_view}
+
+
+class Views:
+    def __init__(self, size):
+        self.random = transforms.RandomCrop(size)
+        self.plain = transforms.Compose([transforms.Resize(size), transforms.ToTensor()])
+"""
+
+
+def said(code: str, others: dict[str, str], brought: str, loader: str, layer: str = "") -> str:
+    texts = {"train.py": TRAIN.format(brought=brought, loader=loader, layer=layer), **others}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()])
+    result = next(each for each in results if each.path.name == "train.py")
+    assert b"accelerator.backward(loss)" in result.after, result.reason
+    return " ".join(note.message for note in result.notes if note.code == code)
+
+
+@pytest.mark.parametrize(
+    ("brought", "view", "line"),
+    [
+        ("import views", "views.train_view", 4),
+        ("from views import train_view", "train_view", 4),
+        ("from views import train_view as view\nused = view", "used", 4),
+        ("import views", "views.VIEWS['train']", 4),
+        ("from views import Views", "Views(32).random", 10),
+    ],
+)
+def test_random_transforms_that_another_file_composes(brought: str, view: str, line: int) -> None:
+    loader = f"loader = DataLoader(CIFAR10('data', transform={view}), batch_size=8, shuffle=True, num_workers=2)"
+    assert f"for augmentation (views.py:{line})" in said("AM803", {"views.py": VIEWS}, brought, loader)
+
+
+def test_a_transform_beside_a_random_one() -> None:
+    loader = "loader = DataLoader(CIFAR10('data', transform=Views(32).plain), batch_size=8, shuffle=True)"
+    assert not said("AM803", {"views.py": VIEWS}, "from views import Views", loader)
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("if __name__ == '__main__':\n    torch.manual_seed(7)\n", "accel launch seeds"),
+        ("def check():\n    torch.manual_seed(7)\n\n\nif __name__ == '__main__':\n    check()\n", "accel launch seeds"),
+        ("torch.manual_seed(7)\n", "rates.py:7"),
+    ],
+)
+def test_a_seed_of_a_file_that_is_only_imported(start: str, told: str) -> None:
+    rates = "import torch\n\ndef rate():\n    return 1\n\n\n" + start
+    loader = "loader = DataLoader(CIFAR10('data'), batch_size=8, shuffle=True)"
+    assert told in said("AM803", {"rates.py": rates}, "from rates import rate", loader, "nn.Dropout(0.5), ")
+
+
+SPLIT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset, random_split
+from away import stream
+
+def both(size=8):
+    first, second = random_split(TensorDataset(torch.randn(48, 5), torch.randn(48)), [40, 8])
+    held = DataLoader(stream(), size)
+    return DataLoader(first, size), held
+"""
+
+
+def test_the_order_of_a_split() -> None:
+    one = said("AM812", {"loaders.py": SPLIT}, "from loaders import both", "loader, _ = both()")
+    assert "in which order samples come from" not in one
+    other = said("AM812", {"loaders.py": SPLIT}, "from loaders import both", "_, loader = both()")
+    assert "in which order samples come from DataLoader() (loaders.py:8)" in other
