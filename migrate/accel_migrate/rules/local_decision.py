@@ -31,7 +31,8 @@ def find(context: Context) -> Iterator[Change]:
         message = f"all processes decide alike: `{name}` is averaged over them"
         yield change(CODE, decision.node, message, [_averaged(context, decision, spelled)], loop=training.index)
 
-    for node, names in own.items():
+    for node, figures in own.items():
+        names = list(dict.fromkeys(figures))
         message = (
             f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} this process's own, so processes may part here and then "
             'wait for each other for ever; decide on accelerator.reduce(..., "mean") of a number, which is the same on all'

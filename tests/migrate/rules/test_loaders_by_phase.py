@@ -119,3 +119,43 @@ def test_tells_a_decision_on_a_loss_that_a_function_adds_to_what_it_is_handed() 
         PHASES.replace("(out, y, figures)\n            if", "(out, y, figures=figures)\n            if"), "AM806"
     )
     assert "AM806" not in codes(PHASES.replace("loss = add(out, y, figures)", "loss = add(out, y, {'loss': 0})"))
+
+
+def test_an_evaluation_that_is_handed_a_writer_of_losses_counts_nothing_of_its_own() -> None:
+    script = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+    from torch.utils.tensorboard import SummaryWriter
+
+    class Mean:
+        def __init__(self):
+            self.total = 0
+
+        def update(self, value):
+            self.total += value
+
+    def judge(net, loader, mean, writer):
+        with torch.no_grad():
+            for x, y in loader:
+                mean.update(unseen((net(x.cuda()) - y.cuda()).pow(2).mean().item()))
+
+    loader = DataLoader(rows, batch_size=4, shuffle=True)
+    held_out = DataLoader(others, batch_size=1)
+    net = nn.Linear(4, 2).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    writer, best = SummaryWriter(), 9
+    for epoch in range(3):
+        for x, y in loader:
+            loss = (net(x.cuda()) - y.cuda()).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            writer.add_scalar("loss", loss.item(), epoch)
+        mean = Mean()
+        judge(net, held_out, mean, writer)
+        if mean.total < best:
+            best = mean.total
+            torch.save(net.state_dict(), "best.pt")
+    """
+    assert "AM806" not in codes(dedent(script))

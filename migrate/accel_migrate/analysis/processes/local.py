@@ -272,13 +272,15 @@ class Locality:
     def _fed_through(self, module: Module, call: ast.Call) -> Iterator[tuple[ast.expr, list[ast.expr]]]:
         """`add_losses(output, labels, metrics)`: what a function changes is given all else that it gets or makes."""
         target = self.roles.target(module, call)
-        if target is None or isinstance(target.node, ast.ClassDef):
+        if target is None or isinstance(target.node, ast.ClassDef) or call in self.whole:
             return
         handed = arguments_of(call, target)
         for name, argument in handed:
             if isinstance(argument, ast.Name | ast.Attribute) and module.variable(argument) is not None:
                 if Variable(target.scope, name) in self.feeds(target.module):
-                    yield argument, [call, *[other for _, other in handed if other is not argument]]
+                    # A writer, or another mapping, that was given figures before does not hand them on.
+                    given = [other for _, other in handed if module.variable(other) not in self.feeds(module)]
+                    yield argument, [*given, *([call] if module.parents[call] in self.losses else [])]
 
     def given_to(self, module: Module, owner: ast.AST) -> list[ast.expr]:
         """What an object was given of this process's own: `losses.append(loss.item())`."""
