@@ -75,18 +75,17 @@ def _prepared_in_parallel(side: Side) -> Iterator[tuple[File, ast.expr]]:
 
 def _run_in_parallel(side: Side) -> Iterator[tuple[File, ast.Call]]:
     """`nn.parallel.data_parallel(model, x)`: torch's function, which does for one call what DataParallel does."""
-    for file, call in side.calls:
-        if (file.qualified(call.func) or "").endswith(".data_parallel"):
-            if any(side.flows.made(file, argument, "prepared") for argument in call.args[:1]):
-                yield file, call
+    for file, call in side.of_library(".data_parallel"):
+        if any(side.flows.made(file, argument, "prepared") for argument in call.args[:1]):
+            yield file, call
 
 
 def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     """`model.rate = 1` of a DataParallel in the original: the model inside never saw it, and now would."""
-    if any((f.qualified(c.func) or "").endswith(".DataParallel") for f, c in evidence.after.calls):
+    if evidence.after.of_library(".DataParallel"):
         return
     before = evidence.before
-    wrappings = [(f, c) for f, c in before.calls if (f.qualified(c.func) or "").endswith(".DataParallel")]
+    wrappings = before.of_library(".DataParallel")
     wrapped = [(f, c, unparse(a.targets[0])) for f, c in wrappings if isinstance(a := f.statement(c), ast.Assign)]
     for file, call, text in wrapped:
         for node in file.of_kinds(ast.Attribute):
@@ -107,9 +106,9 @@ def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[File, ast.Attribut
 def _wrapped_parts(side: Side) -> set[str]:
     """The attributes that are set to a DataParallel of themselves."""
     found = set()
-    for file, call in side.calls:
+    for file, call in side.of_library(".DataParallel"):
         statement = file.parents[call]
-        if (file.qualified(call.func) or "").endswith(".DataParallel") and isinstance(statement, ast.Assign):
+        if isinstance(statement, ast.Assign):
             found |= {target.attr for target in statement.targets if isinstance(target, ast.Attribute)}
     return found
 

@@ -35,6 +35,8 @@ FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     kind: _fields(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
+_WITH_BODIES = frozenset(kind for kind in FIELDS if "body" in kind._fields)
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node."""
@@ -49,7 +51,16 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, level by level."""
+    """A node and all below it, level by level; nobody may change the list."""
+    return _long_walk(node) if type(node) in _WITH_BODIES else _walk(node)
+
+
+@once
+def _long_walk(node: ast.AST) -> list[ast.AST]:
+    return _walk(node)
+
+
+def _walk(node: ast.AST) -> list[ast.AST]:
     found = [node]
     for each in found:
         for name in FIELDS[type(each)]:
