@@ -25,6 +25,10 @@ from tests.migrate.rules.verbs import migrated
         ('os.environ["RANK"] == "0"', 'str(accelerator.process_index) == "0"'),
         ('os.environ.get("WORLD_SIZE", 1)', "accelerator.num_processes"),
         ("f\"log.{os.environ['RANK']}\"", 'f"log.{accelerator.process_index}"'),
+        ("dist.get_rank() % torch.cuda.device_count()", "accelerator.local_process_index"),
+        ("dist.get_rank() % max(1, torch.cuda.device_count())", "accelerator.local_process_index"),
+        ("dist.get_rank() % 2", "accelerator.process_index % 2"),
+        ("dist.get_world_size() % torch.cuda.device_count()", "accelerator.num_processes % torch.cuda.device_count()"),
         ("dist.get_rank() == 0", "accelerator.is_main_process"),
         ("dist.get_rank() != 0", "not accelerator.is_main_process"),
     ],
@@ -55,6 +59,12 @@ def test_what_is_printed_under_a_guard_stays_a_print():
 def test_a_rank_that_is_still_read_keeps_its_name():
     text = migrated(script(start="rank = dist.get_rank()", body="log(rank)"))
     assert "rank = accelerator.process_index" in text
+
+
+def test_a_device_by_the_rank_counted_around_the_gpus_is_the_accelerators():
+    start = "rank = dist.get_rank(); gpu = rank % torch.cuda.device_count()"
+    text = migrated(script(start=start, body="use(torch.zeros(2, device=gpu))"))
+    assert "use(torch.zeros(2, device=accelerator.device))" in text and "device_count" not in text
 
 
 def test_an_option_of_an_old_launcher_is_asked_of_the_accelerator():

@@ -15,6 +15,7 @@ from accel_migrate.flow.nodes import unparse, walk
 CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
+_COUNT = "torch.cuda.device_count"
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
 _OTHER_LAUNCHERS = re.compile(r"(SLURM|OMPI|PMI)_(?!JOB)")
 MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
@@ -33,6 +34,11 @@ class Ranks:
             for read, name in environment_reads(module):
                 self._hold(module, _as_number(module, read), _BY_VARIABLE.get(name))
         self.pass_on()
+        numbers = [(module, number) for module in modules for number in self._numbers_of_gpus(module)]
+        for module, number in numbers:
+            self._hold(module, number, "local_process_index")
+        if numbers:
+            self.pass_on()
 
     def _hold(self, module: Module, read: ast.expr, attribute: str | None) -> None:
         statement = module.parents.get(read)
@@ -78,6 +84,13 @@ class Ranks:
             return "local_process_index"
         return self.held.get(variable)
 
+    def _numbers_of_gpus(self, module: Module) -> Iterator[ast.BinOp]:
+        """`rank % torch.cuda.device_count()`: the process by its number on its machine."""
+        for node in module.walk(module.tree, ast.BinOp):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+                if _counts_gpus(module, node.right) and self.attribute(module, node.left) == "process_index":
+                    yield node
+
     # ---- replacements
 
     def replacements(self, module: Module) -> Iterator[Replacement]:
@@ -90,6 +103,8 @@ class Ranks:
                 )
             if name in _BY_VARIABLE and not _in_option(module, read):
                 yield self._read(module, read, _BY_VARIABLE[name])
+        for number in self._numbers_of_gpus(module):
+            yield self._read(module, number, "local_process_index")
         for test, is_there in _presence_tests(module):
             more = ">" if is_there else "=="
             yield Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator")
@@ -157,6 +172,14 @@ class Ranks:
         if isinstance(test, ast.Call):
             return bool(MAIN_NAME.search(unparse(test.func)))
         return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
+
+
+def _counts_gpus(module: Module, node: ast.expr) -> bool:
+    """`torch.cuda.device_count()`, also as `max(1, ...)`, for machines that have none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "max":
+        rest = [part for part in node.args if not isinstance(part, ast.Constant)]
+        return len(rest) == 1 and not node.keywords and _counts_gpus(module, rest[0])
+    return isinstance(node, ast.Call) and module.qualified(node.func) == _COUNT
 
 
 def environment_reads(module: Module) -> Iterator[tuple[ast.expr, str]]:
