@@ -58,7 +58,7 @@ def _put_in_training_mode(side: Side) -> Iterator[tuple[File, ast.Call]]:
     for file, call in side.calls:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "train") or call.args or call.keywords:
             continue
-        if not side.flows.made(file, call.func.value, "prepared") and _normalises(side, file, call.func.value, 0):
+        if not side.flows.made(file, call.func.value, "prepared") and _normalises(side, file, call.func.value):
             yield file, call
 
 
@@ -67,26 +67,31 @@ def _is_run(side: Side, file: File, call: ast.Call, reached: set[Place], home: F
     return called in reached or (file is home and unparse(call.func) == name)
 
 
-def _normalises(side: Side, file: File, value: ast.expr, depth: int) -> bool:
+def _normalises(side: Side, file: File, value: ast.expr) -> bool:
     """Whether a network has layers with running statistics, by the expressions that built it and the classes these name."""
-    if depth > _DEPTH:
-        return False
-    for node in walk(value):
-        if not isinstance(node, ast.Name | ast.Attribute):
-            continue
-        if NORMALISED.match(file.qualified(node) or ""):
-            return True
-        for made in side.flows.made(file, node):
-            if made.kind in ("class", "instance") and isinstance(made.node, ast.ClassDef) and depth < _DEPTH:
-                owner = next(f for f in side.files if made.node in f.parents)
-                if any(NORMALISED.match(owner.qualified(n) or "") for n in walk(made.node)):
-                    return True
-        stores = side.once(Stores).of(_place(side, file, node))
-        if any(
-            s.value is not None and s.value is not value and _normalises(side, s.file, s.value, depth + 1)
-            for s in stores
-        ):
-            return True
+    seen, current = {value}, [(file, value)]
+    for _ in range(_DEPTH):
+        stores = []
+        for home, built in current:
+            for node in walk(built):
+                if isinstance(node, ast.Name | ast.Attribute):
+                    if NORMALISED.match(home.qualified(node) or "") or _is_of_normalising_class(side, home, node):
+                        return True
+                    stores += side.once(Stores).of(_place(side, home, node))
+        current = []
+        for store in stores:
+            if store.value is not None and store.value not in seen:
+                seen.add(store.value)
+                current.append((store.file, store.value))
+    return False
+
+
+def _is_of_normalising_class(side: Side, file: File, node: ast.expr) -> bool:
+    for made in side.flows.made(file, node):
+        if made.kind in ("class", "instance") and isinstance(made.node, ast.ClassDef):
+            owner = next(f for f in side.files if made.node in f.parents)
+            if any(NORMALISED.match(owner.qualified(n) or "") for n in walk(made.node)):
+                return True
     return False
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.check import statistics_together
+from accel_migrate.flow.nodes import walk
 
 from tests.migrate.check.reading import said
 from tests.migrate.rules.verbs import migrated, unchanged
@@ -65,3 +67,16 @@ def test_a_network_that_is_prepared() -> None:
     )
     assert not said("AM972", "x = 1\n", result)
     assert said("AM972", "x = 1\n", result.replace("accelerator.prepare(nn.BatchNorm1d(4))", "nn.BatchNorm1d(4)"))
+
+
+def test_names_that_are_built_of_each_other_are_read_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(statistics_together, "walk", lambda node: read.append(node) or walk(node))
+    names = [f"part{number}" for number in range(12)]
+    built = "".join(f"{name} = blend({', '.join(names)})\n" for name in names)
+    result = (
+        "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+        f"{built}part0.train()\nfor x in rows:\n    accelerator.sum_for_metrics(part0(x))\n"
+    )
+    assert not said("AM972", "x = 1\n", result)
+    assert len(read) < 30
