@@ -193,3 +193,24 @@ def test_moves_of_a_model_that_is_built_in_many_branches_stay() -> None:
     assert branches in text and "device = accelerator.device\n" in text
     two = f"if deep == 1:\n    {built}\nelse:\n    {built}"
     assert "Linear(4, 2).to" not in migrated(BEFORE.format(lines="pass").replace(built, two))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["class args:\n", "class Choices:\n{body}args = Choices()\n"],
+)
+def test_moves_by_a_class_of_settings_that_is_handed_on(settings: str) -> None:
+    body = '    device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+    script = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+        + (settings.format(body=body) if "{" in settings else settings + body)
+        + "def fit(args, model, rows, optimizer):\n    announce(args)\n    model = model.to(args.device)\n"
+        "    for batch in rows:\n        batch = tuple(b.to(args.device) for b in batch)\n"
+        "        loss = nn.functional.mse_loss(model(batch[0]), batch[1])\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n"
+        "def announce(args):\n    print(args.device)\n"
+        "model = nn.Linear(4, 1)\nrows = DataLoader(data, batch_size=4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfit(args, model, rows, optimizer)\n"
+    )
+    result = migrated(script)
+    assert ".to(" not in result and "device_placement" not in result

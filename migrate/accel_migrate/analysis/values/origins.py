@@ -194,7 +194,7 @@ def _is_tensor(roles: Roles, variable: Variable, depth: int) -> bool:
 
 
 def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
-    """Whether a variable holds what was parsed from the command line or a settings file, or is handed such."""
+    """Whether a variable holds what was parsed from the command line or a settings file, is a class, or is handed such."""
     if variable is None:
         return False
     module = variable.scope.module
@@ -207,18 +207,23 @@ def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
         if not handed:
             return not used_as_tensor and not _is_used_as_tensor(module, variable)
         return any(is_options(roles, v, depth + 1) for v in handed)
-    return any(b.value is not None and _parses(roles, module, b.value, depth) for b in bindings)
+    return any(
+        isinstance(b.statement, ast.ClassDef) or (b.value is not None and _parses(roles, module, b.value, depth))
+        for b in bindings
+    )
 
 
 _OPTIONS = re.compile(r"(parse|args|config|option|setting|hydra|namespace|munch|easydict|yaml|json|load|dict)", re.I)
 
 
 def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
-    """Whether a call gives options: a parser's, by its name, or a function of the project that returns some."""
+    """Whether a call gives options: a parser's, by its name, a plain class, or a function of the project that returns some."""
     if not isinstance(value, ast.Call):
         return False
     target = roles.target(module, value)
-    if target is not None and not isinstance(target.node, ast.ClassDef) and depth <= _DEPTH:
+    if target is not None and isinstance(target.node, ast.ClassDef):
+        return not target.node.bases
+    if target is not None and depth <= _DEPTH:
         if any(
             _parses(roles, target.module, each, depth + 1) or is_options(roles, target.module.variable(each), depth + 1)
             for each in target.returned
