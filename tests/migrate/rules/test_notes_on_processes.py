@@ -768,6 +768,13 @@ def test_processes_that_do_not_meet_in_a_loop_do_not_wait_in_it():
     assert "AM806" in codes(meets)
 
 
+@pytest.mark.parametrize("leaving", ["continue", "break"])
+def test_a_way_out_of_an_inner_loop_is_told_where_processes_meet_in_it(leaving):
+    inside = "for one in y.view(-1):\n    if one == 0:\n        {}\n    {}"
+    assert "AM806" not in codes(training(inside=inside.format(leaving, "seen.append(one)")))
+    assert "AM806" in codes(training(inside=inside.format(leaving, "model(x)")))
+
+
 def test_tells_the_order_that_another_file_draws():
     data = "import random\nimport torch\ndef names():\n    found = list('abc')\n    random.shuffle(found)\n    return found\n"
     script = training(functions="from files import names\n", ready="order = names()")

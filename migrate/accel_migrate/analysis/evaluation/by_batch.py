@@ -94,6 +94,8 @@ class _Judge:
         if not self.module.holds(loop.iter, self.loop.loader) and not self._has_bar_of_its_own():
             raise NotExact("its loader is wrapped before the loop", loop)
         for node in walk(loop):
+            if isinstance(node, ast.Continue | ast.Break) and self.module.innermost(node) is not loop:
+                raise NotExact("a loop inside leaves out what it adds up, or ends early", node)
             if isinstance(node, ast.Continue | ast.Break | ast.Return | ast.Try | ast.While):
                 raise NotExact("a batch may be left out, or the loop may end early", node)
         for statement in loop.body:

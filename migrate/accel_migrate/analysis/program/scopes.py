@@ -127,6 +127,13 @@ class Module:
         """Whether a node is another, or is below it."""
         return self.spans(around, around, node)
 
+    def innermost(self, leaving: ast.Break | ast.Continue) -> ast.stmt:
+        """The loop that a statement leaves, or of which it ends a round."""
+        inner, loop = leaving, self.parents[leaving]
+        while not isinstance(loop, ast.For | ast.AsyncFor | ast.While) or inner in loop.orelse:
+            inner, loop = loop, self.parents[loop]  # type: ignore[assignment]
+        return loop
+
     def spans(self, first: ast.AST, last: ast.AST, node: ast.AST) -> bool:
         """Whether a node is in one of some statements in a row."""
         return node in self._spans and self._spans[first][0] <= self._spans[node][0] < self._spans[last][1]

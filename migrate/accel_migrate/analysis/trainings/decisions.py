@@ -96,13 +96,19 @@ class _Finder:
             return self._meets(module, node)
         inner = (*node.body, *node.orelse)
         if self._inside_share(module, node):
-            return any(_leaves(part) for statement in inner for part in module.walk(statement)) or any(
+            return any(self._cuts_short(module, part) for each in inner for part in module.walk(each)) or any(
                 self._collects(owner, part)
                 for statement in inner
                 for owner, around in self._run_by(module, statement)
                 for part in owner.walk(around, ast.Call)
             )
         return any(not _shows(statement) for statement in inner)
+
+    def _cuts_short(self, module: Module, node: ast.AST) -> bool:
+        """Whether something ends a round in which processes meet: not that of an inner loop which only counts."""
+        if not isinstance(node, ast.Break | ast.Continue):
+            return _leaves(node)
+        return self._meets(module, module.innermost(node))
 
     def _collects(self, module: Module, call: ast.AST) -> bool:
         """Whether all processes must take part in a call: a model is run, or its weights are collected."""
@@ -111,7 +117,7 @@ class _Finder:
         of = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "state_dict" else call.func
         return bool(self.roles.role(module, of) & Role.MODEL)
 
-    def _meets(self, module: Module, loop: ast.While) -> bool:
+    def _meets(self, module: Module, loop: ast.stmt) -> bool:
         """Whether processes meet in a loop: it trains, runs or saves a model, or reads a loader, itself or in what it calls."""
         return any(
             part in self.loops
@@ -398,8 +404,8 @@ class _Finder:
 
 
 def _leaves(node: ast.AST) -> bool:
-    """Whether the round, the loop or the script ends here, or weights are stepped or stored."""
-    if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
+    """Whether the function or the script ends here, or weights are stepped or stored."""
+    if isinstance(node, ast.Return | ast.Raise):
         return True
     return isinstance(node, ast.Call) and _name_of(node) in ("exit", "quit", "_exit", "step", "save", "backward")
 
