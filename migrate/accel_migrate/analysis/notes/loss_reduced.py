@@ -242,10 +242,26 @@ class _Search:
             return Reduced("rows" if binding.kind == "with" else "free")
         found = self.kind(module, binding.value, *(binding.path[:1] or (index,)))
         if binding.kind in ("for", "comprehension"):
-            if is_of_weights(binding.value):
+            if is_of_weights(binding.value) or (found.kind == "free" and self._is_listed(module, binding.value)):
                 return Reduced("free")
             return found if found.kind in ("mean", *WORST[:3]) else Reduced("rows")
         return found
+
+    def _is_listed(self, module: Module, node: ast.expr | None, depth: int = 0) -> bool:
+        """Whether the script itself lists what a loop goes through, so that the parts are of the kind of the whole."""
+        if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
+            node = node.func.value
+        target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
+        if target is not None and depth < _DEPTH:
+            return bool(target.returned) and all(self._is_listed(target.module, v, depth + 1) for v in target.returned)
+        variable = module.variable(node) if node is not None else None
+        if variable is None or depth == _DEPTH:
+            return False
+        owner = variable.scope.module
+        values = [binding.value for binding in owner.bindings(variable)]
+        return bool(values) and all(self._is_listed(owner, value, depth + 1) for value in values)
 
     def _passed(self, variable: Variable) -> Reduced:
         """What callers hand over for a parameter; a model's or a criterion's forward is handed samples."""

@@ -161,11 +161,21 @@ class _Values:
         if node not in self.known and self.depth < _DEPTH:
             self.known[node] = False  # what is built of itself has what the rest has
             self.depth += 1
-            self.known[node] = bool(
-                self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
-            ) or self._comes_of_samples(module, node)
+            layer = self._layer(module, node)
+            if layer is not None and layer.returned:  # its role is that of what a model gives, whatever it gives
+                self.known[node] = any(self.has_samples(layer.module, value) for value in layer.returned)
+            else:
+                has_role = self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
+                self.known[node] = bool(has_role) or self._comes_of_samples(module, node)
             self.depth -= 1
         return self.known.get(node, False)
+
+    def _layer(self, module: Module, node: ast.expr) -> Definition | None:
+        """The forward of `self.places` in `self.places(mask)`, if the project has it."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name == module.scope(node).self_name:
+                return self._run(module, node)
+        return None
 
     def _comes_of_samples(self, module: Module, node: ast.expr) -> bool:
         match node:
@@ -189,7 +199,9 @@ class _Values:
                 return self.has_samples(module, inner)
             case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner) | ast.NamedExpr(value=inner):
                 return self.has_samples(module, inner)
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            case ast.Compare(left=inner):
+                return self.has_samples(module, inner)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
                 return any(self.has_samples(module, part) for part in parts)
             case ast.IfExp():
                 return self.has_samples(module, node.body) or self.has_samples(module, node.orelse)

@@ -84,6 +84,28 @@ def test_a_loss_that_the_model_computes(told: bool, body: str) -> None:
     assert is_told(source) is told
 
 
+@pytest.mark.parametrize(
+    ("told", "given"),
+    [
+        (False, "self.table[torch.arange(x.size(1)).to(x.device)]"),
+        (False, "{'places': self.table.index_select(0, torch.arange(x.shape[1]))}['places']"),
+        (True, "x * self.table"),
+        (True, "{'places': x}"),
+        (True, "self.pick(x > 0)"),
+    ],
+)
+def test_what_a_layer_gives_by_the_length_of_a_batch_has_no_samples(told: bool, given: str) -> None:
+    functions = (
+        "class Places(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.table = torch.ones(9, 2)\n"
+        f"    def forward(self, x):\n        return {given}\n"
+        f"{HEAD}        self.places = Places()\n    def forward(self, x, y):\n"
+        "        near = torch.einsum('nc,lc->nl', self.body(x), self.places(x))\n"
+        "        return F.cross_entropy(near, y)\n"
+    )
+    source = training(functions=functions, loss="model(x, y)").replace("model = nn.Linear(3, 2)", "model = Net()")
+    assert is_told(source) is told
+
+
 def test_a_criterion_of_the_scripts_own():
     functions = "class Cost(nn.Module):\n    def forward(self, u, v):\n        return (u @ v.t()).diagonal().mean()\n"
     assert is_told(training(functions=functions, ready="cost = Cost()", loss="cost(model(x), y)"))
