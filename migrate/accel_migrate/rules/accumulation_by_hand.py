@@ -50,8 +50,9 @@ def _every_few(context: Context, call: ast.Call) -> tuple[ast.If, str] | None:
 def _message(every: str) -> str:
     return (
         "gradients are accumulated by hand and stay so: right on any number of processes, but exchanged at every batch; "
-        f"Accelerator(gradient_accumulation_steps={every}) and `with accelerator.accumulate(model):` exchange them once, "
-        "and then the division of the loss and this condition must both go"
+        f"Accelerator(gradient_accumulation_steps={every}) and `with accelerator.accumulate(model):` exchange them once. "
+        f"It divides the loss by {every}: then a division by hand and this condition must go, and a loss that is not divided "
+        f"must be multiplied by {every}"
     )
 
 
