@@ -15,6 +15,7 @@ from accel_migrate.plan import Change, Edit, Guard, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM504"
+_OUT_OF_REACH = "the Accelerator is not made yet, or not in reach"
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -29,7 +30,9 @@ def find(context: Context) -> Iterator[Change]:
                 edits += _worked_out(module, writing.statement, writing.ahead)
             yield change(CODE, writing.statement, "one process writes the file", edits, loop=training.index)
         else:
-            why = writing.trouble or "the Accelerator is not made yet, or not in reach"
+            named = training.accelerator(module, writing.statement) is not None
+            early = "it runs before `prepare`, where the Accelerator may not be made yet" if named else _OUT_OF_REACH
+            why = writing.trouble or early
             message = (
                 f"every process writes this file, because {why}; have only the process whose "
                 "accelerator.is_main_process is true write it"

@@ -251,7 +251,11 @@ class _Search:
         """Whether the script itself lists what a loop goes through, so that the parts are of the kind of the whole."""
         if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.DictComp):
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("values", "items")
+        ):
             node = node.func.value
         target = self.roles.target(module, node) if isinstance(node, ast.Call) else None
         if target is not None and depth < _DEPTH:

@@ -122,14 +122,19 @@ def test_a_function(kind: str, body: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "listed"),
     [
-        ("mean", "kept = []\nfor name, p in model.named_parameters():\n    if 'bias' not in name:\n        kept.append(p)"),
+        (
+            "mean",
+            "kept = []\nfor name, p in model.named_parameters():\n    if 'bias' not in name:\n        kept.append(p)",
+        ),
         ("mean", "kept = [p for p in model.parameters()]"),
         ("mean", "kept = chosen(model)"),
         ("sum", "kept = [data[0][0]]"),
     ],
 )
 def test_a_penalty_over_a_list_of_weights(kind: str, listed: str) -> None:
-    functions = "def chosen(net):\n    kept = []\n    for p in net.parameters():\n        kept.append(p)\n    return kept\n"
+    functions = (
+        "def chosen(net):\n    kept = []\n    for p in net.parameters():\n        kept.append(p)\n    return kept\n"
+    )
     told(kind, "F.cross_entropy(model(x), y) + 0.1 * sum((p ** 2).sum() for p in kept)", functions, listed)
 
 
