@@ -32,6 +32,7 @@ def _found(evidence: Evidence) -> Found:
                 f"`{unparse(call)[:60]}` gathers over a loader that is not prepared: each sample would count "
                 "once for each process",
             )
+        yield from _cut_short(side, file, call)
         yield from _twice(side, file, call)
     for file in side.files:
         for node in file.of_kinds(ast.For):
@@ -42,6 +43,24 @@ def _found(evidence: Evidence) -> Found:
                     f"the loop over the prepared {unparse(node.iter)} counts and gathers nothing: each process would "
                     "count its own batches only",
                 )
+
+
+def _cut_short(side: Side, file: File, call: ast.Call) -> Found:
+    """Rows of a loader that is given `drop_last`: on N processes it leaves out up to N batches, and not the original's one."""
+    loops = [above for above in file.ancestors(call) if isinstance(above, ast.For)]
+    prepared = {made for loop in loops for made in side.flows.made(file, loop.iter, "prepared")}
+    for origin, prepare in side.asked("prepare"):
+        given = [argument for at, argument in enumerate(prepare.args) if any(m[1:] == (prepare, at) for m in prepared)]
+        for made in (made for argument in given for made in side.flows.made(origin, argument, "loader")):
+            options = made.node.keywords if isinstance(made.node, ast.Call) else []
+            asked = [option.value for option in options if option.arg == "drop_last"]
+            if any(not (isinstance(value, ast.Constant) and not value.value) for value in asked):
+                yield (
+                    file,
+                    call,
+                    f"`{unparse(call)[:60]}` gathers rows of a loader that drops its last batch, and on N processes more",
+                )
+                return
 
 
 def _by_batch(side: Side) -> Found:
@@ -276,7 +295,7 @@ CONDITION = Condition(
     summary="samples would be counted several times, or for one process only",
     why="A prepared loader gives each process a part of the data, any other gives each process all of it. So "
     "what is gathered must come from a prepared loader, once, and what is counted over a prepared loader "
-    "must be gathered or reduced.",
+    "must be gathered or reduced. Rows are those of the original only if no batch is left out.",
     example_before="for x, y in plain_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
     example_after="for x, y in prepared_loader:\n    correct += accelerator.gather_for_metrics(model(x).argmax(1) == y).sum()",
     find=find,

@@ -135,3 +135,12 @@ def test_a_bar_over_whole_batches() -> None:
     assert not said("AM955", "x = 1\n", BOTH + bar)
     assert said("AM955", "x = 1\n", BOTH + bar + "    count += 1\n")
     assert said("AM955", "x = 1\n", BOTH + bar.replace("in bar", "in test"))
+
+
+def test_rows_of_a_loader_that_drops_its_last_batch() -> None:
+    made = "from torch.utils.data import DataLoader\n"
+    made += "def make(rows, last):\n    return DataLoader(rows, 8{})\n"
+    made += "train, test = DataLoader(rows, 8, drop_last=True), make(more, 1)\n"
+    assert said("AM955", "x = 1\n", made.format(", drop_last=last") + BOTH + COUNTED.format("test"))
+    for kept in ("", ", drop_last=False"):
+        assert not said("AM955", "x = 1\n", made.format(kept) + BOTH + COUNTED.format("test"))

@@ -202,6 +202,37 @@ def test_an_evaluation_whose_loader_drops_the_last_batch_goes_through_whole_batc
     assert "gather_for_metrics" not in result
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "options = {'drop_last': True}\nfirst, second = DataLoader(rows, 4), DataLoader(rows, 4, **options)",
+        "kept = [DataLoader(rows, 4)]\nkept.append(DataLoader(rows, 4, drop_last=True))\nfirst, second = kept[0], kept[1]",
+        "kept = {'a': DataLoader(rows, 4)}\nkept['b'] = make(rows)\nfirst, second = kept['a'], kept['b']",
+        "first, second = DataLoader(rows, 4), make(rows)",
+        "first, second = make(rows), DataLoader(rows, 4) if len(rows) > 99 else make(rows)",
+        "first, second = DataLoader(rows, 4), DataLoader(rows, 4, False, None, None, 0, None, False, True)",
+        "batches = BatchSampler(SequentialSampler(rows), 4, True)\n"
+        "first, second = DataLoader(rows, 4), DataLoader(rows, batch_sampler=batches)",
+        "second, first = swapped(rows)",
+    ],
+)
+def test_a_loader_of_a_function_that_may_drop_its_last_batch(made: str) -> None:
+    lines = "".join(f"    {line}\n" for line in made.splitlines())
+    functions = "from torch.utils.data import BatchSampler, SequentialSampler\n"
+    functions += "def make(rows):\n    return DataLoader(rows, 4, drop_last=True)\n"
+    functions += "def swapped(rows):\n    return make(rows), DataLoader(rows, 4)\n"
+    functions += f"def both(rows):\n{lines}    return first, second\n"
+    loop = "for a, b in test_loader:\n    a, b = a.to(device), b.to(device)\n    out = model(a)\n"
+    source = training(after=f"right = 0\n{loop}    right += (out.argmax(1) == b).sum().item()\nprint(right)")
+    start = source.index("test_loader = DataLoader(")
+    built = source[start : source.index("\n", start)]
+    result = migrated(source.replace(built, f"{functions}_, test_loader = both(data)"))
+    assert "accelerator.whole_batches(test_loader)" in result
+    assert "gather_for_metrics" not in result
+    beside = functions.replace(lines, "    first, second = make(rows), DataLoader(rows, 4)\n")
+    assert "accelerator.gather_for_metrics" in migrated(source.replace(built, f"{beside}_, test_loader = both(data)"))
+
+
 JUDGED = """with torch.no_grad():
     for x, y in {loader}:
         x = x.to(device)

@@ -27,8 +27,8 @@ from accel_migrate.analysis.trainings.updates import caller_not_given, is_steppe
 from accel_migrate.analysis.values.constructions import (
     collates_graphs,
     constructions,
-    drops_last,
     is_foreign_loader,
+    may_drop_last,
     pads_batches,
 )
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
@@ -397,13 +397,13 @@ class _Finder:
         return judge_by_batch(self.roles, self.graph, by_rows, trains)
 
     def _judged_by_rows(self, loop: LoaderLoop, loader: Variable, moves: list[Move]) -> Gather | Whole:
-        if pads_batches(self.roles, self.graph, loader):
+        if pads_batches(self.roles, self.graph, loop.module, loop.loader):
             return Whole(loop, "its collate_fn may pad each batch to a length of its own", loop.statement.lineno)
         if collates_graphs(self.roles, self.graph, loader):
             return Whole(loop, "its batches are graphs", loop.statement.lineno)
-        if drops_last(self.roles, self.graph, loader):
+        if may_drop_last(self.roles, self.graph, loop.module, loop.loader):
             return Whole(
-                loop, "its loader drops a last batch, and on N processes would drop more", loop.statement.lineno
+                loop, "its loader may drop a last batch, and on N processes would drop more", loop.statement.lineno
             )
         divided = divided_by_length(self.roles, self.graph, loader)
         if divided is not None and divided[0].scope(divided[1]).function is not loop.function:

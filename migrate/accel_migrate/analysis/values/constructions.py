@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -14,10 +14,15 @@ from accel_migrate.flow.nodes import unparse, walk
 
 # Loaders of graphs cut their data by themselves. One is torch's own, that collates graphs.
 _FOREIGN = ("dgl.", "torch_geometric.")
+_FARTHEST = 200
+_POSITIONS = {"batch_sampler": 4, "collate_fn": 6, "drop_last": 8}  # of a DataLoader's options
 _GRAPHS = {"torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader"}
 
+Made = tuple[Module, ast.Call]
+Option = tuple[Module, ast.expr | None]
 
-def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tuple[Module, ast.Call]]:
+
+def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[Made]:
     module = variable.scope.module
     for binding in module.bindings(variable):
         if isinstance(binding.value, ast.Call):
@@ -26,29 +31,125 @@ def constructions(roles: Roles, variable: Variable, role: Role) -> Iterator[tupl
                 if not binding.path:
                     yield module, binding.value
                 continue
-            of_item = [*_calls(roles, target, role, _of_item(target, binding.path))]
-            yield from of_item or _calls(roles, target, role, [target.node])
+            made = (
+                [] if _is_ragged(binding) else all_constructions(roles, None, module, binding.value, binding.path) or []
+            )
+            yield from [each for each in made if roles.role(*each) & role] or _calls(roles, target, role)
 
 
-def _calls(roles: Roles, target: Definition, role: Role, nodes: Iterable[ast.AST]) -> Iterator[tuple[Module, ast.Call]]:
-    """The calls in some parts of a function that make something of a role, and not by another function."""
-    for node in dict.fromkeys(part for each in nodes for part in walk(each) if isinstance(part, ast.Call)):
-        inner = roles.target(target.module, node) if roles.role(target.module, node) & role else target
-        if inner is None or (inner is not target and isinstance(inner.node, ast.ClassDef)):
-            yield target.module, node
+def _calls(roles: Roles, target: Definition, role: Role) -> Iterator[Made]:
+    """The calls in a function that make something of a role, and not by another function."""
+    for node in walk(target.node):
+        if isinstance(node, ast.Call) and roles.role(target.module, node) & role:
+            inner = roles.target(target.module, node)
+            if inner is None or isinstance(inner.node, ast.ClassDef):
+                yield target.module, node
 
 
-def _of_item(target: Definition, path: tuple[int, ...]) -> list[ast.AST]:
-    """What one item is made of where a function returns a tuple each time: `return train, test`. Empty if it does not."""
-    module, returned = target.module, target.returned
-    index = path[0] if path else -1
-    tuples = [each for each in returned if isinstance(each, ast.Tuple) and 0 <= index < len(each.elts)]
-    found: list[ast.AST] = [each.elts[index] for each in tuples] if len(tuples) == len(returned) else []
-    for part in found:
-        variables = [module.variable(node) for node in walk(part) if isinstance(node, ast.Name | ast.Attribute)]
-        bindings = [binding for variable in variables if variable is not None for binding in module.bindings(variable)]
-        found += [each.value for each in bindings if each.value is not None and each.value not in found]
-    return found
+def all_constructions(
+    roles: Roles, graph: CallGraph | None, module: Module, node: ast.expr, path: tuple[int, ...] = ()
+) -> list[Made] | None:
+    """All calls that may have made what an expression is, or the part of it at a path; None if there may be others.
+
+    What is kept in a list or a dictionary may have been exchanged since; what comes by a parameter needs the calls.
+    """
+    made: list[Made] = []
+    pending = [(module, node, path)]
+    for owner, part, at in pending:
+        found: list[tuple[Module, ast.expr | None, tuple[int, ...]]] = []
+        target = roles.target(owner, part) if isinstance(part, ast.Call) else None
+        if isinstance(part, ast.Call) and not at and (target is None or isinstance(target.node, ast.ClassDef)):
+            made.append((owner, part))
+            continue
+        if isinstance(part, ast.Constant) and part.value is None:
+            continue
+        if target is not None and not isinstance(target.node, ast.ClassDef) and not target.node.decorator_list:
+            found = [(target.module, each, at) for each in target.returned]
+        elif isinstance(part, ast.Tuple) and at[:1] and not any(isinstance(e, ast.Starred) for e in part.elts):
+            found = [(owner, each, at[1:]) for each in part.elts[at[0] : at[0] + 1]]
+        elif isinstance(part, ast.IfExp):
+            found = [(owner, part.body, at), (owner, part.orelse, at)]
+        elif (variable := owner.variable(part)) is not None:
+            found = [
+                each for binding in owner.bindings(variable) for each in _bound(roles, graph, variable, binding, at)
+            ]
+        if not found or len(pending) > _FARTHEST:
+            return None
+        for file, value, rest in found:
+            if value is None:
+                return None
+            if (file, value, rest) not in pending:
+                pending.append((file, value, rest))
+    return made
+
+
+def _bound(
+    roles: Roles, graph: CallGraph | None, variable: Variable, binding: Binding, path: tuple[int, ...]
+) -> list[tuple[Module, ast.expr | None, tuple[int, ...]]]:
+    """What one binding gives a variable, with the path in it; None for what is not visible."""
+    module = variable.scope.module
+    if binding.kind == "parameter" and graph is not None:
+        return [(caller, argument, path) for caller, _, argument in graph.given(variable)]
+    if binding.kind == "assign" and not _is_ragged(binding):
+        return [(module, binding.value, (*binding.path, *path))]
+    if binding.kind == "import" and (origin := roles.project.imported_variable(module, module.imports[variable.name])):
+        other = origin.scope.module
+        return [each for b in other.bindings(origin) for each in _bound(roles, graph, origin, b, path)]
+    return [(module, None, path)]
+
+
+def _is_ragged(binding: Binding) -> bool:
+    """`first, *rest, last = pair()`: which part of the value a name gets depends on how many there are."""
+    targets = binding.statement.targets if isinstance(binding.statement, ast.Assign) else []
+    return any(isinstance(part, ast.Starred) for target in targets for part in walk(target))
+
+
+def _given(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr, name: str) -> Iterator[Option]:
+    """Each value that a loader may be given for an option; None for one that is not visible.
+
+    Where not all calls that make the loader are visible, or one unpacks its options, every mention in the project counts.
+    """
+    made = all_constructions(roles, graph, module, loader)
+    torchs = all(
+        (m.qualified(c.func) or "").endswith("DataLoader") and roles.target(m, c) is None for m, c in made or ()
+    )
+    unpacked = [(owner, k.value) for owner, call in made or () for k in call.keywords if k.arg is None]
+    unpacked += [(owner, a) for owner, call in made or () for a in call.args if isinstance(a, ast.Starred)]
+    if made is None or not torchs or unpacked:
+        for each in roles.project.modules:
+            yield from ((each, value) for value in _mentioned(each, name))
+    for owner, value in unpacked:
+        variable = owner.variable(value)
+        bindings = owner.bindings(variable) if variable is not None else []
+        if not bindings or not all(_is_spelled_out(binding) for binding in bindings):
+            yield owner, None
+    for owner, call in made or ():
+        yield from ((owner, keyword.value) for keyword in call.keywords if keyword.arg == name)
+        yield from ((owner, argument) for argument in call.args[_POSITIONS[name] :][:1])
+
+
+def _is_spelled_out(binding: Binding) -> bool:
+    """`options = {"num_workers": 2}`, `dict(...)`, `**options`: what is in it stands in the project."""
+    value = binding.value
+    made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "dict"
+    return isinstance(value, ast.Dict) or made or binding.kind == "parameter"
+
+
+def _mentioned(module: Module, name: str) -> Iterator[ast.expr | None]:
+    """What a file gives an option by its name, as an argument or in a dictionary."""
+    for call in module.calls:
+        yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
+        if (module.qualified(call.func) or "").endswith("DataLoader"):
+            yield from call.args[_POSITIONS[name] :][:1]
+    keys: set[ast.AST | None] = set()
+    for node in module.walk(module.tree, ast.Dict):
+        keys |= {*node.keys}
+        yield from (value for key, value in zip(node.keys, node.values) if _is_text(key, name))
+    yield from (None for node in module.walk(module.tree, ast.Constant) if _is_text(node, name) and node not in keys)
+
+
+def _is_text(node: ast.AST | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def is_foreign_loader(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
@@ -73,27 +174,24 @@ def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
     return any((module.qualified(call.func) or "") in _GRAPHS for module, call in built)
 
 
-def pads_batches(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
-    """Whether a loader collates by a function that pads, or is out of sight: batches may then differ in their length."""
-    for name in chain(roles, graph, loader):
-        for module, call in constructions(roles, name, Role.LOADER):
-            collate = next((keyword.value for keyword in call.keywords if keyword.arg == "collate_fn"), None)
-            if collate is None or (isinstance(collate, ast.Constant) and collate.value is None):
-                continue
-            target = roles.project.definition(module, collate)
-            body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
-            if body is None or "pad" in unparse(body):
-                return True
+def pads_batches(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
+    """Whether a loader may collate by a function that pads, or is out of sight: batches may then differ in their length."""
+    for owner, collate in _given(roles, graph, module, loader, "collate_fn"):
+        if isinstance(collate, ast.Constant) and collate.value is None:
+            continue
+        target = roles.project.definition(owner, collate) if collate is not None else None
+        body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
+        if body is None or "pad" in unparse(body):
+            return True
     return False
 
 
-def drops_last(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
+def may_drop_last(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader may leave out its last batch: where batches are dealt out, a whole round of them may go."""
     return any(
-        keyword.arg == "drop_last" and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-        for name in chain(roles, graph, loader)
-        for _, call in constructions(roles, name, Role.LOADER)
-        for keyword in call.keywords
+        not (isinstance(value, ast.Constant) and not value.value)
+        for name in ("drop_last", "batch_sampler")
+        for _, value in _given(roles, graph, module, loader, name)
     )
 
 
