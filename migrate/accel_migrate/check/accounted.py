@@ -32,9 +32,9 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
     """Functions of the project that a file calls less often than before, and that did more than to answer."""
     before, after = project.evidence.before, project.evidence.after
     changed = {file.path for file in project.changed}
-    calls = [(file, call) for file, call in before.calls if file.path in changed]
+    calls = [(file, call) for file, call in before.calls if file.path in changed and before.flows.callees.get(call)]
     lost = Counter((file.path, _name(call)) for file, call in calls)
-    lost -= Counter((file.path, _name(call)) for file, call in after.calls)
+    lost -= Counter((file.path, _name(call)) for file, call in after.calls if after.flows.callees.get(call))
     defined = {function.name for file in after.files for function in file.of_kinds(ast.FunctionDef)}
     for file, call in calls if lost else ():
         for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():

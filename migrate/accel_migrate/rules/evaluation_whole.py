@@ -19,7 +19,11 @@ CODE = "AM402"
 def find(context: Context) -> Iterator[Change]:
     module = context.module
     for evaluation in context.training.evaluations:
-        if isinstance(evaluation, Whole) and evaluation.loop.module is module and not evaluation.on_main:
+        if not isinstance(evaluation, Whole) or evaluation.loop.module is not module or evaluation.on_main:
+            continue
+        if (
+            evaluation.by_hand is None
+        ):  # else the script shares its data out and adds up by itself, which goes on working
             what = (
                 "each process evaluates its own shard of the loader it trains on"
                 if not evaluation.calls and _is_shared(context, evaluation.loop)
@@ -28,8 +32,6 @@ def find(context: Context) -> Iterator[Change]:
             if is_chosen(context.script.roles, evaluation.loop):
                 what = "in the phases that evaluate, every process goes through all of the data"
             message = f"{what}, because {evaluation.reason}{_where(evaluation)}"
-            if evaluation.by_hand is not None:
-                message = f"the script shares this out and adds up by itself{_where(evaluation)}, which goes on working"
             yield change(CODE, evaluation.loop.statement, message, loop=context.training.index, safety=Safety.NOTE)
 
 
