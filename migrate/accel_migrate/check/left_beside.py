@@ -72,6 +72,13 @@ def _trained_elsewhere(side: Side) -> dict[Place, str]:
             continue
         if "requires_grad" in flag:
             (frozen if "False" in flag else freed).update(_origins(side, file, call.func.value))
+    pending = list(handed)
+    for origin in pending:  # a builder makes the model and its optimizer: what each call of it returns is trained
+        if not prepared.holds(origin):
+            brought = [places for places in side.flows.outside(origin).values() if not any(map(prepared.holds, places))]
+            new = set().union(*brought) - handed.keys()
+            handed |= dict.fromkeys(new, handed[origin])
+            pending += new
     still = frozen - freed
     return {origin: text for origin, text in handed.items() if origin not in still and not prepared.holds(origin)}
 
@@ -94,9 +101,15 @@ class _Prepared:
         self._side = side
         pending = list(self._origins)
         while pending:
-            for origin in _parts(side, pending.pop()) - self._origins:
-                self._origins.add(origin)
-                pending.append(origin)
+            origin = pending.pop()
+            made = {each for each in side.flows.inside(origin) if self._is_all_of(each)}
+            new = (_parts(side, origin) | made) - self._origins
+            self._origins |= new
+            pending += new
+
+    def _is_all_of(self, made: Place) -> bool:
+        """Whether every call of a builder brings out something prepared."""
+        return all(places & self._origins for places in self._side.flows.outside(made).values())
 
     def holds(self, origin: Place) -> bool:
         match origin:

@@ -15,7 +15,7 @@ RUNS_NOTHING = frozenset(
     [
         *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
         *("named_children", "state_dict", "load_state_dict", "train", "eval", "zero_grad", "step", "get_last_lr"),
-        "prepare",
+        *("prepare", "to", "cuda", "cpu", "half", "float", "double", "requires_grad_"),
     ]
 )
 

@@ -204,6 +204,31 @@ class Flows:
                 found.add(at)
         return found
 
+    def inside(self, place: Place) -> set[Place]:
+        """What functions made anew of what their call brought to a place: where `origins` stops at the call."""
+        results = [each for each in self._sources_of(place) if isinstance(each, tuple) and each[0] == "result"]
+        return {origin for each in results for origin in self.origins(each, frozenset([each])) if _is_call(origin)}
+
+    def outside(self, origin: Place) -> dict[ast.AST, set[Place]]:
+        """The calls that bring out what the function around a call makes by it, with the places that they bring it to."""
+        found: dict[ast.AST, set[Place]] = {}
+        visited = {origin}
+        pending = [origin]
+        while pending:
+            at = pending.pop()
+            for each in self._copies.get(at, ()):
+                if not (isinstance(at, tuple) and at[0] == "result"):
+                    pending += [each] if each not in visited else []
+                    visited.add(each)
+                elif isinstance(each, tuple) and self._is_made_in(at[1], origin):
+                    found.setdefault(each[1], set()).add(each)
+        return found
+
+    def _is_made_in(self, function: Function, origin: Place) -> bool:
+        file = self.function_file[function]
+        node = origin[1] if isinstance(origin, tuple) else None
+        return node in file.parents and function in file.ancestors(node)
+
     def _sources_of(self, place: Place) -> list[Place]:
         if self._origins is None:
             self._origins = {}

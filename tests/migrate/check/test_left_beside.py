@@ -77,3 +77,58 @@ def test_gradients_of_an_input_alone() -> None:
         "def attack(x):\n    net(x).mean().backward()\n    return x + x.grad.sign()\nfor x in rest:\n    attack(x)\n"
     )
     assert not said("AM967", "x = 1\n", TOP.format("") + LOOP.format("net(x).mean()") + attack)
+
+
+BUILDER = (
+    "import torch\nfrom torch import nn\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    "def build(size):\n    net = nn.Linear(size, 4)\n    net = net.to(device)\n    cost = nn.MSELoss()\n"
+    "    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    return net, cost, opt\n{}\n"
+)
+UNPACKED = "net, cost, opt = build(4)\n"
+PREPARED = "net, opt, data = accelerator.prepare(net, opt, data)\n"
+FITTED = (
+    "def fit(net, cost, opt, data):\n    " + PREPARED + "    for x, y in data:\n        loss = cost(net(x), y)\n"
+    "        accelerator.backward(loss)\n        opt.step()\n    return net\n"
+)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        UNPACKED + PREPARED + LOOP.format("cost(net(x), y)"),
+        "made = build(4)\nnet, cost, opt = made[0], made[1], made[2]\n" + PREPARED + LOOP.format("cost(net(x), y)"),
+        FITTED + UNPACKED + "net = fit(net, cost, opt, data)\nprint(net(probe))",
+        FITTED
+        + "def build_large():\n    return build(9)\nnet, cost, opt = build_large()\nnet = fit(net, cost, opt, data)",
+        FITTED + "for size in (4, 8):\n    net, cost, opt = build(size)\n    fit(net, cost, opt, data)",
+        FITTED + UNPACKED + "fit(net, cost, opt, data)\nnet, cost, opt = build(8)\nfit(net, cost, opt, data)",
+        "class Trainer:\n    def __init__(self):\n        self.net, self.cost, self.opt = build(4)\n"
+        "        self.net, self.opt, self.data = accelerator.prepare(self.net, self.opt, data)\n"
+        "    def run(self):\n        for x, y in self.data:\n"
+        "            accelerator.backward(self.cost(self.net(x), y))\n            self.opt.step()\nTrainer().run()",
+    ],
+)
+def test_what_a_builder_returns_beside_its_optimizer_is_prepared(rest: str) -> None:
+    assert not said("AM967", "x = 1\n", BUILDER.format(rest))
+
+
+def test_a_builder_that_hands_an_optimizer_a_part_of_what_it_returns() -> None:
+    built = (
+        "def pair():\n    front = nn.Linear(4, 4)\n    front = front.to(device)\n    net = nn.Sequential(front, nn.ReLU())\n"
+        "    return net, nn.MSELoss(), torch.optim.SGD(front.parameters(), lr=0.1)\nnet, cost, opt = pair()\n"
+    )
+    assert not said("AM967", "x = 1\n", BUILDER.format(built + PREPARED + LOOP.format("cost(net(x), y)")))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "judge, _, other = build(4)",
+        "made = build(4)\njudge = made[0]",
+        "def more():\n    return build(1)\njudge = more()[0]",
+    ],
+)
+def test_another_model_of_the_same_builder_that_nothing_prepares(other: str) -> None:
+    top = UNPACKED + other + "\n" + PREPARED
+    assert said("AM967", "x = 1\n", BUILDER.format(top + LOOP.format("cost(judge(net(x)), y)")))
+    assert not said("AM967", "x = 1\n", BUILDER.format(top + LOOP.format("cost(net(x), y)")))
