@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.trainings.optimizers import bare_weights
-from accel_migrate.analysis.values.provenance import Built
+from accel_migrate.analysis.trainings.optimizers import bare_weights, exchanged_later
+from accel_migrate.analysis.values.provenance import Built, chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_statement
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Insert, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -43,6 +44,7 @@ def find(context: Context) -> Iterator[Change]:
         message = f"prepares {_told(context, objects)}, for the training that follows here"
         yield change(CODE, statement, message, [Insert(statement, (text,), "after")], loop=training.index)
     yield from _of_no_model(context)
+    yield from _exchanged(context)
 
 
 def _of_no_model(context: Context) -> Iterator[Change]:
@@ -57,6 +59,22 @@ def _of_no_model(context: Context) -> Iterator[Change]:
                 "the prepared optimizer, and --strategy fsdp refuses it; there, make it a parameter of a model"
             )
             yield change(CODE, name, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _exchanged(context: Context) -> Iterator[Change]:
+    training, script = context.training, context.script
+    optimizers = [built.variable for built in training.prepared if built.role & Role.OPTIMIZER]
+    links = [link for optimizer in optimizers for link in chain(script.roles, script.graph, optimizer)]
+    found = dict.fromkeys(each for link in links for each in exchanged_later(script.roles, link))
+    for module, statement, layer in [*found][:1]:
+        where = f"line {statement.lineno}"
+        where = where if module is context.module else f"{script.project.file_name(module)}, {where}"
+        message = (
+            f"the optimizer is built before `{unparse(layer)}` is exchanged ({where}) and keeps the weights of the old layer: "
+            "as in the original it does not step those of the new one unless they are added to it, and --strategy fsdp "
+            "refuses it; build it after that"
+        )
+        yield change(CODE, training.place.after, message, loop=training.index, safety=Safety.NOTE)
 
 
 def _shared(context: Context) -> Iterator[Change]:

@@ -10,11 +10,16 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.loss_calls import WEIGHTS
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import unparse
 
 # What makes the same numbers on every process; drawn ones may differ.
 _EQUAL = {f"torch.{name}" for name in ("zeros", "ones", "full", "tensor", "as_tensor", "zeros_like", "ones_like")}
+
+
+_ITS_WEIGHTS = {"parameters", "named_parameters"}
+_DEEPEST = 4  # functions that hand a model on to each other
 
 
 def check_optimizers(
@@ -39,6 +44,45 @@ def bare_weights(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, as
             bindings = module.bindings(variable) if variable is not None else []
             if any(isinstance(b.value, ast.Call) and _makes_weight(module, b.value) for b in bindings):
                 yield module, name
+
+
+def exchanged_later(roles: Roles, optimizer: Variable) -> Iterator[tuple[Module, ast.stmt, ast.expr]]:
+    """Where a layer of its model is exchanged once it is built, and it is not built again: it keeps the old weights."""
+    built = list(constructions(roles, optimizer, Role.OPTIMIZER))
+    for module, call in built:
+        asked = [part for part in module.walk(call, ast.Attribute) if part.attr in _ITS_WEIGHTS]
+        models = {variable for part in asked if (variable := module.variable(part.value)) is not None}
+        start, function = module.statement(call), module.scope(call).function
+        flow = graph_of(module.tree, function or module.tree)
+        again = [module.statement(other) for owner, other in built if owner is module and other is not call]
+        for statement in module.walk(function or module.tree, ast.Assign, ast.Expr):
+            if flow.holds(statement) and statement.lineno > start.lineno and flow.reachable(start, statement):
+                if flow.dominates(start, statement) or not flow.reachable(statement, start):
+                    if not any(flow.holds(each) and flow.reachable(statement, each) for each in again):
+                        yield from _exchanged(roles, module, statement, models)
+
+
+def _exchanged(
+    roles: Roles, module: Module, node: ast.AST, models: set[Variable], depth: int = 0
+) -> Iterator[tuple[Module, ast.stmt, ast.expr]]:
+    """`net.head = nn.Linear(16, 3)`, `setattr(net, "head", ...)`, or a function of the project that does so to its parameter."""
+    for part in module.walk(node, ast.Assign, ast.Call):
+        if isinstance(part, ast.Assign):
+            owner: ast.expr = part.targets[0]
+            while roles.role(module, part.value) & Role.MODEL and isinstance(owner, ast.Attribute | ast.Subscript):
+                owner = owner.value
+                if module.variable(owner) in models:
+                    yield module, part, part.targets[0]
+            continue
+        target = roles.target(module, part)
+        if isinstance(part.func, ast.Name) and part.func.id == "setattr" and len(part.args) == 3:
+            if module.variable(part.args[0]) in models and roles.role(module, part.args[2]) & Role.MODEL:
+                yield module, module.statement(part), part.args[0]
+        elif target is not None and not isinstance(target.node, ast.ClassDef) and depth < _DEEPEST:
+            handed = {n for n, argument in arguments_of(part, target) if module.variable(argument) in models}
+            inner = {Variable(target.scope, name) for name in handed}
+            if inner:
+                yield from _exchanged(roles, target.module, target.node, inner, depth + 1)
 
 
 def _makes_weight(module: Module, call: ast.Call) -> bool:
