@@ -19,6 +19,7 @@ _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADE
 _COLLECTIVES = ("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "reduce")
 _ALIKE_METHODS = {"size", "numel", "dim", "ndimension"}  # every process gets batches of the same size
 _SHOWS = {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
+_KEEPS = {"json.dump", "json.dumps", "pickle.dump", "torch.save"}  # they leave a dictionary as it is
 _DEEPEST = 40
 
 
@@ -95,8 +96,11 @@ class Locality:
             return self._call(module, node)
         if isinstance(node, ast.Lambda | ast.Constant):
             return False
-        if isinstance(node, ast.Subscript) and self.is_local(module, node.value):
-            return True
+        if isinstance(node, ast.Subscript):
+            if (kept := _entry(module, node)) is not None:
+                return any(self.is_local(module, part) for part in kept)
+            if self.is_local(module, node.value):
+                return True
         return any(self.is_local(module, child) for child in _parts(node))
 
     def _call(self, module: Module, node: ast.Call) -> bool:
@@ -314,6 +318,43 @@ def _fed_by(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.ex
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         return _root(node.targets[0]), [node.value]
     return None, []
+
+
+def _entry(module: Module, node: ast.Subscript) -> list[ast.expr] | None:
+    """All that `history["best"]` is set to, where the dictionary is made here and asked for entries by name alone."""
+    variable = module.variable(node.value) if isinstance(node.value, ast.Name) else None
+    if variable is None or not isinstance(node.slice, ast.Constant):
+        return None
+    kept: list[ast.expr] = []
+    for binding in module.bindings(variable):
+        made = binding.value
+        if (
+            not isinstance(made, ast.Dict)
+            or binding.path
+            or not all(isinstance(key, ast.Constant) for key in made.keys)
+        ):
+            return None
+        kept += [value for key, value in zip(made.keys, made.values) if _is_same(key, node.slice)]
+    if not all(isinstance(value, ast.Constant) for value in kept):
+        return None  # a list may be known by another name
+    for name in module.walk(module.tree, ast.Name):
+        if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:
+            continue
+        entry = module.parents[name]
+        if isinstance(entry, ast.Call) and name in entry.args and module.qualified(entry.func) in _KEEPS:
+            continue
+        if not isinstance(entry, ast.Subscript) or not isinstance(entry.slice, ast.Constant):
+            return None
+        if not isinstance(entry.ctx, ast.Load) and _is_same(entry.slice, node.slice):
+            above = module.parents[entry]
+            if not isinstance(above, ast.Assign | ast.AugAssign):
+                return None
+            kept.append(above.value)
+    return kept
+
+
+def _is_same(one: ast.expr | None, other: ast.Constant) -> bool:
+    return isinstance(one, ast.Constant) and one.value == other.value
 
 
 def _root(node: ast.expr) -> ast.expr | None:

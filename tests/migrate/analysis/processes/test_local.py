@@ -448,3 +448,27 @@ def test_a_whole_evaluation_of_a_part_that_each_process_draws_is_averaged_too():
     )
     assert "share = accelerator.reduce(" in migrated(text)
     assert "accelerator.reduce(" not in migrated(text.replace("[8, 3]", "[8, 3], generator=fixed()"))
+
+
+@pytest.mark.parametrize(
+    ("kept", "averaged"),
+    [
+        ("history['best'] = fit", False),
+        ("history['best'] = fit\njson.dump(history, open('log', 'w'))", False),
+        ("history['best'] = fit + loss.item()", True),
+        ("history['best'] += loss.item()", True),
+        ("history['best'], _ = loss.item(), 0", True),
+        ("history['best'] = fit\nhistory.update(best=loss.item())", True),
+        ("history['best'] = fit\nother = history\nother['best'] = loss.item()", True),
+        ("history['best'] = fit\nfor key in history:\n    history[key] = loss.item()", True),
+    ],
+)
+def test_an_entry_beside_one_that_is_this_processs_own(kept: str, averaged: bool) -> None:
+    lines = "".join(f"    {line}\n" for line in kept.splitlines())
+    source = training(
+        ready="import json\nhistory = {'losses': [], 'best': 0.0}\nfixed = torch.ones(4)",
+        inside="history['losses'].append(loss.item())",
+        after="fit = model(fixed).sum().item()\nif fit >= history['best']:\n"
+        f"{lines}    torch.save(model.state_dict(), 'best.pt')",
+    )
+    assert ("AM806" in codes(source)) == averaged
