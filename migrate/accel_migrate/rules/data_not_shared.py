@@ -11,6 +11,7 @@ from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.entries import is_entry
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.unread import unread_batches
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.plan import Change, Safety
@@ -33,6 +34,11 @@ _MAKES = {
 }
 _ALL = f"makes its batches from all of the data, so N processes go through it N times; {_PART}"
 
+_UNREAD = (
+    "goes through all of `{}`, which is not visible to the analysis; if it is a DataLoader, hand its file over as well, or "
+    f"prepare it; if it is not, {_PART}"
+)
+
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
@@ -43,7 +49,9 @@ def find(context: Context) -> Iterator[Change]:
     if trained:
         yield from _chosen(context, trained)
         return
-    message = f"no DataLoader is sharded: every process {_told(context)}"
+    unread = unread_batches(context.script.roles, context.script.graph, training.backwards)
+    told = _told(context) if unread is None else _UNREAD.format(unparse(unread))
+    message = f"no DataLoader is sharded: every process {told}"
     yield change(CODE, first.call, message, loop=training.index, safety=Safety.NOTE)
     yield from _closure(context)
 

@@ -251,3 +251,30 @@ def test_arrays_that_are_read_once_the_function_that_trains_has_come_back():
     """
     assert "Accelerator(cpu=True)" in migrated(script.format(read="[0].numpy()"))
     assert "Accelerator()" in migrated(script.format(read=""))
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "from gone import pairs",
+        "from gone import read\n    pairs = read(8)",
+        "from gone import read\n    pairs, rest = read(8)",
+        "import gone\n    pairs = gone.Data('rows').batches()",
+    ],
+)
+def test_batches_of_a_file_that_nobody_has_read_are_not_said_to_be_the_scripts_own(loader):
+    said = notes(script(loader=loader).replace("in loader:", "in pairs:"))
+    assert any("trains on `pairs`, which is not visible to the analysis" in message for message in said)
+    assert any("if it is a DataLoader, hand its file over as well, or prepare it" in message for message in said)
+    assert not any("makes its batches" in message for message in said)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        "pairs = [(torch.ones(4, 2), torch.ones(4, 1))]",
+        "from gone import read\n    pairs = [(row, row) for row in read(8)]",
+    ],
+)
+def test_batches_that_the_script_lists_are_its_own(loader):
+    assert "makes its batches by itself" in noted(script(loader=loader).replace("in loader:", "in pairs:"), "AM101")

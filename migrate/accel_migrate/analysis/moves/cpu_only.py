@@ -19,6 +19,8 @@ from accel_migrate.analysis.values.loss_calls import MadeOf
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
+from accel_migrate.analysis.values.unread import unread_batches
+from accel_migrate.flow.nodes import unparse
 
 _MAKERS = {
     "torch." + name
@@ -55,6 +57,9 @@ def cpu_only(
     if _names_device(roles, modules):
         return None
     if not any(built.role is Role.LOADER for built in prepared):
+        unread = unread_batches(roles, graph, backwards)
+        if unread is not None:
+            return f"trains on `{unparse(unread)}`, which is not visible to the analysis and may be on the CPU"
         return "makes its batches by itself, on the CPU"
     lines = whole + [line for module in modules for line in _tied(roles, module, timing)]
     lines += [line for module in modules for line in _drawn_early(roles, module, timing)]

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.libraries import is_library
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by
+from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
 
 
@@ -37,17 +36,6 @@ def run_by(script: Script, training: Training) -> list[Module]:
     """The files that a training runs: its own, those that they import, and those that call it."""
     callers = [module for module, _ in calls_of_callers(script, training)]
     return list(dict.fromkeys([*training.modules, *brought_by(script.project, training.modules), *callers]))
-
-
-def is_unseen(project: Project, module: Module, node: ast.expr) -> bool:
-    """Whether a name comes from a file or a package that is neither given nor known."""
-    dotted = module.qualified(node)
-    if dotted is None or is_library(dotted):
-        return False
-    owner = dotted.rpartition(".")[0]
-    return project.imported_module(module, dotted) is None and (
-        not owner.strip(".") or project.imported_module(module, owner) is None
-    )
 
 
 def _whole(module: Module, name: ast.expr) -> ast.expr:

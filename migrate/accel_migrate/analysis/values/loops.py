@@ -162,7 +162,7 @@ def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> l
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
     """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
     inner = _value(iterated)
-    while isinstance(inner, ast.Call) and _passes_through(module, inner):
+    while isinstance(inner, ast.Call) and passes_through(module, inner):
         inner = _value(inner.args[0])
     side_by_side = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "zip"
     read = inner.args if side_by_side and isinstance(inner, ast.Call) else [iterated]
@@ -174,7 +174,7 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
     for _ in range(6):
         iterated = _value(iterated)
         if isinstance(iterated, ast.Call):
-            if not iterated.args or not _passes_through(module, iterated):
+            if not iterated.args or not passes_through(module, iterated):
                 return None
             iterated = iterated.args[0]
             continue
@@ -189,7 +189,7 @@ def iterated_loader(roles: Roles, module: Module, iterated: ast.expr) -> ast.exp
             if len(values) == 1 and isinstance(values[0], ast.IfExp) and _either(module, values[0]) is not values[0]:
                 iterated = _either(module, values[0])
                 continue
-            if values and all(isinstance(value, ast.Call) and _passes_through(module, value) for value in values):
+            if values and all(isinstance(value, ast.Call) and passes_through(module, value) for value in values):
                 assert values[0] is not None
                 if len({unparse(value.args[0]) for value in values if isinstance(value, ast.Call)}) > 1:
                     return None  # one bar for several loaders, and which of them is not known here
@@ -208,13 +208,13 @@ def _either(module: Module, choice: ast.IfExp) -> ast.expr:
     """What both branches go through, if that is the same; else the choice itself, which tells nothing."""
     inner = []
     for branch in (choice.body, choice.orelse):
-        while isinstance(branch, ast.Call) and _passes_through(module, branch):
+        while isinstance(branch, ast.Call) and passes_through(module, branch):
             branch = branch.args[0]
         inner.append(branch)
     return inner[0] if unparse(inner[0]) == unparse(inner[1]) else choice
 
 
-def _passes_through(module: Module, call: ast.Call) -> bool:
+def passes_through(module: Module, call: ast.Call) -> bool:
     """Whether a call hands out what its first argument holds, one by one."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))

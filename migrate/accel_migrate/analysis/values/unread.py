@@ -1,0 +1,65 @@
+"""Names of files that nobody has read, and trainings on what comes from there: a DataLoader, or anything else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accel_migrate.analysis.program.libraries import is_library
+from accel_migrate.analysis.program.project import Project
+from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
+from accel_migrate.analysis.values.roles import Roles
+
+_MOST = 50  # places that a thing is followed to
+
+
+def is_unseen(project: Project, module: Module, node: ast.expr) -> bool:
+    """Whether a name comes from a file or a package that is neither given nor known, or from a file that does not set it."""
+    dotted = module.qualified(node)
+    if dotted is None or is_library(dotted) or project.imported_module(module, dotted) is not None:
+        return False
+    owner, _, name = dotted.rpartition(".")
+    file = project.imported_module(module, owner) if owner.strip(".") else None
+    return file is None or name not in file.root.bindings
+
+
+def unread_batches(roles: Roles, graph: CallGraph, backwards: Iterable[Backward]) -> ast.expr | None:
+    """What a loop that trains goes through, where that comes from a file that nobody has read."""
+    ends = {backward.call for backward in backwards}
+    trains = {backward.function for backward in backwards if backward.function is not None}
+    for module in roles.project.modules:
+        for loop in module.walk(module.tree, ast.For, ast.AsyncFor):
+            assert isinstance(loop, ast.For | ast.AsyncFor)
+            if any(c in ends for c in module.walk(loop, ast.Call)) or graph.reached_from(loop, roles, module) & trains:
+                if _is_unread(roles, graph, module, loop.iter):
+                    return _gone_through(module, loop.iter)
+    return None
+
+
+def _is_unread(roles: Roles, graph: CallGraph, module: Module, node: ast.expr) -> bool:
+    pending = [(module, node)]
+    for owner, part in pending:
+        part = _gone_through(owner, part)
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "zip":
+            pending += [(owner, argument) for argument in part.args]
+            continue
+        while (variable := owner.variable(part)) is None or not owner.bindings(variable):
+            if not isinstance(part, ast.Call | ast.Subscript | ast.Attribute):
+                break
+            part = part.func if isinstance(part, ast.Call) else part.value
+        if is_unseen(roles.project, owner, part):
+            return True
+        if variable is not None and len(pending) < _MOST:
+            pending += [
+                (owner, b.value) for b in owner.bindings(variable) if b.kind == "assign" and b.value is not None
+            ]
+            pending += graph.handed(variable)
+    return False
+
+
+def _gone_through(module: Module, node: ast.expr) -> ast.expr:
+    """The `batches` of `enumerate(tqdm(batches))`."""
+    while isinstance(node, ast.Call) and passes_through(module, node):
+        node = node.args[0]
+    return node
