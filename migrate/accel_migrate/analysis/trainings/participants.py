@@ -236,7 +236,9 @@ class _Finder:
             if model not in models and not (left := same[model] & optimized) <= covered:
                 if not left <= covered.union(*map(self.roles.held_by, models)):
                     raise self._not_run(path, model)
-        return models
+        wholes = {model: whole_model(self.roles, model) for model in models}
+        # A part beside its whole has its weights twice, which fsdp cannot shard.
+        return [model for model, whole in wholes.items() if whole is model or whole not in wholes]
 
     def _check_known(self, path: LossPath, models: list[Variable]) -> None:
         """Without knowing whose parameters the optimizer updates, there may be only one that it can be."""

@@ -233,6 +233,17 @@ def test_parts_that_the_script_runs_by_themselves_are_prepared_by_themselves() -
     assert prepared(text + TRAINED.replace("model(x)", "model.head(x)")) == ["model.head", "optimizer", "loader"]
 
 
+@pytest.mark.parametrize("run", ["model.head(model.body(x))", "model(x) + model.head(x)"])
+def test_a_part_is_not_prepared_beside_its_whole(run: str) -> None:
+    frozen = "for p in model.parameters():\n    p.requires_grad = False\nmodel.head = nn.Linear(2, 2)\noptimizer ="
+    text = BUILT.replace("optimizer =", frozen).replace("model.parameters(),", "model.head.parameters(),")
+    assert prepared(text + TRAINED.replace("model(x)", run)) == ["model", "optimizer", "loader"]
+    groups = BUILT.replace("optimizer =", "model.head = nn.Linear(2, 2)\noptimizer =").replace(
+        "model.parameters(),", "[*model.parameters(), *model.head.parameters()],"
+    )
+    assert prepared(groups + TRAINED.replace("model(x)", run)) == ["model", "optimizer", "loader"]
+
+
 def test_the_part_of_a_model_that_the_loss_does_not_run_through_is_left() -> None:
     text = BUILT.replace("optimizer =", "other = nn.Linear(2, 2)\nother.head = nn.Linear(2, 2)\noptimizer =")
     text = text.replace("model.parameters()", "other.head.parameters()")
