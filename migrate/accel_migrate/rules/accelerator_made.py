@@ -62,21 +62,6 @@ def find(context: Context) -> Iterator[Change]:
         )
         yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
 
-    if _knows_no_cuda(context):
-        told = (
-            "the script chose between Apple's GPU (mps) and the CPU; the Accelerator takes any GPU, also one of CUDA, which the "
-            "script did not use: to stay with its choice, make it with cpu=not torch.backends.mps.is_available()"
-        )
-        yield change(CODE, start.statement, told, loop=training.index, safety=Safety.NOTE)
-
-
-def _knows_no_cuda(context: Context) -> bool:
-    """Whether a script asks for `mps` and never for a GPU of another kind."""
-    start = context.training.start
-    texts = [module.source.data for module in context.training.modules]
-    others = any(word in text for text in texts for word in (b"cuda", b"xpu", b"torch.accelerator", b"tpu"))
-    return start.device is None and start.cpu != "True" and not others and any(b"mps" in text for text in texts)
-
 
 def _meaning(context: Context, chosen: str) -> str:
     """What the script's own choice means from now on."""
@@ -173,9 +158,9 @@ RULE = Rule(
     name="accelerator_made",
     summary="import and make the Accelerator where the script chose its device",
     why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
-    "by hand puts every process on the same. A request for the CPU (`--no-cuda`) is kept as `cpu=`, and a device that the "
-    "user picks (`--device cuda:1`) as `device=`. A script that knows of no device and makes tensors of its own stays on "
-    "the CPU.",
+    "by hand puts every process on the same. A request for the CPU (`--no-cuda`) is kept as `cpu=`, also that of a script that "
+    "knows of Apple's GPU (mps) and the CPU alone, and a device that the user picks (`--device cuda:1`) as `device=`. A script "
+    "that knows of no device and makes tensors of its own stays on the CPU.",
     example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     example_after="accelerator = Accelerator()",
     find=find,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.scripts import training
-from tests.migrate.rules.verbs import migrated, noted, notes
+from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.verbs import migrated
 
 NEW = "from accel_runtime import Accelerator\n"
 REST = training().partition("import wandb\n")[2].replace("SummaryWriter", "str")
@@ -42,11 +42,11 @@ def test_the_import_joins_those_of_other_packages(above: str, below: str):
     assert migrated(above + below + REST).startswith(above + NEW + below)
 
 
-def test_names_a_choice_that_knew_no_cuda():
+@pytest.mark.parametrize("remark", ["", "# faster with cuda\noutput = torch.cuda.is_available()\n"])
+def test_a_choice_that_knew_no_cuda_stays_on_the_cpu_where_there_is_cuda(remark: str):
     script = training().replace("cuda.is_available", "backends.mps.is_available").replace('"cuda"', '"mps"')
-    assert "mps.is_available()" in noted(script, "AM101")
-    either = training(after="print(torch.backends.mps.is_available())")
-    assert not any("Apple" in message for message in notes(either))
+    becomes(script + remark, "accelerator = Accelerator(cpu=not torch.backends.mps.is_available())")
+    becomes(training(after="print(torch.backends.mps.is_available())"), "accelerator = Accelerator()")
 
 
 @pytest.mark.parametrize("top", ["", '"""A training."""\n', "from __future__ import annotations\n"])

@@ -111,11 +111,12 @@ def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | 
 def _on_each_kind(
     module: Module, asked: Sequence[ast.AST], wish: Callable[[str | None], bool | ast.expr]
 ) -> str | None:
-    """The wish on a machine with a GPU of any kind asked for; where it depends on the kind, in the script's own words.
+    """The wish on a machine with a GPU, of CUDA or any kind asked for; where it depends on that, in the script's own words.
 
-    No machine has GPUs of two kinds: that each is there must not be assumed at once.
+    No machine has GPUs of two kinds: that each is there must not be assumed at once. A script that knows of others and not
+    of CUDA trains on the CPU where there is CUDA.
     """
-    wishes = {text_of(wish(kind)) for kind in _kinds(module, asked) or {"cuda"}}
+    wishes = {text_of(wish(kind)) for kind in {"cuda", *_kinds(module, asked)}}
     return wishes.pop() if len(wishes) == 1 else text_of(wish(None))
 
 

@@ -114,7 +114,14 @@ def test_one_option_for_all_kinds_is_all_that_is_asked() -> None:
 
 def test_one_kind_is_taken_as_there() -> None:
     assert made(f'device = "cuda" if {CUDA} else "cpu"') == "accelerator = Accelerator(cpu=args.no_cuda)"
-    assert made(f'device = "mps" if {MPS} else "cpu"') == "accelerator = Accelerator(cpu=args.no_mps)"
+    assert made('device = "mps" if not args.no_mps else "cpu"') == "accelerator = Accelerator(cpu=args.no_mps)"
+
+
+def test_a_kind_other_than_cuda_is_asked_for_where_the_accelerator_would_take_cuda() -> None:
+    assert made(f'device = "mps" if {MPS} else "cpu"') == f"accelerator = Accelerator(cpu=not ({MPS}))"
+    chosen = 'device = torch.device("xpu" if torch.xpu.is_available() else "cpu")'
+    assert made(chosen) == "accelerator = Accelerator(cpu=not torch.xpu.is_available())"
+    assert made('device = torch.device("mps")') == "accelerator = Accelerator()"
 
 
 def test_a_kind_that_only_an_option_asks_for_counts() -> None:
