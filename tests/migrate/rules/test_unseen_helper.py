@@ -19,6 +19,11 @@ from tests.migrate.rules.verbs import noted
         ("np.save('x.npy', x)", "writes a file (drawing.py:5)"),
         ("import os; os.system('convert x.png x.gif')", "runs a command (drawing.py:5)"),
         ("import tokenizers; tokenizers.Tokenizer().save('x.json')", "writes a file (drawing.py:5)"),
+        (
+            "import PIL.Image; shown = lambda: PIL.Image.fromarray(x); shown().save(str(x))",
+            "writes a file (drawing.py:5)",
+        ),
+        ("x.picture.save(str(x))", "writes a file (drawing.py:5)"),
         ("import codecs; codecs.open('x', 'w', 'utf-8')", "writes a file (drawing.py:5)"),
         ("import pathlib; pathlib.Path('x').open('w')", "writes a file (drawing.py:5)"),
         ("open('x', 'a' if x else 'w')", "writes a file (drawing.py:5)"),

@@ -112,8 +112,9 @@ def _done(script: Script, training: Training, calls: Sequence[_Call], prints_too
 
 
 def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
+    written = writes(module, call) or saves(script.graph, module, call) or _saves_unseen(script, module, call)
     questions = (
-        (writes(module, call) or saves(script.graph, module, call)) and not writes_memory(script.graph, module, call),
+        written and not writes_memory(script.graph, module, call),
         makes_folder(module, call),
         opens_log(module, call),
         opens_events(script.roles, module, call),
@@ -123,6 +124,12 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
         shows(module, call),
     )
     return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
+
+
+def _saves_unseen(script: Script, module: Module, call: ast.Call) -> bool:
+    """`shown.save(path)` of an object that nobody can read: what has such a method and is given something writes a file."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "save" and bool(call.args or call.keywords)
+    return is_method and module.qualified(call.func) is None and script.roles.target(module, call) is None
 
 
 def may_run(script: Script, training: Training, module: Module, node: ast.AST) -> bool:

@@ -210,14 +210,15 @@ def writes(module: Module, call: ast.Call) -> bool:
 
 
 def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
-    """`torch.save(...)`, or what an object of a library writes of itself: `tokenizer.save(path)`."""
+    """`torch.save(...)`, or what an object of a library writes of itself: `tokenizer.save(path)`, `picture_of(x).save(path)`."""
     if module.qualified(call.func) == "torch.save":
         return True
     return (
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("save", "save_model", "_save_for_lite_interpreter")
         and any(
-            isinstance(part, ast.Call) and (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE)
+            isinstance(part, ast.Call)
+            and ((owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE) or _makes_picture(owner, part))
             for owner, part in contents(graph, module, call.func.value)
         )
     )
@@ -237,13 +238,12 @@ def _is_picture(module: Module, call: ast.Call) -> bool:
         return True
     variable = module.variable(call.func.value)
     values = [call.func.value] if variable is None else [binding.value for binding in module.bindings(variable)]
-    return any(
-        isinstance(value, ast.Call)
-        and (
-            (dotted := module.qualified(value.func) or "").startswith("PIL.Image.") or dotted.endswith(".to_pil_image")
-        )
-        for value in values
-    )
+    return any(isinstance(value, ast.Call) and _makes_picture(module, value) for value in values)
+
+
+def _makes_picture(module: Module, call: ast.Call) -> bool:
+    dotted = module.qualified(call.func) or ""
+    return dotted.startswith("PIL.Image.") or dotted.endswith(".to_pil_image")
 
 
 def _whole(module: Module, call: ast.Call) -> Written | None:
