@@ -190,3 +190,20 @@ def test_numbers_what_is_several():
     assert "(1) what rate()" in said(source)
     assert "(2) how the loss is reduced, at rate() (line" in said(source)
     assert "(3) which layers torch.load()" in said(source)
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("def grow(self, x):\n        return self(x)", False),
+        ("def grow(this, x):\n        return [this(x) for _ in range(2)]", False),
+        ("@classmethod\n    def grow(cls):\n        return cls()", False),
+        ("@staticmethod\n    def grow(kind):\n        return kind()", True),
+        ("def grow(self, kind):\n        return kind()", True),
+    ],
+)
+def test_a_model_that_calls_itself_builds_nothing_unseen(method: str, told: bool) -> None:
+    net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.rows = nn.Linear(3, 2)\n"
+    net += f"    {method}\n"
+    net += "    def forward(self, x):\n        return self.rows(x)\n"
+    assert (LAYERS in said(training(functions=net).replace("nn.Linear(3, 2).to", "Net().to"))) == told

@@ -109,9 +109,19 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
         in_project = roles.project.definition(module, called) is not None
         known = is_library(dotted) and (not dotted.startswith(_MODELS) or _WITHOUT.fullmatch(dotted) is not None)
         return in_project or known or itself(call) is not call
-    if isinstance(called, ast.Name) and module.variable(called) is not None:
-        return _is_known(roles, graph, module, called, seen_by_name)
+    if isinstance(called, ast.Name) and (variable := module.variable(called)) is not None:
+        return _is_own(variable) or _is_known(roles, graph, module, called, seen_by_name)
     return True  # a method of an object: what built that is looked at where it is built
+
+
+def _is_own(variable: Variable) -> bool:
+    """`self` or `cls` of a method, which is of a class of the project."""
+    method, parent = variable.scope.node, variable.scope.module.parents.get(variable.scope.node)
+    if not isinstance(method, ast.FunctionDef) or not isinstance(parent, ast.ClassDef):
+        return False
+    first = [*method.args.posonlyargs, *method.args.args][:1]
+    is_static = any(getattr(each, "id", "") == "staticmethod" for each in method.decorator_list)
+    return not is_static and [each.arg for each in first] == [variable.name]
 
 
 def _is_found_by_name(node: ast.expr) -> bool:
