@@ -44,7 +44,7 @@ class Paths:
                 return self._together(file, parts, "", depth)
             case ast.FormattedValue(value=part) | ast.NamedExpr(value=part):
                 return self._of(file, part, depth + 1)
-            case ast.BinOp(op=ast.Add(), left=left, right=right):
+            case ast.BinOp(op=ast.Add(), left=left, right=right) if not _is_number(node):
                 return self._together(file, [left, right], "", depth)
             case ast.BinOp(op=ast.Div(), left=left, right=right):
                 joined = self._together(file, [left, right], "/", depth)
@@ -166,6 +166,18 @@ def _hole(node: ast.expr) -> str:
 def may_be_one(some: frozenset[str], others: frozenset[str]) -> bool:
     """Whether two paths may name one file, or one the folder of the other: nothing in them says no, and something yes."""
     return any(_may_be_one(one, other) for one in some for other in others)
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether it is a number wherever it can be computed: `epoch + 1`, `1 + len(losses) + start`."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()) | ast.Call(func=ast.Name(id="len" | "int" | "float")):
+            return True
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Div() | ast.FloorDiv() | ast.Pow(), left=left, right=right):
+            return _is_number(left) or _is_number(right)
+    return False
 
 
 def is_path(spellings: frozenset[str]) -> bool:

@@ -245,3 +245,13 @@ def test_a_folder_that_all_make_while_one_takes_it_away() -> None:
     assert not said("AM962", "x = 1\n", TOP + made + removed.format("'runs'"))
     guarded = f"if accelerator.is_main_process:\n    {made}"
     assert not said("AM962", "x = 1\n", TOP + removed.format("'runs'") + guarded)
+
+
+@pytest.mark.parametrize(
+    "read", ["np.arange(1, epoch + 1)", "plt.xlim(0, 1 + epoch + start)", "torch.arange(len(x) + epoch)"]
+)
+def test_a_sum_of_numbers_is_no_path(read: str) -> None:
+    kept = f"import matplotlib.pyplot as plt\nimport numpy as np\n{TOP}"
+    kept += f"for epoch in range(3):\n    {read}\n    accelerator.save(weights, f'{{folder}}/{{epoch}}.pt')\n"
+    assert not said("AM962", "x = 1\n", kept)
+    assert said("AM962", "x = 1\n", kept.replace(read, "np.load(folder + name)"))
