@@ -39,6 +39,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.program import default_of
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
 # By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.
@@ -271,7 +272,10 @@ class _Search:
         """What callers hand over for a parameter; a model's or a criterion's forward is handed samples."""
         if getattr(variable.scope.node, "name", "") in ("forward", "__call__"):
             return Reduced("rows")
-        given = [self.kind(caller, argument) for caller, argument in self.graph.handed(variable)]
+        left = default_of(variable.scope.node, variable.name)  # what a call leaves out
+        sites = [(caller, argument) for caller, _, argument in self.graph.given(variable)]
+        values = [each if each[1] is not None else (variable.scope.module, left) for each in sites]
+        given = [self.kind(caller, value) for caller, value in values if value is not None]
         return worst(given) if given else Reduced("rows")
 
     def _added(self, module: Module, variable: Variable) -> Iterator[Reduced]:

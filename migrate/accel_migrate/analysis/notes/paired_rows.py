@@ -166,7 +166,8 @@ class _Values:
                 self.known[node] = any(self.has_samples(layer.module, value) for value in layer.returned)
             else:
                 has_role = self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
-                self.known[node] = bool(has_role) or self._comes_of_samples(module, node)
+                found = bool(has_role) or self._comes_of_samples(module, node)
+                self.known[node] = found and not _is_size(module, node)
             self.depth -= 1
         return self.known.get(node, False)
 
@@ -184,15 +185,14 @@ class _Values:
                     self.has_samples(*each) for each in self._bound(module, node)
                 )
             case ast.Attribute():
-                if node.attr in _SIZES or self.roles.role(module, node.value) & Role.MODEL:
+                if self.roles.role(module, node.value) & Role.MODEL:
                     return False
                 return any(self.has_samples(*each) for each in self._bound(module, node)) or self.has_samples(
                     module, node.value
                 )
             case ast.Call():
-                name, operands = _called(module, node)
-                given = [*operands, *[keyword.value for keyword in node.keywords]]
-                return not _NOT_SAMPLES.fullmatch(name) and any(self.has_samples(module, each) for each in given)
+                given = [*_called(module, node)[1], *[keyword.value for keyword in node.keywords]]
+                return any(self.has_samples(module, each) for each in given)
             case ast.BinOp():
                 return self.has_samples(module, node.left) or self.has_samples(module, node.right)
             case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
@@ -218,6 +218,15 @@ class _Values:
         if owner is None or not is_given or variable.name == scope.self_name:
             return False
         return bool(self.roles.project.base_names(Definition(module, owner.node)))  # type: ignore[arg-type]
+
+
+def _is_size(module: Module, node: ast.expr) -> bool:
+    """`x.size(0)`, `x.shape[0]`, `torch.zeros_like(x)`: of samples it has the size alone."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr in _SIZES
+    return isinstance(node, ast.Call) and _NOT_SAMPLES.fullmatch(_called(module, node)[0]) is not None
 
 
 def _called(module: Module, call: ast.Call, least: int = 0) -> tuple[str, list[ast.expr]]:

@@ -152,3 +152,12 @@ def test_a_loss_that_a_layer_of_a_library_makes_inside_the_model():
     )
     source = training(functions=functions, loss="model(x, y)").replace("model = nn.Linear(3, 2)", "model = Net()")
     assert SAID["unknown"] in noted(source, "AM812")
+
+
+def test_a_number_that_every_call_leaves_at_its_default() -> None:
+    functions = (
+        "def balance(counts, beta=0.9):\n    weights = (1 - beta) / (1 - torch.pow(beta, counts))\n"
+        "    return weights / weights.sum()\n"
+        "def cost(out, y, weights):\n    return (F.cross_entropy(out, y, reduction='none') * weights[y]).mean()\n"
+    )
+    told("mean", "cost(model(x), y, weights)", functions, "weights = balance(torch.ones(2))")

@@ -134,3 +134,19 @@ def test_a_sum_over_pairs_is_both():
 def test_pairs_that_are_only_printed_are_no_part_of_the_loss():
     source = training(inside="print((x @ x.t()).mean())", loss="F.cross_entropy(model(x), y)")
     assert "AM802" not in codes(source)
+
+
+def test_weights_that_are_repeated_as_often_as_there_are_samples() -> None:
+    functions = (
+        f"{HEAD}        self.codes = nn.Embedding(16, 2)\n"
+        "    def forward(self, x):\n        out = self.body(x).reshape(x.size(0), -1, 2)\n"
+        "        near = torch.cdist(out, {side})\n        return near.min(dim=-1).values.mean()\n"
+    )
+    for side in (
+        "self.codes.weight[None].repeat((out.size(0), 1, 1))",
+        "self.codes.weight.expand(out.shape[0], 16, 2)",
+    ):
+        source = training(functions=functions.replace("{side}", side), loss="model(x)")
+        assert not is_told(source.replace("model = nn.Linear(3, 2)", "model = Net()"))
+    source = training(functions=functions.replace("{side}", "out.repeat((out.size(0), 1, 1))"), loss="model(x)")
+    assert is_told(source.replace("model = nn.Linear(3, 2)", "model = Net()"))
