@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.evaluation.results import is_length
-from accel_migrate.analysis.notes.counts import Counted, counts_in
+from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
+from accel_migrate.analysis.notes.evaluated import is_evaluated
 from accel_migrate.analysis.notes.loss_reduced import reduced_kind
 from accel_migrate.analysis.notes.running import Running, running_figures
 from accel_migrate.analysis.notes.shares import chooses_sizes
+from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.values.constructions import constructions
@@ -50,7 +53,10 @@ def find(context: Context) -> Iterator[Change]:
         if divided is None or not training.timing.after_prepare(module, node):
             continue
         left, right = divided
-        if module.scope(node).function in phases or not training.local.is_local(module, left):
+        if module.scope(node).function in phases:
+            continue
+        if not training.local.is_local(module, left):
+            yield from _of_evaluation(context, counts, left, right)
             continue
         if _is_of_loss(context, node):
             continue
@@ -64,6 +70,50 @@ def find(context: Context) -> Iterator[Change]:
         yield from _divided(context, node, left, right, counted)
     figures = [f for f in running_figures(training.loops, training.backwards) if f.module is module and f.summed]
     yield from _by_phase(context, [f for f in figures if f.loop in by_phase and _is_prepared(context, f.loop)])
+
+
+def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.expr) -> Iterator[Change]:
+    """`val_loss / len(train_loader)`: the figure is of all processes, and the length is that of a shard."""
+    training, module = context.training, context.module
+    kept = [length for e in training.evaluations if isinstance(e, Summed) for _, length in e.lengths]
+    own = {e.loop.module.variable(e.loop.loader) for e in training.evaluations}  # judged with the loop over it
+    written = [node for node in module.walk(right, ast.Call) if is_length(node) and node not in kept]
+    lengths = [n for n in written if counts.is_shared(module, n.args[0]) and module.variable(n.args[0]) not in own]
+    behind = [held for held in _lengths_behind(module, right) if counts.is_shared(module, held)]
+    taken = [held for held in behind if counts.is_prepared(module, held)]
+    if not (lengths or taken) or not is_evaluated(context.script, training, module, left):
+        return
+    always = all(_is_always_shared(context, counts, module, length.args[0]) for length in lengths)
+    if lengths and always and context.settings.target != "accelerate":
+        edits = [_of_all(module.source, length) for length in lengths]
+        yield change(CODE, right, "divides a figure of all data by the length of all", edits, loop=training.index)
+    else:
+        message = (
+            f"what is divided here is of an evaluation, and `{unparse(right)}` goes by the length of a prepared loader, which "
+            "is that of one process's shard: the figure is N times too large on N processes; divide by the length that the "
+            "loader had before prepare"
+        )
+        yield change(CODE, right, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _is_always_shared(context: Context, counts: Counts, module: Module, loader: ast.expr) -> bool:
+    """Whether a name holds a prepared loader in every call: another one has no `base_dataloader`."""
+    variable = module.variable(loader)
+    is_parameter = variable is not None and any(b.kind == "parameter" for b in module.bindings(variable))
+    given = context.script.graph.given(variable) if variable is not None and is_parameter else []
+    return counts.is_shared(module, loader) and all(
+        value is not None and _is_always_shared(context, counts, caller, value) for caller, _, value in given
+    )
+
+
+def _lengths_behind(module: Module, right: ast.expr) -> Iterator[ast.expr]:
+    """What is measured by the lengths that names of a divisor stand for."""
+    for name in module.walk(right, ast.Name, ast.Attribute):
+        variable = module.variable(name)
+        for binding in module.bindings(variable) if variable is not None else ():
+            for node in module.walk(binding.value) if binding.value is not None else ():
+                if is_length(node):
+                    yield node.args[0]  # type: ignore[attr-defined]
 
 
 def _is_prepared(context: Context, loop: LoaderLoop) -> bool:

@@ -299,3 +299,51 @@ def test_names_a_number_of_samples_that_is_written_out():
     assert "AM605" not in codes(training(inside="total += loss.item()", after="print(total / 2)"))
     between = "total += loss.item()\nif i % 2000 == 1999:\n    print(total / 2000)\n    total = 0.0"
     assert "AM605" not in codes(training(inside=between))
+
+
+def evaluated(divided: str, call: str = "check(model, test_loader)", inside: str = "stored[i] = x") -> str:
+    """A training with an evaluation by a function, and what is divided of its figure."""
+    functions = f"""
+    def check(model, held_out, other=None):
+        spent, stored = 0.0, {{}}
+        with torch.no_grad():
+            for i, (x, y) in enumerate(held_out):
+                x, y = x.to(device), y.to(device)
+                spent += criterion(model(x), y).item()
+                {inside}
+        return {divided}
+    """
+    return training(functions=functions, after=f"figure = {call}")
+
+
+def test_divides_a_figure_of_all_data_by_the_whole_length_of_the_loader_that_is_trained_on():
+    becomes(evaluated("spent / len(loader)"), "return spent / len(loader.base_dataloader)")
+    becomes(evaluated("spent / len(loader)", inside="pass"), "return spent / len(loader.base_dataloader)")
+    becomes(evaluated("spent", "check(model, test_loader) / len(loader)"), "/ len(loader.base_dataloader)")
+    handed = evaluated("spent / len(other)", "check(model, test_loader, loader)")
+    becomes(handed, "return spent / len(other.base_dataloader)")
+    stays(evaluated("spent / len(held_out)"), "return spent / len(held_out)")
+
+
+def test_says_that_a_figure_of_all_data_is_divided_by_a_length_that_may_be_of_a_shard():
+    both = "(check(model, test_loader, loader), check(model, test_loader, test_loader))"
+    for source in (
+        evaluated("spent / len(other)", both),
+        evaluated("spent", "check(model, test_loader); n = len(loader); figure = figure / n"),
+    ):
+        assert "N times too large on N processes" in noted(source, "AM605")
+
+
+def test_a_text_on_a_bar_is_no_result_of_an_evaluation():
+    body = """
+    correct = 0
+    bar = tqdm(test_loader)
+    for x, y in bar:
+        x, y = x.to(device), y.to(device)
+        correct += (model(x).argmax(1) == y).sum().item()
+        bar.desc = f"epoch {epoch}"
+    print(correct / len(data))
+    """
+    assert "AM402" not in codes(training(after=body))
+    stored = training(after=body.replace("bar.desc", "model.told"))
+    assert "`model.told` is set by each batch" in noted(stored, "AM402")

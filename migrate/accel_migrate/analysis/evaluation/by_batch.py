@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.evaluation.beginnings import Beginnings, is_list
 from accel_migrate.analysis.evaluation.counting import Count, Counter, wrapped
 from accel_migrate.analysis.evaluation.display import Shown
-from accel_migrate.analysis.evaluation.figures import NotExact
+from accel_migrate.analysis.evaluation.figures import NotExact, stored_in
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
@@ -183,7 +183,7 @@ class _Judge:
             for part in walk(one):
                 if isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load):
                     if root_of(part) not in self.bound:
-                        raise NotExact("results are stored by position", statement)
+                        raise NotExact(stored_in(part), statement)
                     self._reads(part)
             self.bound |= _names(one)
 

@@ -55,6 +55,8 @@ class Shown:
             return self._only_reads(statement.test) and all(self.only_shows(one) for one in inner)
         if isinstance(statement, ast.Assign):
             target = statement.targets[0]
+            if isinstance(target, ast.Attribute) and self._is_bar(target.value):
+                return self._only_reads(statement.value)  # `bar.desc = f"..."`
             return isinstance(target, ast.Name) and target.id in self.clocks | self.named
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             return isinstance(statement, ast.Pass)

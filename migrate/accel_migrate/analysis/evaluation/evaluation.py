@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.evaluation.by_batch import Summed, is_cut_from, judge_batches
 from accel_migrate.analysis.evaluation.counting import counter_of
 from accel_migrate.analysis.evaluation.display import Shown
-from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero
+from accel_migrate.analysis.evaluation.figures import Figures, NotExact, is_zero, stored_in
 from accel_migrate.analysis.evaluation.forwards import find_forward
 from accel_migrate.analysis.evaluation.quiet import root_of
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
@@ -289,7 +289,7 @@ class _Judge:
                     self.figures.assigned[part.id] = statement.value
                     self.rows.assign(part.id, kind)
                 elif isinstance(part, ast.Subscript | ast.Attribute):
-                    raise NotExact("results are stored by position", statement)
+                    raise NotExact(stored_in(part), statement)
 
     def _carried_on(self, name: str, value: ast.expr) -> None:
         """`total = total + ...`, `worst = max(worst, ...)`: a figure that goes on from batch to batch."""

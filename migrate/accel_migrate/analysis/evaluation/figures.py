@@ -31,6 +31,13 @@ class NotExact(Exception):
         self.line = getattr(node, "lineno", 1)
 
 
+def stored_in(target: ast.Subscript | ast.Attribute) -> str:
+    """The reason, where a loop stores by position, or in an object from outside of it."""
+    if isinstance(target, ast.Attribute):
+        return f"`{unparse(target)}` is set by each batch"
+    return "results are stored by position"
+
+
 class Figures:
     """Judges the expressions of one evaluation loop; `assigned` holds what its names stand for, `rows` which hold rows."""
 
