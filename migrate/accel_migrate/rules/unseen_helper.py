@@ -10,8 +10,10 @@ from accel_migrate.analysis.notes.elsewhere import (
     done_by_callers,
     done_elsewhere,
     done_on_import,
+    goes_on_without_answer,
     is_called,
     may_run,
+    opens_window,
 )
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
@@ -22,27 +24,51 @@ CODE = "AM607"
 
 
 def find(context: Context) -> Iterator[Change]:
-    """What asks at the terminal, and what is done in files that are not changed."""
+    """What asks at the terminal, what opens windows, and what is done in files that are not changed."""
     yield from _asked(context)
+    yield from _windows(context)
     yield from _not_changed(context)
 
 
 def _asked(context: Context) -> Iterator[Change]:
-    """`input()` in the training's own file."""
-    module, training = context.module, context.training
-    for call in module.calls:
-        if (
-            asks(module, call)
-            and not training.flow.only_main(module, call)
-            and may_run(context.script, training, module, call)
-        ):
+    """`input()` in the training's own file, by itself and where a script goes on without an answer."""
+    module = context.module
+    found = [call for call in module.calls if asks(module, call) and _by_all(context, call)]
+    for caught in (False, True):
+        calls = [call for call in found if goes_on_without_answer(module, call) is caught]
+        if calls:
+            lines = ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in calls[1:]))
+            without = (
+                "the others get EOFError, which is caught here, and go on with another value: processes that train with "
+                "different values, or for different numbers of steps, come apart or wait for ever"
+                if caught
+                else "the others end with EOFError, and all with them"
+            )
             message = (
-                "every process asks here, and of N processes only the first has the terminal: the others end with EOFError, "
-                "and all with them; ask where accelerator.is_main_process is true, and hand the answer on by "
+                f"every process asks here{f' (as in line {lines})' if lines else ''}, and of N processes only the first has the "
+                f"terminal: {without}; ask where accelerator.is_main_process is true, and hand the answer on by "
                 "broadcast_object_list"
             )
-            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
-            return
+            yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _windows(context: Context) -> Iterator[Change]:
+    """`plt.show()` in the training's own file."""
+    module = context.module
+    calls = [call for call in module.calls if opens_window(module, call) and _by_all(context, call)]
+    if calls:
+        lines = ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in calls[1:]))
+        message = (
+            f"every process opens this window{f' (as in line {lines})' if lines else ''}, and where it waits until it is closed, "
+            "the others wait for it at the next step; show it where accelerator.is_main_process is true"
+        )
+        yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _by_all(context: Context, call: ast.Call) -> bool:
+    """Whether every process may come to a call."""
+    module, training = context.module, context.training
+    return not training.flow.only_main(module, call) and may_run(context.script, training, module, call)
 
 
 def _not_changed(context: Context) -> Iterator[Change]:

@@ -233,6 +233,27 @@ def test_tells_a_question_that_only_one_process_can_be_answered():
     assert ["asks at the terminal (asking.py:2)" in each for each in told] == [True]
 
 
+def test_names_all_questions_and_what_becomes_of_those_without_an_answer():
+    asked = "import_ = input('a')\nother = input('b')"
+    assert "(as in line " in noted(training(after=asked), "AM607")
+    for catching, told in (
+        ("except:\n    rate = 0.1", "go on with another value"),
+        ("except (ValueError, EOFError):\n    rate = 0.1", "go on with another value"),
+        ("except Exception:\n    raise SystemExit", "the others end with EOFError"),
+        ("except Exception:\n    sys.exit(1)", "the others end with EOFError"),
+        ("except ValueError:\n    rate = 0.1", "the others end with EOFError"),
+    ):
+        assert told in noted(training(ready=f"try:\n    rate = float(input())\n{catching}"), "AM607")
+
+
+def test_tells_a_window_that_every_process_opens():
+    imported = "import matplotlib.pyplot as plt\n"
+    assert "every process opens this window" in noted(training(functions=imported, after="plt.show()"), "AM607")
+    shown = imported + "def figure():\n    plt.show()\n"
+    assert "every process opens this window" in noted(training(functions=shown, after="figure()"), "AM607")
+    assert "AM607" not in codes(training(functions=shown))
+
+
 def test_tells_what_a_dataclass_opens_once_its_fields_are_set():
     book = (
         "from dataclasses import dataclass\nfrom torch.utils.tensorboard import SummaryWriter\n@dataclass\nclass Book:\n"

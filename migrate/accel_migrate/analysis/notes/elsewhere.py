@@ -19,10 +19,13 @@ from accel_migrate.analysis.storage.files import (
 )
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
+from accel_migrate.flow.nodes import unparse
 
 _ASKS = {
     "getpass.getpass", "sys.stdin.readline", "sys.stdin.read", "click.prompt", "click.confirm", "pdb.set_trace", "ipdb.set_trace",
 }  # fmt: skip
+_WINDOWS = {"matplotlib.pyplot.show", "matplotlib.pylab.show", "pylab.show", "cv2.imshow", "cv2.waitKey"}
+_CATCHING = {"EOFError", "Exception", "BaseException"}
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
 # What must not be done N times, the gravest first.
@@ -34,6 +37,7 @@ _DEEDS = (
     "logs to a tracker",
     "runs a command",
     "asks at the terminal",
+    "opens a window",
     "prints",
 )
 
@@ -121,6 +125,7 @@ def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
         tracker(module, call) is not None or module.qualified(call.func) == "wandb.init",
         runs_command(module, call),
         asks(module, call),
+        opens_window(module, call),
         shows(module, call),
     )
     return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
@@ -224,6 +229,33 @@ def asks(module: Module, call: ast.Call) -> bool:
         and call.func.id in ("input", "breakpoint")
         and module.resolve(call.func.id, module.scope(call)) is None
     )
+
+
+def goes_on_without_answer(module: Module, call: ast.Call) -> bool:
+    """Whether a script catches that nobody answers, and does not end by it."""
+    inner: ast.AST = call
+    for parent in module.ancestors(call):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        if isinstance(parent, ast.Try) and inner in parent.body:
+            for handler in parent.handlers:
+                caught = [handler.type] if handler.type is not None else []
+                names = {unparse(n) for kind in caught for n in (kind.elts if isinstance(kind, ast.Tuple) else [kind])}
+                if not caught or names & _CATCHING:
+                    return not any(_ends(node) for node in module.walk(handler))
+        inner = parent
+    return False
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (
+        isinstance(node, ast.Call) and unparse(node.func) in ("exit", "quit", "sys.exit", "os._exit")
+    )
+
+
+def opens_window(module: Module, call: ast.Call) -> bool:
+    """`plt.show()`, which waits until someone closes it."""
+    return module.qualified(call.func) in _WINDOWS
 
 
 def shows(module: Module, call: ast.Call) -> bool:
