@@ -9,7 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
 from accel_migrate.check.pair import Pair
-from accel_migrate.flow.definitions import BUILTINS, Read
+from accel_migrate.flow.definitions import BUILTINS, Read, Scope
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.version import Version
 
@@ -53,12 +53,24 @@ def _unbound(file: Pair) -> Iterator[Violation]:
         if not found:
             continue
         known = _unbound_names(file.before, scope.path)
+        called = {each.name for each in deferred_reads(file.before) if each.scope == scope.path}
         for read in found:
             variable = file.after.names.resolve(read.name, read.scope)
             if read.name in known or variable is None:
                 continue
+            if read.name in called and _is_bound_above(scope, read):
+                continue  # a function that the original calls below reads it, on the same paths
             if not is_bound_under_its_condition(file.after, read, variable):
                 yield _violation(file, read, f"`{read.name}` may not be bound yet")
+
+
+def _is_bound_above(scope: Scope, read: Read) -> bool:
+    """Whether all that binds a name in its scope stands above the statement that reads it, or is that statement."""
+    if not isinstance(read.statement, ast.stmt):
+        return False
+    first, last = read.statement.lineno, read.statement.end_lineno or read.statement.lineno
+    lines = [getattr(node, "lineno", last + 1) for node in scope.bound.get(read.name, ())]
+    return any(line < first for line in lines) and all(line <= last for line in lines)
 
 
 def _unbound_names(program: Version, path: str) -> set[str]:

@@ -29,6 +29,18 @@ def test_a_name_that_was_unbound_on_some_path_before_is_not_our_news() -> None:
     )
 
 
+def test_a_name_that_was_unbound_on_some_path_to_a_call_before_is_not_our_news() -> None:
+    chosen = "import sys\nif sys.argv[1] == 'a':\n    moves = 1\nelif sys.argv[1] == 'b':\n    moves = 2\n"
+    fit = "def fit():\n    print(moves)\n"
+    prepared = "accelerator = Accelerator()\nmoves = accelerator.prepare(moves)\n"
+    assert not said("AM950", chosen + fit + "fit()\n", MADE + chosen + fit + prepared + "fit()\n")
+    assert said("AM950", chosen + fit + "fit()\n", MADE + prepared + chosen + fit + "fit()\n")
+    otherwise = "if sys.argv[2]:\n    moves = 3\nelse:\n    moves = 4\n"
+    before = chosen + fit + "{}" + otherwise + "fit()\n"
+    assert said("AM950", before.format(""), MADE + before.format(prepared))
+    assert said("AM950", before.format("") + "fit()\n", MADE + before.format(prepared) + "fit()\n")
+
+
 def test_a_name_that_nothing_binds_any_more() -> None:
     before = "import torch\ndevice = torch.device('cpu')\ndef move(x):\n    return x.to(device)\n"
     (message,) = said("AM950", before, "import torch\ndef move(x):\n    return x.to(device)\n")
