@@ -207,3 +207,35 @@ def test_a_model_that_calls_itself_builds_nothing_unseen(method: str, told: bool
     net += f"    {method}\n"
     net += "    def forward(self, x):\n        return self.rows(x)\n"
     assert (LAYERS in said(training(functions=net).replace("nn.Linear(3, 2).to", "Net().to"))) == told
+
+
+BUILT_TOGETHER = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def build():
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = {criterion}
+    return model, optimizer, criterion
+
+def fit(batches):
+    model, optimizer, criterion = build()
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+fit({loader})
+"""
+SHUFFLED = "DataLoader(TensorDataset(torch.ones(4, 3), torch.ones(4)), batch_size=2, shuffle=True)"
+
+
+def test_follows_a_criterion_out_of_a_tuple_and_a_loader_that_is_built_where_it_is_handed_over():
+    mean = BUILT_TOGETHER.format(criterion="nn.CrossEntropyLoss()", loader=SHUFFLED)
+    assert "AM812" not in codes(mean)
+    summed = BUILT_TOGETHER.format(criterion="nn.CrossEntropyLoss(reduction='sum')", loader=SHUFFLED)
+    assert "summed over the batch" in noted(summed, "AM802")
+    unordered = SHUFFLED.replace(", shuffle=True", "").replace("TensorDataset(", "eval(")
+    assert ORDER in said(BUILT_TOGETHER.format(criterion="nn.CrossEntropyLoss()", loader=unordered))

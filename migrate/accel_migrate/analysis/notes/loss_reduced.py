@@ -32,7 +32,7 @@ from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import all_constructions, constructions
 from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
@@ -407,13 +407,15 @@ class _Search:
         if self.roles.project.definition(module, called) is not None:
             return [(module, called)]
         variable = module.variable(called.value if isinstance(called, ast.Subscript) else called)
-        made = []
+        made: list[tuple[Module, ast.expr]] = []
         for link in chain(self.roles, self.graph, variable) if variable is not None and depth < 4 else ():
             owner = link.scope.module
             here = isinstance(called, ast.Name) and link == variable
             bound = reaching(module, called, link) if here else owner.bindings(link)  # type: ignore[arg-type]
-            made += [(owner, b.value) for b in bound if b.value is not None]
-            made += self.graph.handed(link)
+            values = [(owner, b.value, b.path if b.kind == "assign" else ()) for b in bound if b.value is not None]
+            values += [(caller, argument, ()) for caller, argument in self.graph.handed(link)]
+            for file, value, path in values:  # `model, criterion = build()`
+                made += all_constructions(self.roles, self.graph, file, value, path) or [(file, value)]
         parts = [(owner, part) for owner, value in made for part in parts_of(value)]
         return [found for owner, part in parts for found in self._built(owner, part, depth + 1)]
 

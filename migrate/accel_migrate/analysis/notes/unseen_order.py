@@ -13,7 +13,7 @@ from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import constructions
+from accel_migrate.analysis.values.constructions import all_constructions, constructions
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -40,6 +40,9 @@ def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
             continue
         links = list(chain(roles, graph, built.variable))
         calls = [call for link in links for call in constructions(roles, link, Role.LOADER)]
+        if not calls:  # `fit(DataLoader(data, shuffle=True))`
+            handed = [all_constructions(roles, graph, *each) for link in links for each in graph.handed(link)]
+            calls = [call for made in handed for call in made or ()] if all(handed) else []
         if not calls and built.key is None:
             module = built.variable.scope.module
             bindings = module.bindings(built.variable)
