@@ -91,6 +91,7 @@ class Fsdp(Strategy):
 
     def _shard(self, model: Module, device: torch.device) -> None:
         self.successors.refuse_shared(model, self.units)
+        _refuse_scalars(model)
         explain_failures()
         refuse_figures_of_parts()
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -234,6 +235,16 @@ def _apply_where_it_changes(
     """Leaves weights that are where a script moves them once more: torch would swap each for another."""
     tensors = [*block.parameters(), *block.buffers()]
     return block if all(function(tensor) is tensor for tensor in tensors) else change(function, *args)
+
+
+def _refuse_scalars(model: Module) -> None:
+    """fully_shard shards the first dimension of each weight."""
+    names = [name for name, weight in model.named_parameters() if weight.dim() == 0]
+    if names:
+        raise UsageError(
+            f"{', '.join(names)} of {type(model).__name__} cannot be sharded, having no dimension; write "
+            "nn.Parameter(torch.tensor([0.5])) for nn.Parameter(torch.tensor(0.5)), or launch with --strategy ddp"
+        )
 
 
 def _refuse_copy(kind: str, memo: object) -> NoReturn:
