@@ -12,7 +12,7 @@ from accel_migrate.plan import Change, Edit, Remove, Replace, Safety, Substitute
 from accel_migrate.source import Source
 
 if TYPE_CHECKING:
-    from accel_migrate.analysis.program.scopes import Module
+    from accel_migrate.flow.scopes import Module
     from accel_migrate.rule import Context
 
 _MOST = 6  # places that one note names

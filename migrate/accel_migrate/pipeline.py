@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.script import read
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
+from accel_migrate.flow.scopes import Module
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
 from accel_migrate.rewriting import LOOP_LEFT, Left, Loop, failure, rewrite

@@ -10,8 +10,8 @@ from accel_migrate.plan import Change, Safety
 from accel_migrate.settings import Settings
 
 if TYPE_CHECKING:
-    from accel_migrate.analysis.program.scopes import Module
     from accel_migrate.analysis.trainings.training import Script, Training
+    from accel_migrate.flow.scopes import Module
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from accel_migrate.check.evidence import Evidence, Side, argument_of, is_acceler
 from accel_migrate.check.handed_out import HandedOut
 from accel_migrate.check.visible_gpus import named_too_late
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _STARTERS = ("torch.multiprocessing.spawn", "torch.multiprocessing.Process", "multiprocessing.Process")
 
@@ -43,9 +44,9 @@ def _found(evidence: Evidence) -> Found:
     yield from _strangers(side)
 
 
-def _called_again(side: Side, file: File, node: ast.AST, seen: set[Function]) -> tuple[str, str] | None:
+def _called_again(side: Side, file: Module, node: ast.AST, seen: set[Function]) -> tuple[str, str] | None:
     """The function around a node, or one that calls it, that something outside of the project calls, and who does."""
-    function = file.scope(node).function.node
+    function = file.scope(node).frame.node
     if not isinstance(function, Function) or function in seen:
         return None
     seen.add(function)
@@ -57,21 +58,21 @@ def _called_again(side: Side, file: File, node: ast.AST, seen: set[Function]) ->
     return next((each for each in above if each is not None), None)
 
 
-def _prepared_with(side: Side, file: File, call: ast.Call) -> set[str]:
+def _prepared_with(side: Side, file: Module, call: ast.Call) -> set[str]:
     """What is prepared in the scope that makes an Accelerator, as it is written there; if nothing is, no loop builds it."""
-    scope = file.scope(call).function
+    scope = file.scope(call).frame
     found = {
         unparse(argument)
         for other, prepare in side.asked("prepare")
-        if other is file and file.scope(prepare).function is scope
+        if other is file and file.scope(prepare).frame is scope
         for argument in prepare.args
     }
     return found or {""}
 
 
-def _repeats(side: Side, file: File, node: ast.AST, objects: set[str], seen: set[Function]) -> bool:
+def _repeats(side: Side, file: Module, node: ast.AST, objects: set[str], seen: set[Function]) -> bool:
     """Whether a loop makes it again for objects that were built outside of the loop."""
-    scope = file.scope(node).function
+    scope = file.scope(node).frame
     graph = side.graph(scope)
     step = step_of(file, node, graph)
     if step is not None and graph.in_loop(step):
@@ -106,15 +107,15 @@ def _assigned(side: Side, node: ast.AST) -> set[str]:
     }
 
 
-def _asked_too_early(side: Side, file: File, call: ast.Call) -> Found:
+def _asked_too_early(side: Side, file: Module, call: ast.Call) -> Found:
     """What reads `self.accelerator`, itself or in a method that it calls, before the attribute is set."""
-    scope = file.scope(call).function
+    scope = file.scope(call).frame
     graph = side.graph(scope)
     made = step_of(file, call, graph)
     if not (isinstance(made, ast.Assign) and isinstance(made.targets[0], ast.Attribute)):
         return
     for other, node in side.calls:
-        if other is not file or file.scope(node).function is not scope:
+        if other is not file or file.scope(node).frame is not scope:
             continue
         step = step_of(file, node, graph)
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
@@ -140,24 +141,24 @@ def _reads(side: Side, function: Function, seen: set[Function]) -> bool:
     return False
 
 
-def _second(side: Side, file: File, call: ast.Call) -> Found:
-    scope = file.scope(call).function
+def _second(side: Side, file: Module, call: ast.Call) -> Found:
+    scope = file.scope(call).frame
     graph = side.graph(scope)
     here = step_of(file, call, graph)
     for other_file, other in side.created:
-        if other is not call and other_file is file and file.scope(other).function is scope:
+        if other is not call and other_file is file and file.scope(other).frame is scope:
             there = step_of(file, other, graph)
             if here is not None and there is not None and graph.reachable(there, here):
                 yield file, call, "a second Accelerator would be made after the first"
 
 
-def _by_import(side: Side, file: File, call: ast.Call) -> Found:
+def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
     """At module level each process that imports the file makes one: a loader's worker, or a script that wants a function."""
-    if file.scope(call).function.node is not file.tree or _under_main_guard(file, call):
+    if file.scope(call).frame.node is not file.tree or _under_main_guard(file, call):
         return
     for each in side.files:
-        for node in each.of_kinds(ast.Call):
-            if isinstance(node, ast.Call) and _spawns(each, node) and (each is file or _imports(side, each, file)):
+        for node in each.walk(each.tree, ast.Call):
+            if _spawns(each, node) and (each is file or _imports(side, each, file)):
                 yield (
                     file,
                     call,
@@ -165,15 +166,14 @@ def _by_import(side: Side, file: File, call: ast.Call) -> Found:
                 )
                 return
     prepared = any(
-        f is file and f.scope(c).function.node is f.tree and not _under_main_guard(f, c)
-        for f, c in side.asked("prepare")
+        f is file and f.scope(c).frame.node is f.tree and not _under_main_guard(f, c) for f, c in side.asked("prepare")
     )
     importer = next((each for each in side.files if each is not file and _imports(side, each, file)), None)
     if importer is not None and not prepared:
         yield file, call, f"{importer.path.name} imports {file.path.name}, which would make an Accelerator"
 
 
-def _spawns(file: File, node: ast.Call) -> bool:
+def _spawns(file: Module, node: ast.Call) -> bool:
     name = file.qualified(node.func) or ""
     if name in _STARTERS:
         return True
@@ -186,13 +186,13 @@ def _spawns(file: File, node: ast.Call) -> bool:
     )
 
 
-def _imports(side: Side, file: File, imported: File) -> bool:
+def _imports(side: Side, file: Module, imported: Module) -> bool:
     return any(
         (found := side.program.imported(file, name)) is not None and found[0] is imported for name in file.imports
     )
 
 
-def _under_main_guard(file: File, node: ast.AST) -> bool:
+def _under_main_guard(file: Module, node: ast.AST) -> bool:
     return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
 
 

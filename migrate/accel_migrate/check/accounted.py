@@ -35,7 +35,7 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
     calls = [(file, call) for file, call in before.calls if file.path in changed and before.flows.callees.get(call)]
     lost = Counter((file.path, _name(call)) for file, call in calls)
     lost -= Counter((file.path, _name(call)) for file, call in after.calls if after.flows.callees.get(call))
-    defined = {function.name for file in after.files for function in file.of_kinds(ast.FunctionDef)}
+    defined = {function.name for file in after.files for function in file.walk(file.tree, ast.FunctionDef)}
     for file, call in calls if lost else ():
         for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():
             if getattr(function, "name", None) not in defined:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 
 class Assigned(NamedTuple):
     """`target` is set to `value`, or to one of its items, by `node`."""
 
-    file: File
+    file: Module
     node: ast.stmt
     target: ast.expr
     value: ast.expr
@@ -28,17 +28,16 @@ class Assignments:
         self._side = side
         self._of: dict[object, list[Assigned]] = {}
         for file in side.files:
-            for node in file.of_kinds(ast.Assign, ast.AnnAssign):
-                assert isinstance(node, ast.Assign | ast.AnnAssign)
+            for node in file.walk(file.tree, ast.Assign, ast.AnnAssign):
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     for part, value, item in _parts(target, node.value) if node.value is not None else ():
                         self._of.setdefault(_last(part), []).append(Assigned(file, node, part, value, item))
 
-    def to(self, file: File, place: ast.expr) -> list[Assigned]:
+    def to(self, file: Module, place: ast.expr) -> list[Assigned]:
         """All that may set what an expression names."""
         return [one for one in self._of.get(_last(place), ()) if self.may_be_same(one.file, one.target, file, place)]
 
-    def may_be_same(self, at: File, target: ast.expr, file: File, place: ast.expr) -> bool:
+    def may_be_same(self, at: Module, target: ast.expr, file: Module, place: ast.expr) -> bool:
         """Whether two expressions are one variable, or the same field of what may be one object."""
         flows = self._side.flows
         match target, place:

@@ -9,7 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
 from accel_migrate.check.scattered import path_of
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 Defined = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -20,7 +20,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield Violation("AM971", file.path, call.lineno, told)
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Call, Defined]]:
+def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.Call, Defined]]:
     """Calls that fit a function as it was, and not as it is: those known to run it, and those that may by its name."""
     side = evidence.after
     for function, old in _changed(evidence):
@@ -39,13 +39,13 @@ def _changed(evidence: Evidence) -> list[tuple[Defined, Defined]]:
     return [(node, old) for old, node in after if old is not None and unparse(old.args) != unparse(node.args)]
 
 
-def _functions(file: File) -> Iterator[tuple[str, Defined]]:
-    for node in file.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
+def _functions(file: Module) -> Iterator[tuple[str, Defined]]:
+    for node in file.walk(file.tree, ast.FunctionDef, ast.AsyncFunctionDef):
         if isinstance(node, Defined):
             yield path_of(file.scopes[node]), node
 
 
-def _may_run(side: Side, file: File, call: ast.Call, function: Defined) -> bool:
+def _may_run(side: Side, file: Module, call: ast.Call, function: Defined) -> bool:
     """Whether a call of nobody knows what is one by a method's name, with something for it: `keepers[0].save(loss, model)`."""
     asked = call.func
     if not isinstance(asked, ast.Attribute) or asked.attr != function.name or side.flows.callees.get(call):
@@ -54,7 +54,7 @@ def _may_run(side: Side, file: File, call: ast.Call, function: Defined) -> bool:
     return not known and bool(call.args or call.keywords)
 
 
-def _skipped(side: Side, file: File, call: ast.Call, function: Defined) -> int:
+def _skipped(side: Side, file: Module, call: ast.Call, function: Defined) -> int:
     """How many of a function's parameters a call does not write out: that of the object before a method."""
     of_class = isinstance(side.flows.function_file[function].parents[function], ast.ClassDef)
     static = any(unparse(decorator) == "staticmethod" for decorator in function.decorator_list)

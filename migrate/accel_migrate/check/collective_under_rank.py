@@ -9,7 +9,8 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 MEETINGS = (
     "prepare",
@@ -58,7 +59,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield Violation("AM954", file.path, getattr(node, "lineno", 1), message)
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
+def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
     """Calls of the result that only some processes would come to, with what stands in the way."""
     side = evidence.after
     guards = side.once(Guards)
@@ -75,8 +76,8 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
     yield from _bare_states(side, guards)
     yield from _optimizer_states(side, guards)
     for file in side.files:
-        for node in file.of_kinds(ast.For):
-            if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
+        for node in file.walk(file.tree, ast.For):
+            if side.flows.made(file, node.iter, "prepared"):
                 guard = guards.of(file, node)
                 if guard is not None:
                     yield (
@@ -86,7 +87,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
                     )
 
 
-def _waits_for_files(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
+def _waits_for_files(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
     """Waiting under a question for a file: one process may ask before another writes it, and would not wait."""
     waits = list(side.asked("wait_for_everyone"))
     guards = Guards(side, _asks_for_file) if waits else None
@@ -100,7 +101,7 @@ def _waits_for_files(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
             )
 
 
-def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, str]]:
+def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, str]]:
     """The weights of a prepared model, or of a part of it, taken past the Accelerator by one process."""
     models = set()
     for file, call in side.calls:
@@ -124,13 +125,13 @@ def _bare_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, st
                 )
 
 
-def _optimizer_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AST, str]]:
+def _optimizer_states(side: Side, guards: Guards) -> Iterator[tuple[Module, ast.AST, str]]:
     """The state of a prepared optimizer: where weights are sharded it is gathered from all processes."""
     optimizers = {
         made
         for file in side.files
-        for node in file.of_kinds(ast.Attribute)
-        if isinstance(node, ast.Attribute) and node.attr in _OF_OPTIMIZERS
+        for node in file.walk(file.tree, ast.Attribute)
+        if node.attr in _OF_OPTIMIZERS
         for made in side.flows.made(file, node.value, "prepared")
     }
     for file, call in side.calls:
@@ -145,7 +146,7 @@ def _optimizer_states(side: Side, guards: Guards) -> Iterator[tuple[File, ast.AS
                 )
 
 
-def meeting(side: Side, file: File, call: ast.Call) -> str:
+def meeting(side: Side, file: Module, call: ast.Call) -> str:
     """What all processes must come to, if a call is that."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in MEETINGS and is_accelerator(function.value):
@@ -157,7 +158,7 @@ def meeting(side: Side, file: File, call: ast.Call) -> str:
 class Guards:
     """Which statements run on some processes only, because a test on the way to them depends on the rank, or the like."""
 
-    def __init__(self, side: Side, differs: Callable[[File, ast.expr], bool] | None = None) -> None:
+    def __init__(self, side: Side, differs: Callable[[Module, ast.expr], bool] | None = None) -> None:
         self._side = side
         self._differs = differs or _is_rank
         self._ranked = self._places()
@@ -173,11 +174,11 @@ class Guards:
                     changed = True
                     self._functions.update(dict.fromkeys(functions, guard))
 
-    def of(self, file: File, node: ast.AST) -> ast.expr | None:
+    def of(self, file: Module, node: ast.AST) -> ast.expr | None:
         """The test on the rank that decides whether a node runs."""
         if not self._ranked:
             return None
-        scope = file.scope(node).function
+        scope = file.scope(node).frame
         graph = self._side.graph(scope)
         at = node
         while not isinstance(at, ast.stmt):  # `rank == 0 and evaluate()`, `evaluate() if rank == 0 else None`
@@ -199,7 +200,7 @@ class Guards:
         function = scope.node
         return self._functions.get(function) if isinstance(function, Function) else None
 
-    def _depends(self, file: File, test: ast.expr) -> bool:
+    def _depends(self, file: Module, test: ast.expr) -> bool:
         return self._side.flows.place(file, test) in self._ranked
 
     def _places(self) -> set[Place]:
@@ -208,7 +209,7 @@ class Guards:
         seeds = {
             flows.place(f, n)
             for f in self._side.files
-            for n in f.of_kinds(ast.Attribute, ast.Call, ast.Subscript)
+            for n in f.walk(f.tree, ast.Attribute, ast.Call, ast.Subscript)
             if isinstance(n, ast.expr) and self._differs(f, n)
         }
         if not seeds:
@@ -217,8 +218,8 @@ class Guards:
         flags = [
             (file, node)
             for file in self._side.files
-            for node in file.of_kinds(ast.Assign)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for node in file.walk(file.tree, ast.Assign)
+            if isinstance(node.value, ast.Constant)
         ]
         self._functions = {}
         while True:
@@ -236,7 +237,7 @@ class Guards:
             self._ranked = flows.reached(seeds)
 
 
-def _asks_for_file(file: File, node: ast.expr) -> bool:
+def _asks_for_file(file: Module, node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
     dotted = file.qualified(node.func)
@@ -244,7 +245,7 @@ def _asks_for_file(file: File, node: ast.expr) -> bool:
     return dotted in _FILES or (method in ("exists", "is_file", "is_dir") and not node.args)
 
 
-def _is_rank(file: File, node: ast.expr) -> bool:
+def _is_rank(file: Module, node: ast.expr) -> bool:
     match node:
         case ast.Attribute(attr=name) if name in _RANKS:
             return is_accelerator(node.value)

@@ -31,8 +31,7 @@ class Project:
     @cached_property
     def evidence(self) -> Evidence:
         """Both versions as whole programs: who calls whom, and what reaches where."""
-        before = [(file.path, file.before.tree) for file in self.files]
-        return Evidence(before, [(file.path, file.after.tree) for file in self.files])
+        return Evidence((file.before.module for file in self.files), (file.after.module for file in self.files))
 
     @property
     def changed(self) -> tuple[Pair, ...]:

@@ -10,7 +10,7 @@ from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Side
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 
 class Deciding:
@@ -20,7 +20,7 @@ class Deciding:
         self._side = side
         self._decided: dict[str, set[Place]] = {}
 
-    def options(self, file: File, node: ast.expr) -> set[str]:
+    def options(self, file: Module, node: ast.expr) -> set[str]:
         """The options that an expression depends on."""
         if not self.are_parsed:
             return set()
@@ -47,14 +47,14 @@ class Deciding:
         """Where each option is read; what the script sets itself is no option any more."""
         found: dict[str, list[Place]] = {}
         for file in self._side.files:
-            for node in file.of_kinds(ast.Attribute):
-                if isinstance(node, ast.Attribute) and self._side.flows.made(file, node.value, "options"):
+            for node in file.walk(file.tree, ast.Attribute):
+                if self._side.flows.made(file, node.value, "options"):
                     found.setdefault(node.attr, []).append(self._side.flows.place(file, node))
         return {name: places for name, places in found.items() if name not in self._set}
 
     @cached_property
     def _set(self) -> set[str]:
-        attributes = (node for file in self._side.files for node in file.of_kinds(ast.Attribute))
+        attributes = (node for file in self._side.files for node in file.walk(file.tree, ast.Attribute))
         return {node.attr for node in attributes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
 
     @cached_property
@@ -62,16 +62,16 @@ class Deciding:
         """Places of devices, each with a place that decides on it."""
         return [pair for file in self._side.files for pair in (*self._made(file), *self._chosen(file))]
 
-    def _made(self, file: File) -> Iterator[tuple[Place, Place]]:
+    def _made(self, file: Module) -> Iterator[tuple[Place, Place]]:
         flows = self._side.flows
-        for call in file.of_kinds(ast.Call):
-            if isinstance(call, ast.Call) and file.qualified(call.func) == "torch.device":
+        for call in file.walk(file.tree, ast.Call):
+            if file.qualified(call.func) == "torch.device":
                 yield from ((flows.place(file, call), flows.place(file, argument)) for argument in call.args)
 
-    def _chosen(self, file: File) -> Iterator[tuple[Place, Place]]:
+    def _chosen(self, file: Module) -> Iterator[tuple[Place, Place]]:
         """`if args.cpu: device = "cpu"`, and what a function returns so."""
         flows, devices = self._side.flows, self._side.once(Devices)
-        for branch in file.of_kinds(ast.If):
+        for branch in file.walk(file.tree, ast.If):
             for node in walk(branch):
                 if (
                     not isinstance(branch, ast.If)
@@ -88,4 +88,4 @@ class Deciding:
                     elif isinstance(target, ast.Attribute):
                         yield flows.field(file, target), test
                 if isinstance(node, ast.Return):
-                    yield ("result", file.scope(node).function.node), test
+                    yield ("result", file.scope(node).frame.node), test

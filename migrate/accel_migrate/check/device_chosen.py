@@ -17,7 +17,7 @@ from accel_migrate.check.evidence import Side
 from accel_migrate.check.fed_on_device import is_move
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
-from accel_migrate.flow.program import File, Scope
+from accel_migrate.flow.scopes import Module, Scope
 
 CODE = "AM964"
 _GPUS = ("cuda", "mps", "xpu")
@@ -140,14 +140,14 @@ def _calls_left(after: Side) -> Counter[tuple[Path, str]]:
     return Counter((file.path, unparse(call)) for file, call in after.calls if call not in taken)
 
 
-def _guards(file: File, call: ast.Call) -> Iterator[ast.expr]:
+def _guards(file: Module, call: ast.Call) -> Iterator[ast.expr]:
     """The tests of `if`s around a move that do nothing but move."""
     for above in file.ancestors(call):
         if isinstance(above, ast.If) and all(is_move(each) for each in above.body):
             yield above.test
 
 
-def _chooses_gpu(file: File, call: ast.Call) -> bool:
+def _chooses_gpu(file: Module, call: ast.Call) -> bool:
     """Whether a call takes the number of a GPU from elsewhere; a device that the file makes is another question."""
     if file.qualified(call.func) == "torch.cuda.set_device":
         return True
@@ -158,19 +158,19 @@ def _chooses_gpu(file: File, call: ast.Call) -> bool:
         return isinstance(number, ast.Attribute | ast.Subscript)
     values = [
         node.value
-        for node in file.of_kinds(ast.Assign)
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == number.id for t in node.targets)
+        for node in file.walk(file.tree, ast.Assign)
+        if any(isinstance(t, ast.Name) and t.id == number.id for t in node.targets)
     ]
     return bool(values) and all(isinstance(value, ast.Attribute | ast.Subscript) for value in values)
 
 
-def _is_accelerators(file: File, name: str) -> bool:
+def _is_accelerators(file: Module, name: str) -> bool:
     """Whether a file sets a name to the Accelerator's device."""
     return any(
         isinstance(node, ast.Assign)
         and unparse(node.targets[0]) == name
         and unparse(node.value).endswith("accelerator.device")
-        for node in file.of_kinds(ast.Assign)
+        for node in file.walk(file.tree, ast.Assign)
     )
 
 
@@ -194,9 +194,9 @@ def _gone(before: _Choices, after: _Choices) -> list[_Choice]:
 class _Choices:
     """Where a file chooses between the CPU and a GPU: `"cuda" if ... else "cpu"`."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: Module) -> None:
         self.file = file
-        self.found = [node for node in file.of_kinds(ast.IfExp) if _is_choice(node)]
+        self.found = [node for node in file.walk(file.tree, ast.IfExp) if _is_choice(node)]
 
     def choice(self, node: ast.IfExp) -> _Choice:
         test = self._with_a_gpu(node.test, _DEPTH)
@@ -211,7 +211,7 @@ class _Choices:
     @cached_property
     def _assigned(self) -> dict[tuple[Scope | None, str], list[ast.expr | None]]:
         found: dict[tuple[Scope | None, str], list[ast.expr | None]] = {}
-        for node in self.file.of_kinds(ast.Name):
+        for node in self.file.walk(self.file.tree, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 parent = self.file.parents[node]
                 value = parent.value if isinstance(parent, ast.Assign) else None

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Scope, default_of
+from accel_migrate.flow.program import Function, default_of
+from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _DEPTH = 100
 _OF_ALL = frozenset(
     ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
@@ -53,7 +54,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _moved_before(side, file, call, first)
 
 
-def _runs_as_script(file: File, node: ast.AST) -> bool:
+def _runs_as_script(file: Module, node: ast.AST) -> bool:
     """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
     while node in file.parents:
         node = file.parents[node]
@@ -62,13 +63,13 @@ def _runs_as_script(file: File, node: ast.AST) -> bool:
     return False
 
 
-def _moved_before(side: Side, file: File, call: ast.Call, first: set[ast.Call]) -> Found:
+def _moved_before(side: Side, file: Module, call: ast.Call, first: set[ast.Call]) -> Found:
     """Moves to "the" GPU that run before the Accelerator gives each process its own."""
-    scope = file.scope(call).function
+    scope = file.scope(call).frame
     graph = side.graph(scope)
     made = step_of(file, call, graph)
     for other, node in side.calls:
-        if other is not file or file.scope(node).function is not scope or made is None:
+        if other is not file or file.scope(node).frame is not scope or made is None:
             continue
         step = step_of(file, node, graph)
         if step is None or step is made or graph.dominates(made, step) or not graph.reachable(step, made):
@@ -130,7 +131,7 @@ def _loaded_where_it_was(side: Side) -> Found:
             yield file, load, f"`{unparse(load)[:60]}` would be on the GPU that it was saved from in `{run}`"
 
 
-def _loads_in_place(file: File, call: ast.Call) -> bool:
+def _loads_in_place(file: Module, call: ast.Call) -> bool:
     """`torch.load` that leaves things on the device that they were saved from."""
     told = len(call.args) > 1 or any(keyword.arg == "map_location" for keyword in call.keywords)
     return file.qualified(call.func) == "torch.load" and not told
@@ -139,7 +140,7 @@ def _loads_in_place(file: File, call: ast.Call) -> bool:
 def _moves_itself(side: Side, devices: Devices, told: set[str]) -> Found:
     """`model.set_device(device)`, `accelerator.unwrap_model(model).set_device(device)`: takes the prepared model elsewhere."""
     bare = {call for _, call in side.asked("unwrap_model")}
-    classes = [owner for file in side.files for owner in file.of_kinds(ast.ClassDef)]
+    classes = [owner for file in side.files for owner in file.walk(file.tree, ast.ClassDef)]
     methods = [each for owner in classes for each in walk(owner) if isinstance(each, Function)]
     for file, call in side.calls if methods else ():
         function = call.func
@@ -214,7 +215,7 @@ _OF_TENSORS = frozenset(
 )
 
 
-def _is_computed_with(file: File, node: ast.expr) -> bool:
+def _is_computed_with(file: Module, node: ast.expr) -> bool:
     """`x + y`, `x.shape`, `model(x)`, `torch.cat([x])`, `for x in loader`: a tensor, or a module."""
     above = file.parents[node]
     if isinstance(node.ctx, ast.Store):  # type: ignore[attr-defined]
@@ -241,11 +242,11 @@ def _is_computed_with(file: File, node: ast.expr) -> bool:
     return False
 
 
-def _is_module(file: File, owner: ast.expr) -> bool:
+def _is_module(file: Module, owner: ast.expr) -> bool:
     """`self.device` in a class that is derived from something: a module's own, as a property gives it."""
     if not isinstance(owner, ast.Name):
         return False
-    scope = file.scope(owner).method_of
+    scope = file.scope(owner).owner_class
     return scope is not None and owner.id == "self" and bool(getattr(scope.node, "bases", ()))
 
 
@@ -262,28 +263,28 @@ class Devices:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._moves: list[tuple[File, ast.Call, ast.expr | None, set[str]]] | None = None
+        self._moves: list[tuple[Module, ast.Call, ast.expr | None, set[str]]] | None = None
         self._known: dict[ast.expr, set[str]] = {}
         self._found: dict[ast.expr, set[str]] = {}  # of the question that is being answered: each expression once
         self._options = {option for _, call in side.calls for option in _options(call)}
         self._owners: set[str] = set()  # of attributes that are called device
         self._keyed: dict[
-            object, list[tuple[File, ast.expr]]
+            object, list[tuple[Module, ast.expr]]
         ] = {}  # what entries of mappings are set to, by their keys
-        self._assigned: dict[tuple[Scope | None, str], list[tuple[File, ast.expr]]] = {}
+        self._assigned: dict[tuple[Scope | None, str], list[tuple[Module, ast.expr]]] = {}
         for file in side.files:
-            for node in file.of_kinds(ast.Assign, ast.AnnAssign, ast.NamedExpr):
+            for node in file.walk(file.tree, ast.Assign, ast.AnnAssign, ast.NamedExpr):
                 if isinstance(node, ast.Assign):
                     for target in node.targets:
                         self._assign(file, target, node.value)
                 elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
                     self._assign(file, node.target, node.value)
-            for node in file.of_kinds(ast.Dict):
-                for key, value in zip(node.keys, node.values) if isinstance(node, ast.Dict) else ():
+            for mapping in file.walk(file.tree, ast.Dict):
+                for key, value in zip(mapping.keys, mapping.values):
                     if isinstance(key, ast.Constant):
                         self._keyed.setdefault(key.value, []).append((file, value))
 
-    def moves(self) -> list[tuple[File, ast.Call, ast.expr | None, set[str]]]:
+    def moves(self) -> list[tuple[Module, ast.Call, ast.expr | None, set[str]]]:
         """Calls that put something on a device: the expression that names it, and the devices it may be."""
         if self._moves is None:
             self._moves = []
@@ -295,20 +296,20 @@ class Devices:
                         self._moves.append((file, call, None, {call.func.attr}))
         return self._moves
 
-    def assigned(self, file: File, node: ast.expr) -> list[ast.expr]:
+    def assigned(self, file: Module, node: ast.expr) -> list[ast.expr]:
         """The values that a name gets."""
         if not isinstance(node, ast.Name):
             return []
         return [value for _, value in self._assigned.get((file.binder(node.id, file.scope(node)), node.id), ())]
 
-    def of(self, file: File, node: ast.expr) -> set[str]:
+    def of(self, file: Module, node: ast.expr) -> set[str]:
         """The devices that an expression may name."""
         if node not in self._known:
             self._found = {}
             self._known[node] = self._devices(file, node, 0)
         return self._known[node]
 
-    def _named(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
+    def _named(self, file: Module, call: ast.Call) -> Iterator[ast.expr]:
         """The expressions of a call that name a device; what the project's own functions are told is looked up in them."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and call.args:
             if not (file.qualified(call.args[0]) or "").startswith("torch."):
@@ -317,14 +318,14 @@ class Devices:
         if named and not self._side.flows.callees.get(call) and not _only_notes(call):
             yield from named
 
-    def _devices(self, file: File, node: ast.expr, depth: int) -> set[str]:
+    def _devices(self, file: Module, node: ast.expr, depth: int) -> set[str]:
         """The devices that an expression may name; what is not known is named by its text."""
         if node not in self._found and depth <= _DEPTH:
             self._found[node] = set()  # one that is made of itself is what else it is made of
             self._found[node] = self._named_by(file, node, depth)
         return self._found.get(node, set())
 
-    def _named_by(self, file: File, node: ast.expr, depth: int) -> set[str]:
+    def _named_by(self, file: Module, node: ast.expr, depth: int) -> set[str]:
         match node:
             case ast.Attribute(attr="device") if is_accelerator(node.value):
                 return {"accelerator"}
@@ -364,14 +365,14 @@ class Devices:
                 return found or ({unparse(node)} if node.attr == "device" else set())  # chosen outside of the program
         return set()
 
-    def _entry(self, file: File, node: ast.expr, key: str, depth: int) -> set[str]:
+    def _entry(self, file: Module, node: ast.expr, key: str, depth: int) -> set[str]:
         """An entry of a mapping: what the program sets it to; where it does not, it is chosen outside, and named by its text."""
         known = self._keyed.get(key, ())
         if not known:
             return set() if "type" in key else {unparse(node)}
         return {each for home, value in known for each in self._devices(home, value, depth + 1)}
 
-    def _of_module(self, file: File, node: ast.expr, depth: int) -> set[str]:
+    def _of_module(self, file: Module, node: ast.expr, depth: int) -> set[str]:
         """`config.DEVICE`, or `DEVICE` that is imported from a file of the project."""
         dotted = file.qualified(node)
         there = self._side.program.locate(file, dotted) if dotted else None
@@ -380,7 +381,7 @@ class Devices:
         known = self._assigned.get((there[0].root, there[1]), ())
         return {each for home, value in known for each in self._devices(home, value, depth + 1)}
 
-    def _is_placed(self, file: File, owner: ast.expr) -> bool:
+    def _is_placed(self, file: Module, owner: ast.expr) -> bool:
         """Whether `owner.device` is where something is: of what is computed with, called or a part of a module; not a setting."""
         if self._keeps_device(file, owner):
             return False
@@ -393,7 +394,7 @@ class Devices:
         if any(_is_weight(value) for value in self.assigned(file, owner)):
             return True
         last = owner.id if isinstance(owner, ast.Name) else owner.attr
-        scope = file.scope(owner).function.node if isinstance(owner, ast.Name) else file.tree
+        scope = file.scope(owner).frame.node if isinstance(owner, ast.Name) else file.tree
         return any(
             isinstance(node, ast.Name | ast.Attribute)
             and (node.id if isinstance(node, ast.Name) else node.attr) == last
@@ -402,11 +403,11 @@ class Devices:
             for node in walk(scope)
         )
 
-    def _keeps_device(self, file: File, owner: ast.expr) -> bool:
+    def _keeps_device(self, file: Module, owner: ast.expr) -> bool:
         """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""
         return unparse(owner) in self._owners or bool(self._side.flows.made(file, owner, "options"))
 
-    def _returned(self, file: File, call: ast.Call, depth: int) -> set[str]:
+    def _returned(self, file: Module, call: ast.Call, depth: int) -> set[str]:
         found: set[str] = set()
         for function in self._side.flows.callees.get(call, ()):
             home = self._side.flows.function_file[function]
@@ -415,7 +416,7 @@ class Devices:
                     found |= self._devices(home, node.value, depth + 1)
         return found
 
-    def _of(self, file: File, scope: Scope | None, name: str, node: ast.expr, depth: int) -> set[str]:
+    def _of(self, file: Module, scope: Scope | None, name: str, node: ast.expr, depth: int) -> set[str]:
         found: set[str] = set()
         if scope is None and isinstance(node, ast.Name) and "*" in file.imports:
             return {f"`{name}`, which a star import brings"}
@@ -435,13 +436,13 @@ class Devices:
                     found |= self._devices(site.file, given, depth + 1)
         return found
 
-    def _is_set_by_class(self, file: File, node: ast.expr) -> bool:
+    def _is_set_by_class(self, file: Module, node: ast.expr) -> bool:
         """`self.device` of a class that sets it: not the option of that name."""
         owner = node.value if isinstance(node, ast.Attribute) else node
         made = self._side.flows.made(file, owner)
         return any(each.kind == "instance" for each in made) and unparse(owner) in self._owners
 
-    def _assign(self, file: File, target: ast.expr, value: ast.expr) -> None:
+    def _assign(self, file: Module, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             binder = file.binder(target.id, file.scope(target))
             self._assigned.setdefault((binder, target.id), []).append((file, value))

@@ -20,7 +20,8 @@ from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.cfg import Decision
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 VALUE: Path = ()
 COUNT: Path = ("count",)  # how many elements there are
@@ -39,7 +40,7 @@ _DEPTH = 6  # of calls that are told apart, and of parts of parts
 
 
 class Question(NamedTuple):
-    file: File
+    file: Module
     node: ast.expr
     part: Path
     calls: tuple[ast.Call, ...]  # on the way to it, the last first to go back
@@ -57,10 +58,10 @@ class Divergence:
         self._mixed: dict[ast.AST, bool] = {}
         self._alike: set[Question] = set()  # what was found to depend on nothing of the kind
 
-    def decided_by(self, file: File, node: ast.AST) -> Iterator[tuple[Decision, File, str]]:
+    def decided_by(self, file: Module, node: ast.AST) -> Iterator[tuple[Decision, Module, str]]:
         """The decisions on the way to a node, in its function and in those that call it, that a process takes for itself."""
         seen: set[ast.AST] = set()
-        waiting: list[tuple[File, ast.AST]] = [(file, node)]
+        waiting: list[tuple[Module, ast.AST]] = [(file, node)]
         while waiting:
             where, at = waiting.pop()
             decisions = list(self._decisions(where, at))
@@ -69,16 +70,16 @@ class Divergence:
                 own = self._own([asked._replace(known=known) for asked in self._asked(where, decision, ())])
                 if own:
                     yield decision, where, own
-            scope = where.scope(at).function.node
+            scope = where.scope(at).frame.node
             if isinstance(scope, Function) and scope not in seen:
                 seen.add(scope)
                 waiting += [(site.file, site.call) for site in self._side.above(scope)]
 
-    def of_value(self, file: File, node: ast.expr) -> str:
+    def of_value(self, file: Module, node: ast.expr) -> str:
         """What of a process's own a value comes from."""
         return self._own([Question(file, node, VALUE, ())])
 
-    def _decisions(self, file: File, node: ast.AST) -> Iterator[Decision]:
+    def _decisions(self, file: Module, node: ast.AST) -> Iterator[Decision]:
         graph = self._side.graph(file.scope(node))
         step = step_of(file, node, graph)
         if step is None or not graph.is_reached(step):
@@ -87,7 +88,7 @@ class Divergence:
             if decision.test is not None and not _leaves_only_by_error(decision):
                 yield decision
 
-    def _asked(self, file: File, decision: Decision, calls: tuple[ast.Call, ...]) -> Iterator[Question]:
+    def _asked(self, file: Module, decision: Decision, calls: tuple[ast.Call, ...]) -> Iterator[Question]:
         if decision.test is not None:
             part = COUNT if isinstance(decision.statement, ast.For | ast.AsyncFor) else VALUE
             yield Question(file, decision.test, part, calls)
@@ -234,7 +235,7 @@ class Divergence:
         flows = self._side.flows
         related = [owner]
         for file in self._side.files:
-            for node in file.of_kinds(ast.ClassDef):
+            for node in file.walk(file.tree, ast.ClassDef):
                 bases = {made.node for base in node.bases for made in flows.made(file, base, "class")}
                 if node in related:
                     related += [base for base in bases if base not in related]
@@ -260,7 +261,7 @@ class Divergence:
         return any(
             NORMALISED.match(file.qualified(node) or "")
             for file in self._side.involved
-            for node in file.of_kinds(ast.Name, ast.Attribute)
+            for node in file.walk(file.tree, ast.Name, ast.Attribute)
         )
 
     # ---- calls
@@ -348,7 +349,7 @@ class Divergence:
             for argument in call.args:
                 yield asked._replace(node=argument)
 
-    def _followed(self, file: File, call: ast.Call) -> list[Function]:
+    def _followed(self, file: Module, call: ast.Call) -> list[Function]:
         """The functions of the project that a call runs, if what they return is more than what they are told."""
         callees = [f for f in self._side.flows.callees.get(call, ()) if getattr(f, "name", "") != "__init__"]
         kept = []

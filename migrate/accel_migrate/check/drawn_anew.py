@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 _DRAWS = (
     "rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "rand_like", "randn_like", "randint_like",
@@ -26,11 +26,11 @@ _FIXED = ("zeros_", "ones_", "constant_", "eye_", "dirac_", "calculate_gain")
 _OF_WEIGHTS = ("parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers")
 
 
-def drawn_anew(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
+def drawn_anew(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
     """Statements after `prepare` that draw what they put into a prepared model, or into its gradients."""
     for file in side.involved:
-        drawing = {file.statement(call) for call in file.of_kinds(ast.Call) if _draws(side, file, call)}
-        for node in file.of_kinds(ast.Expr, ast.Assign, ast.AugAssign) if drawing else ():
+        drawing = {file.statement(call) for call in file.walk(file.tree, ast.Call) if _draws(side, file, call)}
+        for node in file.walk(file.tree, ast.Expr, ast.Assign, ast.AugAssign) if drawing else ():
             if node not in drawing:
                 continue
             changed = _changed(node)
@@ -57,7 +57,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
     return found
 
 
-def _draws(side: Side, file: File, node: ast.AST) -> bool:
+def _draws(side: Side, file: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -77,7 +77,7 @@ def _draws_inside(side: Side, function: ast.AST, call: ast.Call) -> bool:
     return any(_draws(side, file, part) for part in walk(function) if part is not call)
 
 
-def _is_of_model(side: Side, file: File, node: ast.expr) -> bool:
+def _is_of_model(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether an expression is reached from a prepared model: a part, a parameter that a loop goes over, its gradient."""
     while True:
         if _is_model(side, file, node):
@@ -91,7 +91,7 @@ def _is_of_model(side: Side, file: File, node: ast.expr) -> bool:
                 return False
 
 
-def _is_model(side: Side, file: File, node: ast.expr) -> bool:
+def _is_model(side: Side, file: Module, node: ast.expr) -> bool:
     """A prepared object that is not looped over, or `accelerator.unwrap_model(model)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr == "unwrap_model" and is_accelerator(node.func.value)
@@ -100,13 +100,13 @@ def _is_model(side: Side, file: File, node: ast.expr) -> bool:
     return any(made not in side.looped_over for made in side.flows.made(file, node, "prepared"))
 
 
-def _loops_that_bind(file: File, name: ast.Name) -> Iterator[ast.For]:
+def _loops_that_bind(file: Module, name: ast.Name) -> Iterator[ast.For]:
     for above in file.ancestors(name):
         if isinstance(above, ast.For) and any(isinstance(n, ast.Name) and n.id == name.id for n in walk(above.target)):
             yield above
 
 
-def _goes_over_weights(side: Side, file: File, looped: ast.expr) -> bool:
+def _goes_over_weights(side: Side, file: Module, looped: ast.expr) -> bool:
     """`model.parameters()`, `accelerator.unwrap_model(model)`, also behind `enumerate` and `zip`."""
     for part in walk(looped):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _OF_WEIGHTS:

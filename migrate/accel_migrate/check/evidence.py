@@ -13,7 +13,8 @@ from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Program, Scope
+from accel_migrate.flow.program import Function, Program
+from accel_migrate.flow.scopes import Module, Scope
 
 NAME = "accelerator"
 Step = ast.stmt
@@ -23,13 +24,13 @@ T = TypeVar("T")
 class Side:
     """One version of the project."""
 
-    def __init__(self, trees: Iterable[tuple[Path, ast.Module]]) -> None:
-        self.program = Program(trees)
+    def __init__(self, modules: Iterable[Module]) -> None:
+        self.program = Program(modules)
         self._bound: dict[Scope, dict[str, list[ast.stmt]]] = {}
         self._made: dict[Callable[[Side], Any], Any] = {}
 
     @property
-    def files(self) -> list[File]:
+    def files(self) -> list[Module]:
         return self.program.files
 
     def once(self, make: Callable[[Side], T]) -> T:
@@ -39,12 +40,12 @@ class Side:
         found: T = self._made[make]
         return found
 
-    def file(self, path: Path) -> File | None:
+    def file(self, path: Path) -> Module | None:
         return next((file for file in self.files if file.path == path), None)
 
     def graph(self, scope: Scope) -> Graph:
         """Control flow of the function or module around a scope; classes in it run where they stand."""
-        return graph_of(scope.file.tree, scope.function.node)  # type: ignore[arg-type]
+        return graph_of(scope.module.tree, scope.frame.node)  # type: ignore[arg-type]
 
     @cached_property
     def flows(self) -> Flows:
@@ -55,21 +56,21 @@ class Side:
         followed += [(f, c, "options") for f, c in self.calls if getattr(c.func, "attr", "") == "parse_args"]
         return Flows(self.program, followed)
 
-    def of_library(self, *endings: str) -> list[tuple[File, ast.Call]]:
+    def of_library(self, *endings: str) -> list[tuple[Module, ast.Call]]:
         """The calls of imported things whose full names end so."""
         return [(file, call) for file, call, dotted in self._imported if dotted.endswith(endings)]
 
     @cached_property
-    def _imported(self) -> list[tuple[File, ast.Call, str]]:
+    def _imported(self) -> list[tuple[Module, ast.Call, str]]:
         named = ((file, call, file.qualified(call.func)) for file, call in self.calls)
         return [(file, call, dotted) for file, call, dotted in named if dotted is not None]
 
     @cached_property
-    def calls(self) -> list[tuple[File, ast.Call]]:
-        return [(file, node) for file in self.files for node in file.of_kinds(ast.Call)]
+    def calls(self) -> list[tuple[Module, ast.Call]]:
+        return [(file, node) for file in self.files for node in file.walk(file.tree, ast.Call)]
 
     @cached_property
-    def created(self) -> list[tuple[File, ast.Call]]:
+    def created(self) -> list[tuple[Module, ast.Call]]:
         """Where an Accelerator is made."""
         made = self.of_library(".Accelerator")
         return [(f, c) for f, c in made if (f.qualified(c.func) or "").startswith(("accel_runtime.", "accelerate."))]
@@ -80,11 +81,11 @@ class Side:
         return any((file.qualified(call.func) or "").startswith("accelerate.") for file, call in self.created)
 
     @cached_property
-    def involved(self) -> set[File]:
+    def involved(self) -> set[Module]:
         """The scripts that make an Accelerator, themselves or by what they import, with all of that: the others run apart."""
         return self.imported_by({each for file, call in self.created for each in scripts_that_run(self, file, call)})
 
-    def runs(self, file: File, node: ast.AST) -> bool:
+    def runs(self, file: Module, node: ast.AST) -> bool:
         """Whether a node may run in a process that makes an Accelerator."""
         return file in self.involved and unit_of(node, file.ancestors(node)) not in self._idle
 
@@ -96,13 +97,13 @@ class Side:
         units = [unit for file, call in asked if (unit := unit_of(call, file.ancestors(call))) is not None]
         return Words(loaded, [tree for tree in loaded if tree not in scripts]).idle(units)
 
-    def imported_by(self, files: Iterable[File]) -> set[File]:
+    def imported_by(self, files: Iterable[Module]) -> set[Module]:
         """Some files, and all that they import."""
         found = set(files)
         waiting = list(found)
         while waiting:
             file = waiting.pop()
-            plain = [a.name for n in file.of_kinds(ast.Import) if isinstance(n, ast.Import) for a in n.names]
+            plain = [a.name for n in file.walk(file.tree, ast.Import) for a in n.names]
             brought = [self.program.imported(file, name) for name in file.imports]
             for there in (*brought, *[self.program.locate(file, module) for module in (*plain, *file.stars)]):
                 if there is not None and there[0] not in found:
@@ -110,14 +111,14 @@ class Side:
                     waiting.append(there[0])
         return found
 
-    def asked(self, *methods: str) -> Iterator[tuple[File, ast.Call]]:
+    def asked(self, *methods: str) -> Iterator[tuple[Module, ast.Call]]:
         """Calls of the Accelerator's methods."""
         for method in methods:
             yield from self._asked.get(method, ())
 
     @cached_property
-    def _asked(self) -> dict[str, list[tuple[File, ast.Call]]]:
-        found: dict[str, list[tuple[File, ast.Call]]] = {}
+    def _asked(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        found: dict[str, list[tuple[Module, ast.Call]]] = {}
         for file, call in self.calls:
             if isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value):
                 found.setdefault(call.func.attr, []).append((file, call))
@@ -126,12 +127,7 @@ class Side:
     @cached_property
     def looped_over(self) -> set[Made]:
         """The prepared objects that loops go over, without those that are called: a model in a list, `for net in [net]`."""
-        loops = [
-            (f, n.iter)
-            for f in self.files
-            for n in f.of_kinds(ast.For, ast.AsyncFor)
-            if isinstance(n, ast.For | ast.AsyncFor)
-        ]
+        loops = [(f, n.iter) for f in self.files for n in f.walk(f.tree, ast.For, ast.AsyncFor)]
         return {
             made
             for file, node in loops
@@ -145,7 +141,7 @@ class Side:
         found = [self.flows.made(file, call.func, "prepared") for file, call in self.calls]
         return {made for each in found if len(each) == 1 for made in each}
 
-    def is_prepared(self, file: File, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
+    def is_prepared(self, file: Module, node: ast.expr, seen: frozenset[Function] = frozenset()) -> bool:
         """Whether an expression is a prepared loader in every call that brings it; progress bars are looked through."""
         flows = self.flows
         if not any(self.may_follow(file, node, made.node) for made in flows.made(file, node, "prepared")):
@@ -157,7 +153,7 @@ class Side:
             node = inner
         if isinstance(node, ast.Name) and self._is_other(file, node):
             return False
-        function = file.scope(node).function.node
+        function = file.scope(node).frame.node
         if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
             return True
         if node.id not in parameter_names(function) or _prepares(function, node.id):
@@ -165,10 +161,10 @@ class Side:
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
 
-    def _is_other(self, file: File, node: ast.Name) -> bool:
+    def _is_other(self, file: Module, node: ast.Name) -> bool:
         """Whether all that a name may hold here is a batch that a loop draws, or was set to something not prepared."""
         scope = file.scope(node)
-        if scope.function is not scope or file.binder(node.id, scope) is not scope:
+        if scope.frame is not scope or file.binder(node.id, scope) is not scope:
             return False
         graph = self.graph(scope)
         at = step_of(file, node, graph)
@@ -178,7 +174,7 @@ class Side:
         held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
         return bool(held) and all(self._holds_other(file, binder, node.id) for binder in held)
 
-    def _holds_other(self, file: File, binder: ast.stmt, name: str) -> bool:
+    def _holds_other(self, file: Module, binder: ast.stmt, name: str) -> bool:
         if isinstance(binder, ast.Assign):
             return not self.flows.made(file, _set_to(binder, name), "prepared")
         if isinstance(binder, ast.With):
@@ -195,11 +191,11 @@ class Side:
         made = self._binders(file, file.scope(drawn)).get(drawn.id, ())
         return bool(made) and all(isinstance(m, ast.Assign) and isinstance(m.value, ast.Call) for m in made)
 
-    def _binders(self, file: File, scope: Scope) -> dict[str, list[ast.stmt]]:
+    def _binders(self, file: Module, scope: Scope) -> dict[str, list[ast.stmt]]:
         """The plain assignments, loops and `with`s that bind each name of a scope."""
         if scope not in self._bound:
             found = self._bound.setdefault(scope, {})
-            for node in file.of_kinds(ast.Assign, ast.For, ast.With):
+            for node in file.walk(file.tree, ast.Assign, ast.For, ast.With):
                 if file.scope(node) is scope:
                     match node:
                         case ast.Assign():
@@ -207,27 +203,27 @@ class Side:
                         case ast.With():
                             targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
                         case _:
-                            targets = [node.target]  # type: ignore[attr-defined]
+                            targets = [node.target]
                     names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
                     for name in names:
                         found.setdefault(name, []).append(node)
         return self._bound[scope]
 
-    def may_follow(self, file: File, node: ast.AST, call: ast.AST) -> bool:
+    def may_follow(self, file: Module, node: ast.AST, call: ast.AST) -> bool:
         """Whether a node may run after a call; in one function that is a matter of order."""
-        if call not in file.parents or file.scope(call).function is not file.scope(node).function:
+        if call not in file.parents or file.scope(call).frame is not file.scope(node).frame:
             return True
         graph = self.graph(file.scope(call))
         first, second = step_of(file, call, graph), step_of(file, node, graph)
         return first is None or second is None or graph.reachable(first, second)
 
-    def after_prepare(self, file: File, node: ast.AST) -> bool:
+    def after_prepare(self, file: Module, node: ast.AST) -> bool:
         """Whether a node can run once something is prepared, by its own function or by one that was called before."""
-        waiting: list[tuple[File, ast.AST]] = [(file, node)]
+        waiting: list[tuple[Module, ast.AST]] = [(file, node)]
         seen: set[ast.AST] = set()
         while waiting:
             at, run = waiting.pop()
-            scope = at.scope(run).function
+            scope = at.scope(run).frame
             if self._follows_prepare(at, run, scope):
                 return True
             function = scope.node
@@ -243,7 +239,7 @@ class Side:
             waiting += [(site.file, site.call) for site in sites]
         return False
 
-    def _follows_prepare(self, file: File, node: ast.AST, scope: Scope) -> bool:
+    def _follows_prepare(self, file: Module, node: ast.AST, scope: Scope) -> bool:
         graph = self.graph(scope)
         step = step_of(file, node, graph)
         for call in self._preparing.get(scope, ()):
@@ -255,7 +251,7 @@ class Side:
         return False
 
     @cached_property
-    def _bringing(self) -> set[File]:
+    def _bringing(self) -> set[Module]:
         """The files that import one which prepares when it is imported."""
         preparing = {file for file in self.files if file.root in self._preparing}
         return {file for file in self.files if preparing & (self.imported_by([file]) - {file})} if preparing else set()
@@ -270,7 +266,7 @@ class Side:
             file, call = waiting.pop()
             if call not in seen:
                 seen.add(call)
-                scope = file.scope(call).function
+                scope = file.scope(call).frame
                 found.setdefault(scope, []).append(call)
                 if isinstance(scope.node, Function):
                     waiting += [(site.file, site.call) for site in self.above(scope.node)]
@@ -288,7 +284,7 @@ class Side:
 class Evidence:
     """The project before and after rewriting."""
 
-    def __init__(self, before: Iterable[tuple[Path, ast.Module]], after: Iterable[tuple[Path, ast.Module]]) -> None:
+    def __init__(self, before: Iterable[Module], after: Iterable[Module]) -> None:
         self._before = before
         self.after = Side(after)
 
@@ -296,7 +292,7 @@ class Evidence:
     def before(self) -> Side:
         return Side(self._before)
 
-    def ran(self, file: File, node: ast.AST) -> bool:
+    def ran(self, file: Module, node: ast.AST) -> bool:
         """Whether a node of the original may run where what was rewritten does."""
         return unit_of(node, file.ancestors(node)) not in self._idle
 
@@ -317,7 +313,7 @@ def is_accelerator(node: ast.AST) -> bool:
     return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == NAME
 
 
-def step_of(file: File, node: ast.AST, graph: Graph) -> ast.stmt | None:
+def step_of(file: Module, node: ast.AST, graph: Graph) -> ast.stmt | None:
     """The statement of a graph that a node runs in."""
     at: ast.AST = node
     while not (graph.holds(at) and isinstance(at, ast.stmt)):

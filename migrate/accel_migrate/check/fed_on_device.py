@@ -13,9 +13,9 @@ from accel_migrate.check.stores import Stores
 from accel_migrate.check.whereabouts import CPU, DEVICE, Certain, Whereabouts
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Scope
+from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _CUDA = ("torch.cuda.is_available", "torch.cuda.device_count")
 _PASSED_ON = (
     "Variable",
@@ -106,8 +106,8 @@ def _chosen_by_the_script(evidence: Evidence, told: Iterable[str] = ()) -> Found
         return  # each process had a GPU of its own
     paths = {file.path for file in evidence.after.involved}
     for file in side.files:
-        for node in file.of_kinds(ast.If) if file.path in paths else ():
-            if isinstance(node, ast.If) and any(_is_of_the_value(part) for part in walk(node.test)):
+        for node in file.walk(file.tree, ast.If) if file.path in paths else ():
+            if any(_is_of_the_value(part) for part in walk(node.test)):
                 continue
             if not evidence.ran(file, node):
                 continue
@@ -135,7 +135,7 @@ def _is_of_the_value(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("is_cuda", "device"))
 
 
-def _follows_a_value(side: Side, file: File, test: ast.expr) -> bool:
+def _follows_a_value(side: Side, file: Module, test: ast.expr) -> bool:
     """`on_gpu = next(self.parameters()).is_cuda`, then `if on_gpu:`: it goes where the model is, wherever that is."""
     values = [test, *side.once(Devices).assigned(file, test)]
     return any(isinstance(part, ast.Attribute) and part.attr == "is_cuda" for value in values for part in walk(value))
@@ -164,7 +164,7 @@ def _moves(node: ast.expr, onto: str = "") -> bool:
     return node.func.attr == "cuda" and ast.unparse(node.func.value) != "torch"
 
 
-def _asks_for_cuda(side: Side, file: File, test: ast.expr) -> bool:
+def _asks_for_cuda(side: Side, file: Module, test: ast.expr) -> bool:
     """Whether a test is about the machine alone: CUDA is there or not."""
     return side.flows.place(file, test) in side.once(_about_cuda)
 
@@ -230,7 +230,7 @@ def _made_on_the_cpu(side: Side, batches: bool) -> Found:
             )
 
 
-def _is_loss(side: Side, file: File, call: ast.Call) -> bool:
+def _is_loss(side: Side, file: Module, call: ast.Call) -> bool:
     """Whether a call runs a loss of torch: `F.mse_loss(...)`, `criterion(...)` of a `criterion = nn.MSELoss()`."""
     values = [call.func] if file.qualified(call.func) else [
         s.value.func for s in side.once(Stores).of(side.flows.place(file, call.func)) if isinstance(s.value, ast.Call)
@@ -255,7 +255,7 @@ def _cast_to_the_cpu(side: Side) -> Found:
                 )
 
 
-def _is_plain(side: Side, file: File, name: ast.Name) -> bool:
+def _is_plain(side: Side, file: Module, name: ast.Name) -> bool:
     """Whether every value of a name is a batch of a loader that is not prepared, or a part of one, and never moved."""
     scope = file.binder(name.id, file.scope(name))
     values = _values(file, scope, name.id) if scope is not None else []
@@ -267,10 +267,10 @@ def _is_plain(side: Side, file: File, name: ast.Name) -> bool:
     )
 
 
-def _values(file: File, scope: Scope, name: str) -> list[tuple[ast.expr, bool]]:
+def _values(file: Module, scope: Scope, name: str) -> list[tuple[ast.expr, bool]]:
     """What a name gets in its scope: what it is assigned, or (with True) what it is drawn from by a loop."""
     found: list[tuple[ast.expr, bool]] = []
-    for node in file.of_kinds(ast.For, ast.comprehension, ast.Assign):
+    for node in file.walk(file.tree, ast.For, ast.comprehension, ast.Assign):
         if isinstance(node, ast.For | ast.comprehension) and name in _names(node.target):
             if file.binder(name, file.scope(node.target)) is scope:
                 found.append((node.iter, True))
@@ -323,12 +323,12 @@ def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
                 )
 
 
-def _stays_behind(side: Side, file: File, moved: ast.expr) -> bool:
+def _stays_behind(side: Side, file: Module, moved: ast.expr) -> bool:
     """Whether nothing prepares what is moved, and it is not a plain loss, which has nothing to move."""
     name = unparse(moved)
     if any(unparse(argument) == name for _, call in side.asked("prepare") for argument in call.args):
         return False
-    values = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == name]
+    values = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == name]
     made = [v for v in values if isinstance(v, ast.Call) and not unparse(v.func).startswith(f"{name}.")]
     return not made or any(
         call.args or call.keywords or not (file.qualified(call.func) or "").startswith("torch.nn.") for call in made
@@ -340,7 +340,7 @@ def _typed_by_cuda(side: Side) -> Found:
     flows = side.flows
     about_cuda = side.once(_about_cuda)
     for file in side.involved:
-        for node in file.of_kinds(ast.Attribute):
+        for node in file.walk(file.tree, ast.Attribute):
             above = file.parents[node]
             if node.attr.endswith("Tensor") and isinstance(above, ast.IfExp):
                 if (file.qualified(node) or "").startswith("torch.cuda.") and flows.place(
@@ -369,9 +369,9 @@ def _left_to_cuda(side: Side) -> Found:
                 )
 
 
-def _is_kept(side: Side, file: File, call: ast.Call) -> bool:
+def _is_kept(side: Side, file: Module, call: ast.Call) -> bool:
     """Whether an object keeps what is moved, as a loss keeps its weights: no loader and no prepare() moves it later."""
-    owner = file.scope(call).method_of
+    owner = file.scope(call).owner_class
     bases = [unparse(base) for base in getattr(owner.node, "bases", ())] if owner is not None else []
     if not any(base.endswith("Module") for base in bases):
         return False  # what a Dataset keeps comes out of a loader
@@ -380,13 +380,13 @@ def _is_kept(side: Side, file: File, call: ast.Call) -> bool:
     return any(isinstance(target, ast.Attribute) for target in targets) and _stays_behind(side, file, call.func.value)  # type: ignore[attr-defined]
 
 
-def _guard(file: File, call: ast.Call) -> ast.expr | None:
+def _guard(file: Module, call: ast.Call) -> ast.expr | None:
     """The test of an `if` whose body does nothing but move."""
     above = next((node for node in file.ancestors(call) if isinstance(node, ast.If)), None)
     return above.test if above is not None and all(is_move(each) for each in above.body) else None
 
 
-def _condition(side: Side, file: File, call: ast.Call, about: set[Place]) -> ast.expr | None:
+def _condition(side: Side, file: Module, call: ast.Call, about: set[Place]) -> ast.expr | None:
     at: ast.AST = call
     while not isinstance(at, ast.stmt):
         above = file.parents[at]

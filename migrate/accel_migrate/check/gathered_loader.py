@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
 _GROWS = ("append", "extend", "update", "add", "add_batch")
 
@@ -35,8 +36,8 @@ def _found(evidence: Evidence) -> Found:
         yield from _cut_short(side, file, call)
         yield from _twice(side, file, call)
     for file in side.files:
-        for node in file.of_kinds(ast.For):
-            if isinstance(node, ast.For) and side.is_prepared(file, node.iter) and _counts_a_share(side, file, node):
+        for node in file.walk(file.tree, ast.For):
+            if side.is_prepared(file, node.iter) and _counts_a_share(side, file, node):
                 yield (
                     file,
                     node,
@@ -45,7 +46,7 @@ def _found(evidence: Evidence) -> Found:
                 )
 
 
-def _cut_short(side: Side, file: File, call: ast.Call) -> Found:
+def _cut_short(side: Side, file: Module, call: ast.Call) -> Found:
     """Rows of a loader that is given `drop_last`: on N processes it leaves out up to N batches, and not the original's one."""
     loops = [above for above in file.ancestors(call) if isinstance(above, ast.For)]
     prepared = {made for loop in loops for made in side.flows.made(file, loop.iter, "prepared")}
@@ -87,18 +88,18 @@ def _by_batch(side: Side) -> Found:
             yield file, call, f"`{unparse(call)[:60]}` stands outside of a loop over whole batches"
 
 
-def _loops_over(file: File, call: ast.Call) -> list[ast.For]:
+def _loops_over(file: Module, call: ast.Call) -> list[ast.For]:
     """The loop that goes over a call's result, in its own line or by the name of a bar around it."""
     above = next((above for above in file.ancestors(call) if isinstance(above, ast.For)), None)
     if above is not None and _holds(above.iter, call):
         return [above]
     statement = next(above for above in file.ancestors(call) if isinstance(above, ast.stmt))
     names = _stored(statement)
-    loops = [node for node in walk(file.scope(call).function.node) if isinstance(node, ast.For)]
+    loops = [node for node in walk(file.scope(call).frame.node) if isinstance(node, ast.For)]
     return [loop for loop in loops if any(isinstance(n, ast.Name) and n.id in names for n in walk(loop.iter))]
 
 
-def _divided_by_rounds(file: File, loop: ast.For) -> Found:
+def _divided_by_rounds(file: Module, loop: ast.For) -> Found:
     """A figure over the number of rounds, which is not that of the batches."""
     if not isinstance(loop.target, ast.Tuple) or not isinstance(loop.target.elts[0], ast.Name):
         return
@@ -109,7 +110,7 @@ def _divided_by_rounds(file: File, loop: ast.For) -> Found:
                     yield file, node, f"`{unparse(node)[:60]}` is divided by the rounds of this process"
 
 
-def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:
+def _grows(file: Module, loop: ast.For, node: ast.AST) -> bool:
     """`total += ...`, `losses.append(...)`, `total = total + ...`, of what the loop does not make itself."""
     if isinstance(node, ast.AugAssign):
         return _root(node.target) not in _own(file, loop)
@@ -125,13 +126,13 @@ def _grows(file: File, loop: ast.For, node: ast.AST) -> bool:
     return False
 
 
-def _own(file: File, loop: ast.For) -> set[str]:
+def _own(file: Module, loop: ast.For) -> set[str]:
     """The names that a loop binds to something new."""
     stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     return {n.id for n in stored if not _goes_on(file, n)}
 
 
-def _goes_on(file: File, name: ast.Name) -> bool:
+def _goes_on(file: Module, name: ast.Name) -> bool:
     """Whether a name is bound to what it was before and more."""
     around = file.parents[name]
     if isinstance(around, ast.AugAssign):
@@ -140,7 +141,7 @@ def _goes_on(file: File, name: ast.Name) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name.id and n is not name for n in walk(value))
 
 
-def _is_added_up(file: File, loop: ast.For, node: ast.AST) -> bool:
+def _is_added_up(file: Module, loop: ast.For, node: ast.AST) -> bool:
     if _asks(node, "sum_for_metrics"):
         return True
     inner = [above for above in file.ancestors(node) if isinstance(above, ast.For) and _holds(loop, above)]
@@ -149,14 +150,14 @@ def _is_added_up(file: File, loop: ast.For, node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and _only_shows(file, node.value)
 
 
-def _only_shows(file: File, call: ast.expr) -> bool:
+def _only_shows(file: Module, call: ast.expr) -> bool:
     """`clock.update(time.time() - end)`, `bar.update(1)`."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
     given = [n for argument in call.args for n in walk(argument) if isinstance(n, ast.Call)]
     if given and all((file.qualified(n.func) or "").partition(".")[0] in ("time", "timeit") for n in given):
         return True
-    bars = [n for n in walk(file.scope(call).function.node) if isinstance(n, ast.Assign | ast.withitem)]
+    bars = [n for n in walk(file.scope(call).frame.node) if isinstance(n, ast.Assign | ast.withitem)]
     return any(
         "tqdm" in unparse(n.value if isinstance(n, ast.Assign) else n.context_expr)
         and _root(call.func.value)
@@ -179,7 +180,7 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _over_prepared(side: Side, file: File, node: ast.AST, seen: set[ast.AST]) -> bool:
+def _over_prepared(side: Side, file: Module, node: ast.AST, seen: set[ast.AST]) -> bool:
     """Whether a loop over a prepared loader is around a node, in its function or around each call of it."""
     for above in file.ancestors(node):
         if isinstance(above, ast.For | ast.AsyncFor | ast.comprehension) and side.is_prepared(file, above.iter):
@@ -197,7 +198,7 @@ def _over_prepared(side: Side, file: File, node: ast.AST, seen: set[ast.AST]) ->
     return _draws(side, file, file.tree)
 
 
-def _draws(side: Side, file: File, around: ast.AST) -> bool:
+def _draws(side: Side, file: Module, around: ast.AST) -> bool:
     """`next(iterator)` of a prepared loader."""
     return any(
         isinstance(node, ast.Call)
@@ -209,15 +210,15 @@ def _draws(side: Side, file: File, around: ast.AST) -> bool:
     )
 
 
-def _twice(side: Side, file: File, call: ast.Call) -> Found:
-    scope = file.scope(call).function
+def _twice(side: Side, file: Module, call: ast.Call) -> Found:
+    scope = file.scope(call).frame
     graph = side.graph(scope)
     step = step_of(file, call, graph)
     if step is None:
         return
     given = {n.id for argument in call.args for n in walk(argument) if isinstance(n, ast.Name)}
     for other_file, other in side.asked("gather_for_metrics", "gather"):
-        if other_file is not file or file.scope(other).function is not scope:
+        if other_file is not file or file.scope(other).frame is not scope:
             continue
         first = step_of(file, other, graph)
         if first is None or not graph.reachable(first, step):
@@ -235,7 +236,7 @@ def _twice(side: Side, file: File, call: ast.Call) -> Found:
                 and graph.reachable(first, node)
                 and graph.dominates(node, step)
                 and node is not step
-                for node in file.nodes
+                for node in file.walk(file.tree)
                 if not isinstance(node, ast.For | ast.AsyncFor)
             )
             if not rebound:
@@ -255,9 +256,9 @@ def _stored(statement: ast.stmt) -> set[str]:
     return {n.id for target in targets for n in walk(target) if isinstance(n, ast.Name)}
 
 
-def _counts_a_share(side: Side, file: File, loop: ast.For) -> bool:
+def _counts_a_share(side: Side, file: Module, loop: ast.For) -> bool:
     """Whether figures grow in an evaluation over a prepared loader and nothing brings the processes together."""
-    around = file.scope(loop).function.node
+    around = file.scope(loop).frame.node
     inside = [n for n in walk(loop) if isinstance(n, ast.Call)]
     if any(isinstance(n.func, ast.Attribute) and n.func.attr in ("backward", "step") for n in inside):
         return False

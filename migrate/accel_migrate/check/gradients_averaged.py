@@ -12,9 +12,9 @@ from accel_migrate.check.left_beside import left_beside
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -42,7 +42,7 @@ def _found(evidence: Evidence) -> Found:
     yield from left_beside(side)
 
 
-def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
+def _past_the_wrapper(side: Side, file: Module, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that is computed by methods of bare models alone: no wrapper sees that there will be gradients."""
     if not any(True for _ in side.asked("unwrap_model")):
         return
@@ -59,7 +59,7 @@ def _past_the_wrapper(side: Side, file: File, backward: ast.Call, registered: se
         yield file, backward, f"the loss would come from `{unparse(past[0])[:60]}`, past what averages gradients"
 
 
-def _through_nothing(side: Side, file: File, backward: ast.Call, registered: set[str]) -> Found:
+def _through_nothing(side: Side, file: Module, backward: ast.Call, registered: set[str]) -> Found:
     """A loss that no prepared model is seen to have a part in: whose gradients it makes, nobody averages."""
     calls = side.once(Losses).calls(file, backward)
     if _forwards(side, file, backward) or any(getattr(c.func, "attr", "") in registered for c in calls):
@@ -74,8 +74,8 @@ def _stepped_tensors(side: Side) -> set[Place]:
     made = [
         (file, node.value)
         for file, text in prepared
-        for node in file.of_kinds(ast.Assign)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and unparse(node.targets[0]) == text
+        for node in file.walk(file.tree, ast.Assign)
+        if isinstance(node.value, ast.Call) and unparse(node.targets[0]) == text
     ]
     lists = [
         (file, call.args[0]) for file, call in made if call.args and isinstance(call.args[0], ast.List | ast.Tuple)
@@ -86,9 +86,9 @@ def _stepped_tensors(side: Side) -> set[Place]:
     return side.flows.reached([*fields, *names], computed=False)
 
 
-def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:
+def _on_its_own(side: Side, file: Module, backward: ast.Call, bare: ast.Call, through: list[ast.Call]) -> bool:
     """Whether a step may run a method of a bare model and no prepared one: `if plain: model(x) else: unwrapped.encode(x)`."""
-    scope = file.scope(backward).function
+    scope = file.scope(backward).frame
     graph = side.graph(scope)
     first, last = step_of(file, bare, graph), step_of(file, backward, graph)
     steps = [step_of(file, call, graph) if call in file.parents else None for call in through]
@@ -101,7 +101,7 @@ def _on_its_own(side: Side, file: File, backward: ast.Call, bare: ast.Call, thro
     return graph.reachable_past(begun, first, met) and graph.reachable_past(first, last, barred)
 
 
-def _made_anew(side: Side, file: File, backward: ast.Call) -> Found:
+def _made_anew(side: Side, file: Module, backward: ast.Call) -> Found:
     """`return torch.zeros(1, requires_grad=True)` where nothing was found: a process with that loss exchanges nothing."""
     for call, at in side.once(Losses).calls(file, backward).items():
         whole: ast.AST = call
@@ -119,16 +119,16 @@ def _made_anew(side: Side, file: File, backward: ast.Call) -> Found:
             return
 
 
-def _through_again(side: Side, file: File, first: ast.Call) -> Found:
+def _through_again(side: Side, file: Module, first: ast.Call) -> Found:
     """`backward(a, retain_graph=True)`, then a backward pass through a forward of the same: DDP averages the first alone."""
     if not any(k.arg == "retain_graph" and unparse(k.value) not in ("False", "None") for k in first.keywords):
         return
-    scope = file.scope(first).function
+    scope = file.scope(first).frame
     graph = side.graph(scope)
     before = step_of(file, first, graph)
     loop = next((above for above in file.ancestors(first) if isinstance(above, ast.For | ast.While)), None)
     for other, second in side.asked("backward"):
-        step = step_of(file, second, graph) if other is file and file.scope(second).function is scope else None
+        step = step_of(file, second, graph) if other is file and file.scope(second).frame is scope else None
         again = [loop.body[0]] if loop is not None else []  # there the next round begins, with forwards of its own
         if step is None or before is None or step in (before, *again):
             continue
@@ -142,19 +142,19 @@ def _through_again(side: Side, file: File, first: ast.Call) -> Found:
             return
 
 
-def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
+def _without_a_forward(side: Side, file: Module, first: ast.Call) -> Found:
     """Two backward passes with no forward between them: of the forwards before, DDP averages what the first goes through."""
-    scope = file.scope(first).function
+    scope = file.scope(first).frame
     graph = side.graph(scope)
     before = step_of(file, first, graph)
     own = _forwards(side, file, first)
     for other, second in side.asked("backward"):
-        step = step_of(file, second, graph) if other is file and file.scope(second).function is scope else None
+        step = step_of(file, second, graph) if other is file and file.scope(second).frame is scope else None
         if step is None or before is None:
             continue
         models = {unparse(call.func) for call in own} & {unparse(call.func) for call in _forwards(side, file, second)}
         for model in sorted(models):
-            here = [call for f, call in side.calls if f is file and file.scope(call).function is scope]
+            here = [call for f, call in side.calls if f is file and file.scope(call).frame is scope]
             again = {unparse(call.func) for call in own} if second is first else {model}  # the next round has its own
             run = [call for call in here if unparse(call.func) in again or side.flows.callees.get(call)]
             met = [at for call in run if (at := step_of(file, call, graph)) is not None]
@@ -164,7 +164,7 @@ def _without_a_forward(side: Side, file: File, first: ast.Call) -> Found:
                 return
 
 
-def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
+def _forwards(side: Side, file: Module, backward: ast.Call) -> set[ast.Call]:
     """The calls of prepared models that a loss is computed through; where no wrapper hides them, of their parts too."""
     calls = side.once(Losses).calls(file, backward)
     return {
@@ -174,7 +174,7 @@ def _forwards(side: Side, file: File, backward: ast.Call) -> set[ast.Call]:
     }
 
 
-def _runs_part(side: Side, file: File, call: ast.Call) -> bool:
+def _runs_part(side: Side, file: Module, call: ast.Call) -> bool:
     """`net.encode(x)`, `net.head[0](x)`"""
     owner = call.func
     if getattr(owner, "attr", "") in RUNS_NOTHING or not side.after_prepare(file, call):
@@ -197,10 +197,10 @@ def _is_bare(call: ast.Call) -> bool:
     )
 
 
-def _updated_elsewhere(file: File, calls: list[ast.Call]) -> Found:
+def _updated_elsewhere(file: Module, calls: list[ast.Call]) -> Found:
     """`SGD(other.parameters())` is prepared, and `other` is not."""
     prepared = {unparse(argument) for call in calls for argument in call.args}
-    functions = {file.scope(call).function.node: None for call in calls}
+    functions = {file.scope(call).frame.node: None for call in calls}
     assigned = [node for function in functions for node in walk(function) if isinstance(node, ast.Assign)]
     for node in assigned:
         made, text = node.value, unparse(node.targets[0])

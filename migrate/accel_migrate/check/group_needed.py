@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _DISTRIBUTED = "torch.distributed."
 _STARTS = "torch.distributed.init_process_group"
@@ -32,7 +33,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield Violation("AM966", file.path, getattr(node, "lineno", 1), message)
 
 
-def _gone(evidence: Evidence) -> list[tuple[File, ast.Call]]:
+def _gone(evidence: Evidence) -> list[tuple[Module, ast.Call]]:
     """The calls that started a group, of the files from which one disappeared."""
     there = {file.path: _starts(file) for file in evidence.after.involved}
     starts = [(file, call) for file in evidence.before.files for call in _starts(file)]
@@ -43,11 +44,11 @@ def _gone(evidence: Evidence) -> list[tuple[File, ast.Call]]:
     ]
 
 
-def _starts(file: File) -> list[ast.Call]:
-    return [call for call in file.of_kinds(ast.Call) if file.qualified(call.func) == _STARTS]
+def _starts(file: Module) -> list[ast.Call]:
+    return [call for call in file.walk(file.tree, ast.Call) if file.qualified(call.func) == _STARTS]
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
+def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
     side, gone = evidence.after, _gone(evidence)
     if not gone:
         return
@@ -62,7 +63,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[File, ast.AST, str]]:
         yield from _chosen(side)
 
 
-def _needs_group(file: File, call: ast.Call) -> bool:
+def _needs_group(file: Module, call: ast.Call) -> bool:
     """A collective, a question about the group, or a DistributedSampler that asks the group for rank and size."""
     dotted = file.qualified(call.func) or ""
     name = dotted.rpartition(".")[2]
@@ -73,11 +74,11 @@ def _needs_group(file: File, call: ast.Call) -> bool:
     return direct and name[:1].islower() and name not in _HARMLESS
 
 
-def _runs_alone(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST]) -> tuple[File, ast.AST] | None:
+def _runs_alone(side: Side, file: Module, node: ast.AST, seen: frozenset[ast.AST]) -> tuple[Module, ast.AST] | None:
     """Where a run begins that comes to a node without asking, here or on the way, whether there are several processes."""
     if _asks(file, node):
         return None
-    function = file.scope(node).function.node
+    function = file.scope(node).frame.node
     if not isinstance(function, Function):
         return file, node
     if function in seen or len(seen) > _DEEPEST:
@@ -89,14 +90,14 @@ def _runs_alone(side: Side, file: File, node: ast.AST, seen: frozenset[ast.AST])
     return next((place for place in begins if place is not None), None)
 
 
-def _may_ask(file: File, decorator: ast.expr) -> bool:
+def _may_ask(file: Module, decorator: ast.expr) -> bool:
     """Whether a decorator may keep a function from running on one process: those of Python and torch do not."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     plain = isinstance(called, ast.Name) and called.id in ("staticmethod", "classmethod", "property")
     return not plain and not (file.qualified(called) or "").startswith("torch.")
 
 
-def _asks(file: File, node: ast.AST) -> bool:
+def _asks(file: Module, node: ast.AST) -> bool:
     """A condition on processes around a node, or one above it in the function that returns."""
     for above in file.ancestors(node):
         if isinstance(above, ast.If | ast.IfExp | ast.While) and _TELLS.search(unparse(above.test)):
@@ -114,10 +115,10 @@ def _asks(file: File, node: ast.AST) -> bool:
     return False
 
 
-def _chosen(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
+def _chosen(side: Side) -> Iterator[tuple[Module, ast.AST, str]]:
     """What the project builds only where the group is started: the original did so on one process as well."""
     for file in side.involved:
-        for node in file.of_kinds(ast.If):
+        for node in file.walk(file.tree, ast.If):
             if not node.orelse or not _is_started(file, node.test):
                 continue
             for call in (part for statement in node.body for part in walk(statement)):
@@ -131,7 +132,7 @@ def _chosen(side: Side) -> Iterator[tuple[File, ast.AST, str]]:
                     )
 
 
-def _is_started(file: File, test: ast.expr) -> bool:
+def _is_started(file: Module, test: ast.expr) -> bool:
     return isinstance(test, ast.Call) and file.qualified(test.func) == "torch.distributed.is_initialized"
 
 

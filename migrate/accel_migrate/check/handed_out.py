@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.check.evidence import Side
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 # What runs a function that it is handed once: command lines, starters of processes and threads, profilers.
 _RUNS_ONCE = frozenset(
@@ -38,7 +39,7 @@ class HandedOut:
     """Which functions of a project are given to calls that no function of the project answers."""
 
     def __init__(self, side: Side) -> None:
-        self._to: dict[Function, tuple[File, ast.Call]] = {}
+        self._to: dict[Function, tuple[Module, ast.Call]] = {}
         harmless = _RUNS_ONCE | _CALLS_NOTHING | _KEEPS
         for file, call in side.calls:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -49,12 +50,12 @@ class HandedOut:
                 for function in _callables(side, file, argument):
                     self._to.setdefault(function, (file, call))
 
-    def to(self, function: Function) -> tuple[File, ast.Call] | None:
+    def to(self, function: Function) -> tuple[Module, ast.Call] | None:
         """The call that a function is handed to, if it is not known to run it once."""
         return self._to.get(function)
 
 
-def _callables(side: Side, file: File, node: ast.expr) -> list[Function]:
+def _callables(side: Side, file: Module, node: ast.expr) -> list[Function]:
     """The functions that an argument may be: its own, a method, an object with `__call__`, or parts of a list of them."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
     made = [each for part in parts for each in side.flows.made(file, part)]

@@ -9,9 +9,10 @@ from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import children, unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _QUIET = ("no_grad", "inference_mode")
 _BEGINNINGS = ("expression", "item", "name", "result")
 _LOOKED_AT = frozenset(["next", "sum", "len", "any", "all", "print"])  # `next(net.parameters()).device`
@@ -130,7 +131,7 @@ def _parts(side: Side, origin: Place) -> set[Place]:
     return set()
 
 
-def _origins(side: Side, file: File, node: ast.expr) -> set[Place]:
+def _origins(side: Side, file: Module, node: ast.expr) -> set[Place]:
     """Where a value began; only if that is not visible, the field or the key that it is read from."""
     found = side.flows.origins(side.flows.place(file, node))
     return {each for each in found if isinstance(each, tuple) and each[0] in _BEGINNINGS} or found
@@ -144,11 +145,11 @@ def _chain(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def _runs_prepared(side: Side, file: File, call: ast.Call) -> bool:
+def _runs_prepared(side: Side, file: Module, call: ast.Call) -> bool:
     return not _is_quiet(file, call) and bool(side.flows.made(file, call.func, "prepared"))
 
 
-def _is_quiet(file: File, node: ast.AST) -> bool:
+def _is_quiet(file: Module, node: ast.AST) -> bool:
     """Whether no gradient is kept of what a node computes."""
     for above in file.ancestors(node):
         around = [item.context_expr for item in above.items] if isinstance(above, ast.With) else []
@@ -159,7 +160,7 @@ def _is_quiet(file: File, node: ast.AST) -> bool:
     return False
 
 
-def _is_looked_at(file: File, parameters: ast.Call) -> bool:
+def _is_looked_at(file: Module, parameters: ast.Call) -> bool:
     """`sum(p.numel() for p in net.parameters())`, `for p in net.parameters(): p.requires_grad = False`"""
     for above in file.ancestors(parameters):
         if isinstance(above, ast.For):
@@ -171,16 +172,16 @@ def _is_looked_at(file: File, parameters: ast.Call) -> bool:
     return False
 
 
-def _is_stepped(side: Side, file: File, backward: ast.Call) -> bool:
+def _is_stepped(side: Side, file: Module, backward: ast.Call) -> bool:
     """Whether an optimizer is stepped where a backward pass runs, or by who calls it: gradients of an input alone are not."""
-    function = file.scope(backward).function.node
+    function = file.scope(backward).frame.node
     sites = side.above(function) if isinstance(function, Function) else []
     around = [_round(file, backward), *[_round(site.file, site.call) for site in sites]]
     called = [node for each in around for node in walk(each) if isinstance(node, ast.Call)]
     return any(getattr(call.func, "attr", "") == "step" for call in called)
 
 
-def _round(file: File, node: ast.AST) -> ast.AST:
+def _round(file: Module, node: ast.AST) -> ast.AST:
     """The loop or the function in which a node runs."""
     around = (above for above in file.ancestors(node) if isinstance(above, ast.For | ast.While | Function))
     return next(around, file.tree)

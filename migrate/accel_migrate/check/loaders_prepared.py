@@ -11,12 +11,13 @@ from accel_migrate.check.evidence import Side, argument_of, is_accelerator, para
 from accel_migrate.check.stores import returned
 from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM973"
 _OF_ACCELERATOR = ("prepare", "prepare_data_loader", "prepare_optimizer")
 _HANDED_ON = frozenset([*PASSED_ON, "whole_batches", "skip_first_batches", "track", "alive_it"])
-_Other = tuple[File, ast.AST]
+_Other = tuple[Module, ast.AST]
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -39,7 +40,7 @@ def find(project: Project) -> Iterator[Violation]:
                 yield Violation(CODE, file.path, call.lineno, message)
 
 
-def _named(file: File, node: ast.AST) -> str:
+def _named(file: Module, node: ast.AST) -> str:
     return f"`{unparse(node)[:50]}` ({file.path.name})"
 
 
@@ -51,7 +52,7 @@ class TrainingLoops:
         waiting = list(side.asked("backward"))
         while waiting:
             file, call = waiting.pop()
-            function = file.scope(call).function.node
+            function = file.scope(call).frame.node
             for site in side.above(function) if isinstance(function, Function) else ():
                 if site.call not in running:
                     running.add(site.call)
@@ -59,8 +60,8 @@ class TrainingLoops:
         self.found = [
             (file, loop)
             for file in side.files
-            for loop in file.of_kinds(ast.For, ast.AsyncFor)
-            if isinstance(loop, ast.For | ast.AsyncFor) and not running.isdisjoint(walk(loop))
+            for loop in file.walk(file.tree, ast.For, ast.AsyncFor)
+            if not running.isdisjoint(walk(loop))
         ]
 
 
@@ -77,12 +78,12 @@ class _Origins:
             for made in side.flows.made(file, argument, "loader")
         }
 
-    def may_be(self, file: File, node: ast.expr) -> bool:
+    def may_be(self, file: Module, node: ast.expr) -> bool:
         """Whether a loader may get here at all."""
         made = self._side.flows.made(file, node)
         return any(each.kind in ("loader", "prepared") for each in made)
 
-    def view(self, file: File, argument: ast.expr) -> ast.expr | None:
+    def view(self, file: Module, argument: ast.expr) -> ast.expr | None:
         """`chain(a, b)`, `tqdm(loader)` that is handed to prepare(): not a loader, but something that goes over one."""
         values: list[ast.expr] = [argument] if isinstance(argument, ast.Call) else []
         if isinstance(argument, ast.Name | ast.Attribute | ast.Subscript):
@@ -95,10 +96,10 @@ class _Origins:
                 return value
         return None
 
-    def _is_loader(self, file: File, node: ast.expr) -> bool:
+    def _is_loader(self, file: Module, node: ast.expr) -> bool:
         return bool(self._side.flows.made(file, node, "loader"))
 
-    def other(self, file: File, node: ast.expr, seen: frozenset[object] = frozenset()) -> _Other | None:
+    def other(self, file: Module, node: ast.expr, seen: frozenset[object] = frozenset()) -> _Other | None:
         """An expression that the value may come from and that is not what prepare() returned; None if there is none."""
         if node in seen or isinstance(node, ast.Constant):
             return None
@@ -120,11 +121,11 @@ class _Origins:
                 )
         return None
 
-    def _first(self, file: File, parts: list[ast.expr], seen: frozenset[object]) -> _Other | None:
+    def _first(self, file: Module, parts: list[ast.expr], seen: frozenset[object]) -> _Other | None:
         loaders = (part for part in parts if self.may_be(file, part))
         return next((found for part in loaders if (found := self.other(file, part, seen)) is not None), None)
 
-    def _called(self, file: File, call: ast.Call, seen: frozenset[object]) -> _Other | None:
+    def _called(self, file: Module, call: ast.Call, seen: frozenset[object]) -> _Other | None:
         function = call.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if isinstance(function, ast.Attribute) and is_accelerator(function.value) and name in _OF_ACCELERATOR:
@@ -139,9 +140,9 @@ class _Origins:
                 return found
         return (file, call) if not callees and call in self._prepared else None
 
-    def _held(self, file: File, place: ast.expr, at: File, node: ast.AST, seen: frozenset[object]) -> _Other | None:
+    def _held(self, file: Module, place: ast.expr, at: Module, node: ast.AST, seen: frozenset[object]) -> _Other | None:
         """What a place may hold where a node runs: what its own function set, or what it held when that was called."""
-        function = at.scope(node).function.node
+        function = at.scope(node).frame.node
         found, fresh = self._reaching(file, place, at, node)
         for one in found:
             other = self._given(one, seen)
@@ -160,18 +161,18 @@ class _Origins:
                 return other
         return None if sites else self._left_anywhere(file, place, seen)
 
-    def _set_elsewhere(self, file: File, place: ast.expr, seen: frozenset[object]) -> _Other | None:
+    def _set_elsewhere(self, file: Module, place: ast.expr, seen: frozenset[object]) -> _Other | None:
         """What another function sets a place to, once it is prepared: `global loader`, `trainer.loader = other`."""
-        around = file.scope(place).function
+        around = file.scope(place).frame
         for one in self._assignments.to(file, place):
-            if one.file.scope(one.node).function is around or not self._side.after_prepare(one.file, one.node):
+            if one.file.scope(one.node).frame is around or not self._side.after_prepare(one.file, one.node):
                 continue
             other = self._given(one, seen) if self._is_left(one, file, place) else None
             if other is not None:
                 return other
         return None
 
-    def _entry(self, file: File, node: ast.expr, seen: frozenset[object]) -> _Other | None:
+    def _entry(self, file: Module, node: ast.expr, seen: frozenset[object]) -> _Other | None:
         """What a mapping or list that is written out holds, if nothing sets it later: as it was when that was written."""
         if not isinstance(node, ast.Subscript) or self._assignments.to(file, node):
             return None
@@ -188,7 +189,7 @@ class _Origins:
         values = ((file, value) for file, value in given if value is not None and self.may_be(file, value))
         return next((other for file, value in values if (other := self.other(file, value, seen)) is not None), None)
 
-    def _bound_early(self, name: str, function: Function) -> Iterator[tuple[File, ast.expr | None]]:
+    def _bound_early(self, name: str, function: Function) -> Iterator[tuple[Module, ast.expr | None]]:
         """`partial(train, loader=loader)`."""
         for file, call in self._side.calls:
             last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -214,15 +215,15 @@ class _Origins:
                         return other
         return None
 
-    def _reaching(self, file: File, place: ast.expr, at: File, node: ast.AST) -> tuple[list[Assigned], bool]:
+    def _reaching(self, file: Module, place: ast.expr, at: Module, node: ast.AST) -> tuple[list[Assigned], bool]:
         """The assignments in the function around a node that it may see; and whether it may see what was there before."""
-        scope = at.scope(node).function
+        scope = at.scope(node).frame
         graph = self._side.graph(scope)
         use = step_of(at, node, graph)
         own = [
             one
             for one in self._assignments.to(file, place)
-            if one.file is at and at.scope(one.node).function is scope and graph.holds(one.node)
+            if one.file is at and at.scope(one.node).frame is scope and graph.holds(one.node)
         ]
         if use is None:
             return own, True
@@ -232,7 +233,7 @@ class _Origins:
         ]
         return seen, graph.reachable_past(None, use, steps)
 
-    def _left_anywhere(self, file: File, place: ast.expr, seen: frozenset[object]) -> _Other | None:
+    def _left_anywhere(self, file: Module, place: ast.expr, seen: frozenset[object]) -> _Other | None:
         """What any function may leave in a place when it ends, and does not prepare after all."""
         for one in self._assignments.to(file, place):
             other = self._given(one, seen) if self._is_left(one, file, place) else None
@@ -240,13 +241,13 @@ class _Origins:
                 return other
         return None
 
-    def _is_left(self, one: Assigned, file: File, place: ast.expr) -> bool:
+    def _is_left(self, one: Assigned, file: Module, place: ast.expr) -> bool:
         """Whether what is assigned may still be there when its function ends, and those that call it."""
         others = [other.node for other in self._assignments.to(file, place) if other.node is not one.node]
         return self._outlives(one.file, one.node, others, frozenset())
 
-    def _outlives(self, file: File, node: ast.AST, others: list[ast.stmt], seen: frozenset[Function]) -> bool:
-        scope = file.scope(node).function
+    def _outlives(self, file: Module, node: ast.AST, others: list[ast.stmt], seen: frozenset[Function]) -> bool:
+        scope = file.scope(node).frame
         graph = self._side.graph(scope)
         step = step_of(file, node, graph)
         if step is None:

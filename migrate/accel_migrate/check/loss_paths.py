@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import children, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 # Methods of models, optimizers and schedulers that no loss comes through.
 RUNS_NOTHING = frozenset(
@@ -28,13 +29,13 @@ class Losses:
         self._paths: dict[ast.Call, _Path] = {}
         self._values: dict[ast.AST, dict[str, list[ast.AST]]] = {}  # of each name, by scope
 
-    def calls(self, file: File, backward: ast.Call) -> dict[ast.Call, File]:
+    def calls(self, file: Module, backward: ast.Call) -> dict[ast.Call, Module]:
         return self._path(file, backward).calls
 
-    def reads(self, file: File, backward: ast.Call) -> set[Place]:
+    def reads(self, file: Module, backward: ast.Call) -> set[Place]:
         return {self._side.flows.place(at, node) for node, at in self._path(file, backward).reads.items()}
 
-    def _path(self, file: File, backward: ast.Call) -> _Path:
+    def _path(self, file: Module, backward: ast.Call) -> _Path:
         if backward not in self._paths:
             assert isinstance(backward.func, ast.Attribute)
             owner = backward.func.value
@@ -50,14 +51,14 @@ class _Path:
 
     def __init__(self, side: Side, values: dict[ast.AST, dict[str, list[ast.AST]]]) -> None:
         self.side = side
-        self.calls: dict[ast.Call, File] = {}
-        self.reads: dict[ast.Name | ast.Attribute, File] = {}
+        self.calls: dict[ast.Call, Module] = {}
+        self.reads: dict[ast.Name | ast.Attribute, Module] = {}
         self.seen: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()  # functions whose call is on the path, with what it hands over
         self._values = values
 
-    def visit(self, file: File, value: ast.AST) -> None:
-        pending: list[tuple[File, ast.AST]] = [(file, value)]
+    def visit(self, file: Module, value: ast.AST) -> None:
+        pending: list[tuple[Module, ast.AST]] = [(file, value)]
         while pending:
             at, node = pending.pop()
             if node in self.seen or _is_detached(node) or is_accelerator(node):
@@ -72,7 +73,7 @@ class _Path:
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 pending += self._bound(at, node)
 
-    def _returned(self, call: ast.Call) -> Iterator[tuple[File, ast.AST]]:
+    def _returned(self, call: ast.Call) -> Iterator[tuple[Module, ast.AST]]:
         for function in self.side.flows.callees.get(call, ()):
             if getattr(function, "name", "") != "__init__":
                 self._entered.add(function)
@@ -80,8 +81,8 @@ class _Path:
                     if isinstance(node, ast.Return) and node.value is not None:
                         yield self.side.flows.function_file[function], node.value
 
-    def _bound(self, file: File, name: ast.Name) -> Iterator[tuple[File, ast.AST]]:
-        scope = file.scope(name).function
+    def _bound(self, file: Module, name: ast.Name) -> Iterator[tuple[Module, ast.AST]]:
+        scope = file.scope(name).frame
         if file.qualified(name) is not None:
             return  # `torch.ones_like(output)` tells torch nothing
         if scope.node not in self._values:

@@ -13,7 +13,8 @@ from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM969"
 Key = tuple[str, str]  # the function, and what is done in it
@@ -72,11 +73,11 @@ def find(project: Project) -> Iterator[Violation]:
                     yield Violation(CODE, pair.path, node.lineno, message)
 
 
-def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[File, ast.stmt, str]]:
+def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[Module, ast.stmt, str]]:
     """`if predict_only: return` in a constructor above prepare(), of a model that nothing else moves any more."""
     side = evidence.after
     for file, call in side.asked("prepare"):
-        scope = file.scope(call).function
+        scope = file.scope(call).frame
         old = evidence.before.file(file.path)
         known = {path_of(each): each for each in old.scopes.values()} if old is not None else {}
         graph, was = side.graph(scope), known.get(path_of(scope))
@@ -114,22 +115,22 @@ def _moved(function: ast.AST, text: str) -> bool:
     return False
 
 
-def _takes_any(side: Side, file: File, node: ast.expr) -> bool:
+def _takes_any(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether a call is the project's own, which is looked into, or that of a module of torch, which is where its inputs are."""
     if not isinstance(node, ast.Call):
         return False
     return bool(side.flows.callees.get(node)) or any(name.startswith("torch.nn.") for name in _makers(file, node))
 
 
-def _scatters(file: File, node: ast.expr) -> bool:
+def _scatters(file: Module, node: ast.expr) -> bool:
     """Whether a model was a DataParallel, which takes its inputs to the GPU from wherever they are."""
     return isinstance(node, ast.Call) and any(name.endswith(".DataParallel") for name in _makers(file, node))
 
 
-def _makers(file: File, call: ast.Call) -> list[str]:
+def _makers(file: Module, call: ast.Call) -> list[str]:
     """The library functions whose results what is called was set to."""
     text = unparse(call.func)
-    made = [n.value for n in file.of_kinds(ast.Assign) if unparse(n.targets[0]) == text]
+    made = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == text]
     return [file.qualified(part.func) or "" for value in made for part in walk(value) if isinstance(part, ast.Call)]
 
 
@@ -138,21 +139,21 @@ def _keeps_to_cpu(made: ast.Call) -> bool:
     return isinstance(told.get("cpu"), ast.Constant) and told["cpu"].value is True  # type: ignore[attr-defined]
 
 
-def _meetings(file: File) -> dict[Key, list[ast.expr]]:
+def _meetings(file: Module) -> dict[Key, list[ast.expr]]:
     """Where a function lets values meet, or hands them on, by what it does: the third `a == b` of it, the first `f(x)`."""
     found: dict[Key, list[ast.expr]] = {}
-    for node in file.of_kinds(ast.Call, ast.BinOp, ast.Compare, ast.Subscript):
+    for node in file.walk(file.tree, ast.Call, ast.BinOp, ast.Compare, ast.Subscript):
         if isinstance(node, ast.Call):
             name = _name(node)
             if name in _MOVES or (isinstance(node.func, ast.Attribute) and is_accelerator(node.func.value)):
                 continue
         else:
             name = type(node).__name__ + type(getattr(node, "op", None)).__name__
-        found.setdefault((path_of(file.scope(node).function), name), []).append(node)
+        found.setdefault((path_of(file.scope(node).frame), name), []).append(node)
     return found
 
 
-def _operands(file: File, node: ast.expr) -> list[ast.expr]:
+def _operands(file: Module, node: ast.expr) -> list[ast.expr]:
     match node:
         case ast.Call():
             owner = [node.func.value] if isinstance(node.func, ast.Attribute) and not file.qualified(node.func) else []
@@ -166,7 +167,7 @@ def _operands(file: File, node: ast.expr) -> list[ast.expr]:
     return []
 
 
-def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
+def _parted(after: Whereabouts, new: Module, node: ast.expr, before: Whereabouts, old: Module, other: ast.expr) -> str:
     """What is on the CPU, and meets something on the device, though it did not before."""
     parts = _operands(new, node)
     if sum(not isinstance(part, ast.Constant) for part in parts) < 2:
@@ -189,13 +190,13 @@ def _parted(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
     return f"`{unparse(alone[0])[:40]}` would be on the CPU in `{unparse(node)[:60]}`, and what it meets on the device"
 
 
-def _was(before: Whereabouts, old: File, part: ast.expr) -> Where:
+def _was(before: Whereabouts, old: Module, part: ast.expr) -> Where:
     """Where a value of the original is: all of a program that moves nothing is on the CPU."""
     found = before.of(old, part)
     return found if before.moves_anything or not found else frozenset({CPU})
 
 
-def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr) -> str:
+def _needed(after: Whereabouts, new: Module, node: ast.expr, before: Whereabouts, old: Module, other: ast.expr) -> str:
     """What was on the CPU and would be on the device, where it is handed to somebody who may need it on the CPU."""
     if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _may_need_cpu(new, node):
         return ""
@@ -209,12 +210,12 @@ def _needed(after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, 
 
 
 def _left_behind(
-    side: Side, after: Whereabouts, new: File, node: ast.expr, before: Whereabouts, old: File, other: ast.expr
+    side: Side, after: Whereabouts, new: Module, node: ast.expr, before: Whereabouts, old: Module, other: ast.expr
 ) -> str:
     """What was on the device whenever something out of sight, such as a model, was called with it, and no longer always is."""
     if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _is_variable(new, node.func):
         return ""
-    function = new.scope(node).function.node
+    function = new.scope(node).frame.node
     above = side.above(function) if isinstance(function, Function) else []
     entries: list[ast.Call | None] = [site.call for site in above] or [None]
     for part, was in zip(_operands(new, node), _operands(old, other)):
@@ -224,29 +225,29 @@ def _left_behind(
     return ""
 
 
-def _is_variable(file: File, called: ast.expr) -> bool:
+def _is_variable(file: Module, called: ast.expr) -> bool:
     """Whether what is called is a value of the program, `model` or `self.model`, and not a function by its name."""
     if isinstance(called, ast.Attribute):
         return self_of(file, called.value) is not None
     return isinstance(called, ast.Name) and called.id not in BUILTINS and file.qualified(called) is None
 
 
-def _may_need_cpu(file: File, call: ast.Call) -> bool:
+def _may_need_cpu(file: Module, call: ast.Call) -> bool:
     name = _name(call)
     if name in _NEED_CPU:
         return True
     return not (name in _ANYWHERE or _is_of_tensors(file, call) or _is_method(file, call))
 
 
-def _is_of_library(file: File, call: ast.Call) -> bool:
+def _is_of_library(file: Module, call: ast.Call) -> bool:
     return file.qualified(call.func) is not None and not _is_of_tensors(file, call)
 
 
-def _is_of_tensors(file: File, call: ast.Call) -> bool:
+def _is_of_tensors(file: Module, call: ast.Call) -> bool:
     return (file.qualified(call.func) or "").startswith(_TENSORS)
 
 
-def _is_method(file: File, call: ast.Call) -> bool:
+def _is_method(file: Module, call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and not file.qualified(call.func)
 
 

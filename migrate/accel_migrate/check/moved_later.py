@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from accel_migrate.check.evidence import Evidence, Side, step_of
 from accel_migrate.check.scattered import path_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module, Scope
 
 # Of libraries, that run a model on what they are given or make.
 _RUN = frozenset({"add_graph", "export", "get_model_complexity_info", "make_dot", "profile", "summary", "trace"})
 
 
-def run_before_their_move(evidence: Evidence) -> Iterator[tuple[File, ast.Call, str]]:
+def run_before_their_move(evidence: Evidence) -> Iterator[tuple[Module, ast.Call, str]]:
     """`writer.add_graph(net, sample)` above `net.to(device)`, where prepare() stands before the whole function."""
     for old in evidence.before.files:
         new = evidence.after.file(old.path)
         if new is None or new not in evidence.after.involved:
             continue
         scopes = {path_of(scope): scope for scope in new.scopes.values()}
-        for move in old.of_kinds(ast.Call):
+        for move in old.walk(old.tree, ast.Call):
             model = _moved(move)
-            scope = old.scope(move).function
+            scope = old.scope(move).frame
             if not model or not isinstance(scope.node, Function):
                 continue
             above = list(_runs_above(evidence, old, scope, move, model))
@@ -44,7 +45,7 @@ def _moved(call: ast.AST) -> str:
     return ""
 
 
-def _is_placed(side: Side, file: File, scope: Scope, model: str) -> bool:
+def _is_placed(side: Side, file: Module, scope: Scope, model: str) -> bool:
     """Whether a function moves a model that nothing has prepared yet, or prepares it: all below what ran before."""
     calls = [node for node in walk(scope.node) if isinstance(node, ast.Call)]
     return any(
@@ -54,7 +55,7 @@ def _is_placed(side: Side, file: File, scope: Scope, model: str) -> bool:
     )
 
 
-def _runs_above(evidence: Evidence, file: File, scope: Scope, move: ast.AST, model: str) -> Iterator[ast.Call]:
+def _runs_above(evidence: Evidence, file: Module, scope: Scope, move: ast.AST, model: str) -> Iterator[ast.Call]:
     graph = evidence.before.graph(scope)
     last = step_of(file, move, graph)
     for call in walk(scope.node):

@@ -20,7 +20,7 @@ from accel_migrate.flow.cfg import Decision
 from accel_migrate.flow.file_calls import LISTING
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 # Libraries whose results depend on nothing but what they are given: those that read settings, and those that compute.
 _PURE = (sys.stdlib_module_names - {"socket", "platform", "multiprocessing", "threading"}) | {
@@ -38,11 +38,11 @@ class Names:
         self._side = side
         self._made, self._chosen = _Made(side), Divergence(side)
 
-    def own(self, file: File, path: ast.expr) -> str:
+    def own(self, file: Module, path: ast.expr) -> str:
         """A clause about its name; nothing if all are known to have one name for it."""
         return self._of(file, path) or self._of_folder
 
-    def _of(self, file: File, path: ast.expr) -> str:
+    def _of(self, file: Module, path: ast.expr) -> str:
         return self._made.of_value(file, path) or _by(self._chosen.of_value(file, path))
 
     @cached_property
@@ -68,7 +68,7 @@ class _Made(Divergence):
         super().__init__(side)
         self._seeds = _NameSeeds(side)
 
-    def _decisions(self, file: File, node: ast.AST) -> Iterator[Decision]:
+    def _decisions(self, file: Module, node: ast.AST) -> Iterator[Decision]:
         return iter(())
 
     def _variable(self, asked: Question, name: ast.Name) -> Iterator[Question | str]:
@@ -94,7 +94,7 @@ class _Made(Divergence):
             return
         yield from super()._call(asked, call)
 
-    def _is_unseen(self, file: File, dotted: str) -> bool:
+    def _is_unseen(self, file: Module, dotted: str) -> bool:
         return is_unseen(self._side, file, dotted)
 
 
@@ -105,7 +105,7 @@ class _NameSeeds(Seeds):
         super().__init__(side)
         self._stores = side.once(Stores)
 
-    def of(self, file: File, call: ast.Call) -> str:
+    def of(self, file: Module, call: ast.Call) -> str:
         function, dotted = call.func, file.qualified(call.func)
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if dotted in OWN:
@@ -125,7 +125,7 @@ class _NameSeeds(Seeds):
             return _by(own)
         return _unseen(call) if self._is_unseen(file, function) else ""
 
-    def _is_unseen(self, file: File, function: ast.expr) -> bool:
+    def _is_unseen(self, file: Module, function: ast.expr) -> bool:
         """Whether what is called is of a library that is not known, or a name that is set to what such a library made."""
         dotted = file.qualified(function)
         if dotted is not None:
@@ -138,7 +138,7 @@ class _NameSeeds(Seeds):
         return any(self._is_unseen(store.file, store.value.func) for store in made)  # type: ignore[union-attr]
 
 
-def is_unseen(side: Side, file: File, dotted: str) -> bool:
+def is_unseen(side: Side, file: Module, dotted: str) -> bool:
     """Whether a name is of a library, or of a file outside of the project, whose results nobody knows."""
     known = dotted.split(".")[0] in _PURE or dotted.startswith(_OPTIONS)
     return not known and side.program.locate(file, dotted) is None

@@ -25,7 +25,7 @@ from accel_migrate.flow.file_calls import (
     written_paths,
 )
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 _RUN_OR_KEEP = frozenset({"open", "exec", "eval", "compile", "__import__", "map", "filter", "dict"})
 _LOOKING = frozenset({"os.path.getsize", "os.path.getmtime", "os.path.getctime", "os.path.samefile"})
@@ -79,7 +79,7 @@ class PathUses:
         asked = isinstance(call.func, ast.Attribute) and is_accelerator(call.func.value)
         return not asked and not self._side.flows.callees.get(call)
 
-    def written(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
+    def written(self, file: Module, call: ast.Call) -> Iterator[ast.expr]:
         """What a call may write to that one process alone makes."""
         known = written_paths(call, file.qualified(call.func))
         if known is not None:
@@ -87,7 +87,7 @@ class PathUses:
         elif not self._does_nothing(file, call):
             yield from (each for each in _given(call) if is_path(self._paths.of(file, each)))
 
-    def looked_at(self, file: File, call: ast.Call) -> Iterator[ast.expr]:
+    def looked_at(self, file: Module, call: ast.Call) -> Iterator[ast.expr]:
         """What a call may look at that all processes make."""
         dotted = file.qualified(call.func) or ""
         if self._asks(file, call):
@@ -103,13 +103,13 @@ class PathUses:
         elif not self._does_nothing(file, call) and not _creates(file, call):
             yield from _given(call)
 
-    def _asks(self, file: File, call: ast.Call) -> bool:
+    def _asks(self, file: Module, call: ast.Call) -> bool:
         dotted = file.qualified(call.func)
         if dotted is not None:
             return dotted.startswith("os.") and dotted.rpartition(".")[2] in ASKING
         return isinstance(call.func, ast.Attribute) and call.func.attr in ASKING and not call.args
 
-    def _decides_nothing(self, file: File, call: ast.Call) -> bool:
+    def _decides_nothing(self, file: Module, call: ast.Call) -> bool:
         """Whether the answer is only shown, or decides what one process does, or that a folder is made."""
         at: ast.AST = call
         while not isinstance(at, ast.stmt):
@@ -120,7 +120,7 @@ class PathUses:
             return all(self._is_quiet(file, each) for each in (*at.body, *at.orelse))
         return False
 
-    def _is_quiet(self, file: File, statement: ast.stmt) -> bool:
+    def _is_quiet(self, file: Module, statement: ast.stmt) -> bool:
         match statement:
             case ast.Expr(value=ast.Call() as call):
                 return self._guards.of(file, call) is not None or self._does_nothing(file, call)
@@ -130,7 +130,7 @@ class PathUses:
                 return True
         return self._guards.of(file, statement) is not None
 
-    def _does_nothing(self, file: File, call: ast.Call) -> bool:
+    def _does_nothing(self, file: Module, call: ast.Call) -> bool:
         """Whether a call does nothing with the file behind a path that it gets."""
         name, dotted, function = name_of(call), file.qualified(call.func), call.func
         if dotted is not None:
@@ -141,14 +141,14 @@ class PathUses:
             return (built_in and name not in _RUN_OR_KEEP) or name in _SHOWING or name in ("tqdm", "trange", "Path")
         return name in _SHOWING or (name in _OF_PLAIN and self._is_plain(file, function.value))  # type: ignore[attr-defined]
 
-    def _is_plain(self, file: File, owner: ast.expr) -> bool:
+    def _is_plain(self, file: Module, owner: ast.expr) -> bool:
         """Whether an object is no library's, as far as it can be seen where it is made."""
-        values: list[tuple[File, ast.expr]] = [(file, owner)]
+        values: list[tuple[Module, ast.expr]] = [(file, owner)]
         if isinstance(owner, ast.Name):
             values = [(s.file, s.value) for s in self._stores.reaching(file, owner) if s.value and not s.anywhere]
         return not any(self._is_foreign(where, value) for where, value in values)
 
-    def _is_foreign(self, file: File, value: ast.expr) -> bool:
+    def _is_foreign(self, file: Module, value: ast.expr) -> bool:
         if not isinstance(value, ast.Call):
             return False
         dotted = file.qualified(value.func)
@@ -159,7 +159,7 @@ def name_of(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def is_command(file: File, call: ast.Call) -> bool:
+def is_command(file: Module, call: ast.Call) -> bool:
     return file.qualified(call.func) in COMMANDS or name_of(call) == "system"
 
 
@@ -179,11 +179,11 @@ def _owner(call: ast.Call) -> list[ast.expr]:
     return [call.func.value] if isinstance(call.func, ast.Attribute) else []
 
 
-def _is_of_path(file: File, call: ast.Call, methods: frozenset[str]) -> bool:
+def _is_of_path(file: Module, call: ast.Call, methods: frozenset[str]) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in methods and file.qualified(call.func) is None
 
 
-def _creates(file: File, call: ast.Call) -> bool:
+def _creates(file: Module, call: ast.Call) -> bool:
     """Whether a call only makes a file anew: that all do so is another question."""
     dotted = file.qualified(call.func)
     if dotted is not None:

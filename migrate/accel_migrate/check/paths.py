@@ -10,7 +10,8 @@ from accel_migrate.check.evidence import Side, argument_of, parameter_names
 from accel_migrate.check.stores import Store, Stores
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function, default_of
+from accel_migrate.flow.program import Function, default_of
+from accel_migrate.flow.scopes import Module
 
 _DEPTH = 6
 _MOST = 12  # spellings of one path
@@ -28,12 +29,12 @@ class Paths:
         self._stores = side.once(Stores)
         self._known: dict[ast.expr, frozenset[str]] = {}
 
-    def of(self, file: File, node: ast.expr) -> frozenset[str]:
+    def of(self, file: Module, node: ast.expr) -> frozenset[str]:
         if node not in self._known:
             self._known[node] = frozenset(list(dict.fromkeys(self._of(file, node, 0)))[:_MOST])
         return self._known[node]
 
-    def _of(self, file: File, node: ast.expr, depth: int) -> list[str]:
+    def _of(self, file: Module, node: ast.expr, depth: int) -> list[str]:
         hole = [_hole(node)]
         if depth > _DEPTH:
             return hole
@@ -71,14 +72,14 @@ class Paths:
                 return self._elements(file, kept, depth + 1) or hole
         return hole
 
-    def _together(self, file: File, parts: Iterable[ast.expr], between: str, depth: int) -> list[str]:
+    def _together(self, file: Module, parts: Iterable[ast.expr], between: str, depth: int) -> list[str]:
         found = [""]
         for index, part in enumerate(parts):
             ends = self._of(file, part, depth + 1)
             found = [f"{one}{between if index else ''}{end}" for one in found for end in ends][:_MOST]
         return found
 
-    def _is_path(self, file: File, node: ast.expr, depth: int) -> bool:
+    def _is_path(self, file: Module, node: ast.expr, depth: int) -> bool:
         """Whether something is made by `Path`: what is divided otherwise is a number."""
         match node:
             case ast.Call():
@@ -90,7 +91,7 @@ class Paths:
                 return any(self._is_path(store.file, store.value, depth + 1) for store in stores)  # type: ignore[arg-type]
         return False
 
-    def _filled(self, file: File, texts: list[str], given: list[ast.expr], depth: int) -> list[str]:
+    def _filled(self, file: Module, texts: list[str], given: list[ast.expr], depth: int) -> list[str]:
         """A text with values in its gaps; what is not known to be in one is left open."""
         found = texts[:1]
         for index, text in enumerate(texts[1:]):
@@ -98,7 +99,7 @@ class Paths:
             found = [f"{one}{part}{text}" for one in found for part in inside][:_MOST]
         return found
 
-    def _variable(self, file: File, name: ast.Name, depth: int) -> list[str]:
+    def _variable(self, file: Module, name: ast.Name, depth: int) -> list[str]:
         found: list[str] = []
         for store in self._stores.reaching(file, name):
             found += self._stored(store, name, depth)
@@ -117,7 +118,7 @@ class Paths:
                 found += self._of(file, default, depth + 1)
         return found[:_MOST]
 
-    def _field(self, file: File, node: ast.Attribute, depth: int) -> list[str]:
+    def _field(self, file: Module, node: ast.Attribute, depth: int) -> list[str]:
         """What the methods of its class set an attribute to, each time as a whole."""
         owner = self_of(file, node.value)
         made = self._side.flows.made(file, node.value, "instance")
@@ -127,7 +128,7 @@ class Paths:
             return []
         return [text for s in stores if s.value is not None for text in self._of(s.file, s.value, depth + 1)][:_MOST]
 
-    def _elements(self, file: File, node: ast.expr, depth: int) -> list[str]:
+    def _elements(self, file: Module, node: ast.expr, depth: int) -> list[str]:
         """What is in a list: written out, made by a comprehension, or appended one by one."""
         match node:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):

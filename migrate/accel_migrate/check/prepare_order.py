@@ -11,9 +11,10 @@ from accel_migrate.check.evidence import Evidence, Side, argument_of, is_acceler
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -34,12 +35,12 @@ def _found(evidence: Evidence) -> Found:
 class _Order:
     """What comes before one call of `prepare`."""
 
-    def __init__(self, evidence: Evidence, file: File, call: ast.Call) -> None:
+    def __init__(self, evidence: Evidence, file: Module, call: ast.Call) -> None:
         self.evidence = evidence
         self.side: Side = evidence.after
         self.file = file
         self.call = call
-        self.scope: Scope = file.scope(call).function
+        self.scope: Scope = file.scope(call).frame
         self.graph: Graph = self.side.graph(self.scope)
         self.step = step_of(file, call, self.graph)
         self.texts = {unparse(argument): argument for argument in call.args if not isinstance(argument, ast.Starred)}
@@ -47,8 +48,8 @@ class _Order:
     def early_uses(self) -> Found:
         if self.step is None:
             return
-        for node in self.file.of_kinds(ast.Call, ast.For):
-            if not isinstance(node, ast.Call | ast.For) or self.file.scope(node).function is not self.scope:
+        for node in self.file.walk(self.file.tree, ast.Call, ast.For):
+            if self.file.scope(node).frame is not self.scope:
                 continue
             what = self._trains(node)
             step = step_of(self.file, node, self.graph) if what else None
@@ -95,9 +96,8 @@ class _Order:
         function = self.scope.node
         parameter = isinstance(function, Function) and text in parameter_names(function)
         declared = any(
-            text in node.names and self.file.scope(node).function is self.scope
-            for node in self.file.of_kinds(ast.Global, ast.Nonlocal)
-            if isinstance(node, ast.Global | ast.Nonlocal)
+            text in node.names and self.file.scope(node).frame is self.scope
+            for node in self.file.walk(self.file.tree, ast.Global, ast.Nonlocal)
         )
         return found if found and text.isidentifier() and not (parameter or declared) else [*found, None]
 
@@ -111,7 +111,7 @@ class _Order:
         """The steps of this scope that prepare an object."""
         found: list[ast.stmt] = []
         for file, call in self.side.asked("prepare"):
-            if file is self.file and file.scope(call).function is self.scope:
+            if file is self.file and file.scope(call).frame is self.scope:
                 step = step_of(file, call, self.graph)
                 if step is not None and text in map(unparse, call.args):
                     found.append(step)
@@ -122,7 +122,7 @@ class _Order:
         """The other statements of this scope that give an object of this call a value."""
         return [
             node
-            for node in self.file.nodes
+            for node in self.file.walk(self.file.tree)
             if isinstance(node, ast.stmt)
             and node is not self.step
             and self.graph.holds(node)
@@ -177,7 +177,7 @@ class _Order:
                 return True
         return False
 
-    def _is_ours(self, file: File, node: ast.expr) -> bool:
+    def _is_ours(self, file: Module, node: ast.expr) -> bool:
         return any(made.node is self.call for made in self.side.flows.made(file, node, "prepared"))
 
     def repeated(self) -> Found:
@@ -190,7 +190,7 @@ class _Order:
                     continue
                 other = made.node
                 same = next((f for f, c in self.side.asked("prepare") if c is other), None)
-                if same is self.file and same.scope(other).function is self.scope:
+                if same is self.file and same.scope(other).frame is self.scope:
                     first = step_of(same, other, self.graph)
                     if first is None or not self.graph.reachable(first, self.step) or self._rebuilt(argument, first):
                         continue
@@ -215,11 +215,11 @@ class _Order:
                 argument = argument_of(function, site.call, text)
                 if argument is None:
                     continue
-                graph = self.side.graph(site.file.scope(site.call).function)
+                graph = self.side.graph(site.file.scope(site.call).frame)
                 step = step_of(site.file, site.call, graph)
                 loop = self._loop_around(site.file, step, graph) if step is not None else None
                 again = loop is not None and not self._bound_in(loop, unparse(argument))
-                outer = site.file.scope(site.call).function.node
+                outer = site.file.scope(site.call).frame.node
                 if again or (loop is None and self._brought(outer, [unparse(argument)], seen)):
                     found.add(text)
         return found
@@ -228,7 +228,7 @@ class _Order:
         """Whether a name gets a new value between two calls that prepare it."""
         assert self.step is not None
         text = unparse(argument)
-        for node in self.file.nodes:
+        for node in self.file.walk(self.file.tree):
             if isinstance(node, ast.stmt) and node not in (first, self.step) and _binds(node, text):
                 if (
                     self.graph.holds(node)
@@ -238,7 +238,7 @@ class _Order:
                     return True
         return False
 
-    def _loop_around(self, file: File, step: ast.stmt, graph: Graph) -> ast.stmt | None:
+    def _loop_around(self, file: Module, step: ast.stmt, graph: Graph) -> ast.stmt | None:
         for above in file.ancestors(step):
             if isinstance(above, Function):
                 return None

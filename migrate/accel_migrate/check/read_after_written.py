@@ -16,7 +16,8 @@ from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module, Scope
 
 _MEETING = (
     "wait_for_everyone",
@@ -36,7 +37,7 @@ _CALLED_BY_NAME = frozenset(
 class Path(NamedTuple):
     """A path in a call: what writes the file behind it, or may look at it."""
 
-    file: File
+    file: Module
     call: ast.Call
     node: ast.expr
 
@@ -209,7 +210,7 @@ def _runs_after(
 
 def _loops(side: Side) -> Iterator[ast.For]:
     for file in side.files:
-        yield from (node for node in file.of_kinds(ast.For) if isinstance(node, ast.For))
+        yield from (node for node in file.walk(file.tree, ast.For))
 
 
 def _doing(
@@ -224,7 +225,7 @@ def _doing(
         if call in seen:
             continue
         seen.add(call)
-        scope = file.scope(call).function
+        scope = file.scope(call).frame
         step = step_of(file, call, side.graph(scope))
         if step is not None:
             found.setdefault(scope, []).append(step)

@@ -11,10 +11,11 @@ from accel_migrate.check.evidence import Evidence, Side, is_accelerator, paramet
 from accel_migrate.check.loaders_prepared import TrainingLoops
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _MOVES = ("to", "cuda", "cpu")
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -25,14 +26,12 @@ def find(project: Project) -> Iterator[Violation]:
 def _found(evidence: Evidence) -> Found:
     """Objects that hold a model or optimizer from before `prepare`, and names that get another one after it."""
     side = evidence.after
-    used = {
-        node.attr for file in side.files for node in file.of_kinds(ast.Attribute) if isinstance(node, ast.Attribute)
-    }
+    used = {node.attr for file in side.files for node in file.walk(file.tree, ast.Attribute)}
     for file, call in side.asked("prepare"):
         names = {unparse(argument) for argument in call.args}
         called = {unparse(other.func) for f, other in side.calls if f is file}
         for other, node in side.calls:
-            if other is file and file.scope(node).function is file.scope(call).function:
+            if other is file and file.scope(node).frame is file.scope(call).frame:
                 kept = _kept(side, node, names, used)
                 if kept and _comes_before(side, file, node, call):
                     yield file, node, f"`{unparse(node)[:60]}` would keep {kept} as it is before prepare()"
@@ -42,9 +41,9 @@ def _found(evidence: Evidence) -> Found:
         yield from _another_loader(side, file, call)
 
 
-def _wrapped(side: Side, file: File, call: ast.Call, names: set[str], called: set[str]) -> Found:
+def _wrapped(side: Side, file: Module, call: ast.Call, names: set[str], called: set[str]) -> Found:
     """`optimizer = Scheduled(adam)`, of a class out of sight, which `prepare` cannot know: it goes on stepping the old one."""
-    for node in file.of_kinds(ast.Assign):
+    for node in file.walk(file.tree, ast.Assign):
         made = node.value if isinstance(node, ast.Assign) else None
         if not isinstance(made, ast.Call) or side.flows.callees.get(made):
             continue
@@ -80,7 +79,7 @@ def _stores(function: Function, parameter: str) -> str | None:
     return None
 
 
-def _comes_before(side: Side, file: File, node: ast.AST, call: ast.Call) -> bool:
+def _comes_before(side: Side, file: Module, node: ast.AST, call: ast.Call) -> bool:
     graph = side.graph(file.scope(call))
     first, second = step_of(file, node, graph), step_of(file, call, graph)
     if first is None or second is None or first is second:
@@ -88,13 +87,13 @@ def _comes_before(side: Side, file: File, node: ast.AST, call: ast.Call) -> bool
     return not graph.dominates(second, first) and graph.reachable(first, second)
 
 
-def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+def _rebound(side: Side, file: Module, call: ast.Call, names: set[str]) -> Found:
     """`model = torch.load(path)` after prepare: the script goes on with an object that is not prepared."""
-    scope = file.scope(call).function
+    scope = file.scope(call).frame
     graph = side.graph(scope)
     prepared = step_of(file, call, graph)
-    for node in file.of_kinds(ast.Assign):
-        if not isinstance(node, ast.Assign) or node is prepared or file.scope(node).function is not scope:
+    for node in file.walk(file.tree, ast.Assign):
+        if node is prepared or file.scope(node).frame is not scope:
             continue
         target = unparse(node.targets[0])
         if target not in names or not isinstance(node.value, ast.Call) or prepared is None:
@@ -108,7 +107,7 @@ def _rebound(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
         yield file, node, f"`{unparse(node)[:60]}` would put {target} {where}, and not on this process's device"
 
 
-def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Found:
+def _built_again(side: Side, file: Module, call: ast.Call, names: set[str]) -> Found:
     """`model = Net()` after prepare, also in a method that is called again: nobody puts that one on a device."""
     if all(any(k.arg == "cpu" and unparse(k.value) == "True" for k in made.keywords) for _, made in side.created):
         return  # it is made where the Accelerator keeps all: on the CPU
@@ -120,7 +119,7 @@ def _built_again(side: Side, file: File, call: ast.Call, names: set[str]) -> Fou
                 yield at, node, message
 
 
-def _another_loader(side: Side, file: File, call: ast.Call) -> Found:
+def _another_loader(side: Side, file: Module, call: ast.Call) -> Found:
     """`loader = DataLoader(...)` after prepare, in each epoch say, and a step that trains on its batches."""
     for argument in call.args:
         for at, node, target, value in _given_another(side, file, call, argument):
@@ -135,8 +134,8 @@ def _another_loader(side: Side, file: File, call: ast.Call) -> Found:
 
 
 def _given_another(
-    side: Side, file: File, call: ast.Call, argument: ast.expr
-) -> Iterator[tuple[File, ast.stmt, ast.expr, ast.expr]]:
+    side: Side, file: Module, call: ast.Call, argument: ast.expr
+) -> Iterator[tuple[Module, ast.stmt, ast.expr, ast.expr]]:
     """Assignments of any file that may run after prepare and give what it prepared another value; with target and value."""
     for at, node, target, value, _ in side.once(Assignments).to(file, argument):
         if isinstance(value, ast.Constant):
@@ -151,7 +150,7 @@ def _given_another(
             yield at, node, target, value
 
 
-def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
+def _stored_in(side: Side, file: Module, target: ast.expr) -> Place:
     """Where a target keeps what it is given."""
     match target:
         case ast.Attribute():
@@ -163,7 +162,7 @@ def _stored_in(side: Side, file: File, target: ast.expr) -> Place:
 
 def _goes_over(
     side: Side,
-    file: File,
+    file: Module,
     loop: ast.For | ast.AsyncFor,
     target: ast.expr,
     made: ast.stmt,
@@ -182,19 +181,21 @@ def _goes_over(
     return False
 
 
-def _may_hold(side: Side, file: File, made: ast.stmt, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
+def _may_hold(side: Side, file: Module, made: ast.stmt, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a name that was set may still hold that where a loop of the same function begins."""
     graph = side.graph(file.scope(made))
     if not (graph.holds(made) and graph.holds(loop)):
         return True
     text = unparse(target)
-    others = [n for n in file.of_kinds(ast.Assign) if n is not made and unparse(n.targets[0]) == text]
+    others = [n for n in file.walk(file.tree, ast.Assign) if n is not made and unparse(n.targets[0]) == text]
     return graph.reachable_past(made, loop, [n for n in others if graph.holds(n)])
 
 
-def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Call, seen: frozenset[Function]) -> bool:
+def _runs_after(
+    side: Side, file: Module, node: ast.AST, home: Module, call: ast.Call, seen: frozenset[Function]
+) -> bool:
     """Whether a node runs after a call of prepare, and not on the way to it."""
-    scope, around = file.scope(node).function, home.scope(call).function
+    scope, around = file.scope(node).frame, home.scope(call).frame
     if scope is around:
         graph = side.graph(scope)
         first, second = step_of(home, call, graph), step_of(file, node, graph)
@@ -206,13 +207,13 @@ def _runs_after(side: Side, file: File, node: ast.AST, home: File, call: ast.Cal
     return any(_runs_after(side, site.file, site.call, home, call, seen | {function}) for site in sites)
 
 
-def _is_placed(side: Side, file: File, node: ast.stmt, target: str) -> bool:
+def _is_placed(side: Side, file: Module, node: ast.stmt, target: str) -> bool:
     """Whether a new value is moved where it is made, or later in the same function."""
     for part in walk(node):
         moved = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _MOVES
         if moved or (isinstance(part, ast.keyword) and part.arg in ("device", "map_location")):
             return True
-    graph = side.graph(file.scope(node).function)
+    graph = side.graph(file.scope(node).frame)
     return any(
         isinstance(call.func, ast.Attribute)
         and call.func.attr in _MOVES
@@ -220,11 +221,11 @@ def _is_placed(side: Side, file: File, node: ast.stmt, target: str) -> bool:
         and (step := step_of(file, call, graph)) is not None
         and graph.reachable(node, step)
         for other, call in side.calls
-        if other is file and file.scope(call).function is file.scope(node).function
+        if other is file and file.scope(call).frame is file.scope(node).frame
     )
 
 
-def _prepared_again(side: Side, file: File, node: ast.stmt, name: str) -> bool:
+def _prepared_again(side: Side, file: Module, node: ast.stmt, name: str) -> bool:
     graph = side.graph(file.scope(node))
     for other, call in side.asked("prepare"):
         step = step_of(file, call, graph) if other is file else None

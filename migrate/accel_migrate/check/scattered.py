@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
 from accel_migrate.check.whereabouts import CPU, UNKNOWN, Whereabouts
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module, Scope
 
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 Key = tuple[object, str, str]  # the file, the function and the text of an expression
 _LOOKS = frozenset(
     {"print", "isinstance", "hasattr", "getattr", "len", "id", "type", "str", "save", "watch", "deepcopy"}
@@ -26,7 +27,7 @@ def fed_from_the_cpu(evidence: Evidence) -> Found:
     where = side.once(Whereabouts)
     for file, call in side.calls:
         for given in _fed(side, file, call, was) if file in side.involved else ():
-            function = file.scope(call).function.node
+            function = file.scope(call).frame.node
             above = side.above(function) if isinstance(function, Function) else []
             entries: list[ast.Call | None] = [site.call for site in above] or [None]
             found = [where.of(file, given, entry) for entry in entries]
@@ -45,14 +46,14 @@ def _parallel(side: Side) -> set[Key]:
     return {
         _key(file, node)
         for file in side.files
-        for node in file.of_kinds(ast.Name, ast.Attribute)
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        for node in file.walk(file.tree, ast.Name, ast.Attribute)
+        if isinstance(node.ctx, ast.Load)
         if any(side.may_follow(file, node, made.node) for made in side.flows.made(file, node, "parallel"))
     }
 
 
-def _key(file: File, node: ast.expr) -> Key:
-    return file.path, path_of(file.scope(node).function), unparse(node)
+def _key(file: Module, node: ast.expr) -> Key:
+    return file.path, path_of(file.scope(node).frame), unparse(node)
 
 
 def path_of(scope: Scope) -> str:
@@ -65,7 +66,7 @@ def path_of(scope: Scope) -> str:
     return ".".join(reversed(names))
 
 
-def _fed(side: Side, file: File, call: ast.Call, was: set[Key]) -> list[ast.expr]:
+def _fed(side: Side, file: Module, call: ast.Call, was: set[Key]) -> list[ast.expr]:
     """What a model that was a DataParallel gets from a call, or what is handed on together with it."""
     given = [*call.args, *[keyword.value for keyword in call.keywords]]
     if isinstance(call.func, ast.Name | ast.Attribute) and _key(file, call.func) in was:

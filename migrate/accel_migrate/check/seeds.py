@@ -12,7 +12,8 @@ from functools import cached_property
 
 from accel_migrate.check.evidence import Side
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _CLOCKS = frozenset(["time.time", "time.perf_counter", "time.monotonic", "time.process_time", "datetime.datetime.now"])
 _DRAWS = {
@@ -43,7 +44,7 @@ class Seeds:
         self._side = side
         self._alike: dict[str, bool] = {}
 
-    def of(self, file: File, call: ast.Call) -> str:
+    def of(self, file: Module, call: ast.Call) -> str:
         """What the result of a call comes from, if each process has its own; else nothing."""
         dotted = file.qualified(call.func) or ""
         if dotted in _CLOCKS:
@@ -99,29 +100,29 @@ class Seeds:
         for file, call in self._side.calls:
             dotted = file.qualified(call.func) or ""
             owner, _, name = dotted.rpartition(".")
-            each = getattr(file.scope(call).function.node, "name", "") in _EACH_SAMPLE
+            each = getattr(file.scope(call).frame.node, "name", "") in _EACH_SAMPLE
             if _AUGMENTS.match(dotted) or (each and owner == module and name in _DRAWS[module]):
                 return True
         return False
 
     @cached_property
-    def _certain(self) -> list[tuple[File, ast.Call]]:
+    def _certain(self) -> list[tuple[Module, ast.Call]]:
         """Calls about seeds that every run makes, as far as no test that speaks of a seed stands above them."""
         about = [(f, c) for f, c in self._side.calls if "seed" in unparse(c)]
         return [(f, c) for f, c in about if not self._is_optional(f, c, frozenset())]
 
-    def _is_optional(self, file: File, call: ast.Call, seen: frozenset[Function]) -> bool:
+    def _is_optional(self, file: Module, call: ast.Call, seen: frozenset[Function]) -> bool:
         """Whether a seed is given only if one was asked for: `if args.seed: torch.manual_seed(args.seed)`."""
         if any(isinstance(above, ast.If) and "seed" in unparse(above.test) for above in file.ancestors(call)):
             return True
-        function = file.scope(call).function.node
+        function = file.scope(call).frame.node
         if not isinstance(function, Function) or function in seen:
             return False
         sites = self._side.above(function)
         return bool(sites) and all(self._is_optional(s.file, s.call, seen | {function}) for s in sites)
 
 
-def _seeds(file: File, call: ast.Call, module: str) -> bool:
+def _seeds(file: Module, call: ast.Call, module: str) -> bool:
     name = unparse(call.func)
     return _SEEDING[module] in (file.qualified(call.func), name) or name.rpartition(".")[2] in _FOR_ALL
 
@@ -132,7 +133,7 @@ def _is_given(call: ast.Call) -> bool:
     return any(not isinstance(value, ast.Constant) or value.value is not None for value in given)
 
 
-def _is_answer(file: File, call: ast.Call) -> bool:
+def _is_answer(file: Module, call: ast.Call) -> bool:
     """`state, reward, done, info = env.step(action)`."""
     above = file.parents[call]
     return isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple) and len(above.targets[0].elts) >= 3

@@ -11,10 +11,11 @@ from accel_migrate.check.left_beside import is_plain_backward
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.points import dotted
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
-Found = Iterator[tuple[File, ast.AST, str]]
-Names = Iterator[tuple[File, ast.Name]]
+Found = Iterator[tuple[Module, ast.AST, str]]
+Names = Iterator[tuple[Module, ast.Name]]
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -28,7 +29,7 @@ def _found(evidence: Evidence) -> Found:
     sharded = {made for f, argument in given for made in side.flows.made(f, argument, "loader")}
     if not sharded:
         return
-    attributes = (node for file in side.files for node in file.of_kinds(ast.Attribute))
+    attributes = (node for file in side.files for node in file.walk(file.tree, ast.Attribute))
     loaders = {made.node for made in sharded} if any(_is_rank(node) for node in attributes) else set()
     for file, call in side.calls:
         if call in loaders and (rank := _by_rank(side, file, call)) is not None:
@@ -40,8 +41,8 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.asked("backward"):
         yield from _half(side, file, call, sharded)
     for file in side.files:
-        for node in file.of_kinds(ast.For):
-            if isinstance(node, ast.For) and _is_prepared_here(side, file, node.iter):
+        for node in file.walk(file.tree, ast.For):
+            if _is_prepared_here(side, file, node.iter):
                 yield from _by_number(file, node)
     for file, call in side.calls:
         if is_plain_backward(side, call):
@@ -51,7 +52,7 @@ def _found(evidence: Evidence) -> Found:
                 yield file, call, f"the loop over `{text}` is left as it was, and {text} would be sharded for another"
 
 
-def _by_number(file: File, loop: ast.For) -> Found:
+def _by_number(file: Module, loop: ast.For) -> Found:
     """`labels[size * i : size * (i + 1)]`: what stands beside a loader, by the number of the batch in the whole data."""
     inside = walk(loop)
     counted = {n.target.id for n in inside if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
@@ -71,12 +72,12 @@ def _by_number(file: File, loop: ast.For) -> Found:
                 )
 
 
-def _by_rank(side: Side, file: File, loader: ast.Call) -> ast.expr | None:
+def _by_rank(side: Side, file: Module, loader: ast.Call) -> ast.expr | None:
     """`Mine(data, accelerator.process_index)`, of which a loader's data or sampler is made, if the runtime does not know it."""
     methods = _methods(side)
     assigned = [
         (_field(part, methods), value)
-        for target, value in _assigned(file.scope(loader).function.node, loader)
+        for target, value in _assigned(file.scope(loader).frame.node, loader)
         for part in _set_by(target)
     ]
     pending = [
@@ -107,7 +108,7 @@ def _is_rank(node: ast.Attribute) -> bool:
 
 
 def _methods(side: Side) -> set[str]:
-    methods = [(file, f) for file in side.files for f in file.of_kinds(ast.FunctionDef)]
+    methods = [(file, f) for file in side.files for f in file.walk(file.tree, ast.FunctionDef)]
     return {f.name for file, f in methods if isinstance(file.parents[f], ast.ClassDef)}
 
 
@@ -135,13 +136,15 @@ def _set_by(target: ast.expr) -> Iterator[ast.expr]:
 def _knows_replicas(side: Side, call: ast.Call) -> bool:
     """Whether a call makes a DistributedSampler, or an object of a class that has its `num_replicas`."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    classes = [node for file in side.files for node in file.of_kinds(ast.ClassDef) if getattr(node, "name", "") == name]
+    classes = [
+        node for file in side.files for node in file.walk(file.tree, ast.ClassDef) if getattr(node, "name", "") == name
+    ]
     return name == "DistributedSampler" or any(
         word in unparse(each) for each in classes for word in ("num_replicas", "DistributedSampler")
     )
 
 
-def _half(side: Side, file: File, backward: ast.Call, sharded: set[Made]) -> Found:
+def _half(side: Side, file: Module, backward: ast.Call, sharded: set[Made]) -> Found:
     """`for x in prepared: other = batches[i]`, where `batches` are those of a loader that every process has whole."""
     names = list(_fed(side, file, backward, backward.args, frozenset()))
     if not any(side.flows.made(f, name, "prepared") & side.looped_over for f, name in names):
@@ -154,7 +157,7 @@ def _half(side: Side, file: File, backward: ast.Call, sharded: set[Made]) -> Fou
             return
 
 
-def _fed(side: Side, file: File, at: ast.AST, values: list[ast.expr], seen: frozenset[Function]) -> Names:
+def _fed(side: Side, file: Module, at: ast.AST, values: list[ast.expr], seen: frozenset[Function]) -> Names:
     """The names that values are computed from in the loop around a node, or in its function and the loops that call it."""
     around = _region(side, file, at)
     bound = _bound(around, at)
@@ -173,7 +176,7 @@ def _fed(side: Side, file: File, at: ast.AST, values: list[ast.expr], seen: froz
             yield from _fed(side, site.file, site.call, fed, seen | {around})
 
 
-def _region(side: Side, file: File, node: ast.AST) -> ast.AST:
+def _region(side: Side, file: Module, node: ast.AST) -> ast.AST:
     """The innermost loop over a prepared loader, or else the function."""
     for above in file.ancestors(node):
         if isinstance(above, Function) or (
@@ -205,7 +208,7 @@ def _assigned(around: ast.AST, at: ast.AST) -> Iterator[tuple[ast.expr, ast.expr
             yield from ((target, node.value) for target in targets)
 
 
-def _loop_over_prepared(side: Side, file: File, node: ast.AST, seen: frozenset[Function]) -> ast.For | None:
+def _loop_over_prepared(side: Side, file: Module, node: ast.AST, seen: frozenset[Function]) -> ast.For | None:
     """The loop over a prepared loader in which a node runs."""
     for above in file.ancestors(node):
         if isinstance(above, ast.For) and _is_prepared_here(side, file, above.iter):
@@ -217,16 +220,16 @@ def _loop_over_prepared(side: Side, file: File, node: ast.AST, seen: frozenset[F
     return None
 
 
-def _is_prepared_here(side: Side, file: File, node: ast.expr) -> bool:
+def _is_prepared_here(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether something is a prepared loader; an attribute, one that its own class prepares."""
     owners = {
-        file.scope(made.node).function.parent
+        file.scope(made.node).frame.parent
         for made in side.flows.made(file, node, "prepared")
         if made.node in file.parents
     }
     attribute = any(isinstance(part, ast.Attribute) for part in walk(node))
     if attribute:
-        return file.scope(node).function.parent in owners
+        return file.scope(node).frame.parent in owners
     return side.is_prepared(file, node)
 
 

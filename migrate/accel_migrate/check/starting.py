@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 if TYPE_CHECKING:
     from accel_migrate.check.evidence import Side
 
 
-def scripts_that_run(side: Side, file: File, node: ast.AST) -> set[File]:
+def scripts_that_run(side: Side, file: Module, node: ast.AST) -> set[Module]:
     """The files by which a node may run, each started as a script; under its main guard it runs by its own file alone."""
-    found: set[File] = set()
+    found: set[Module] = set()
     waiting, seen = [(file, node)], set[ast.AST]()
     while waiting:
         at, inner = waiting.pop()
-        function = at.scope(inner).function.node
+        function = at.scope(inner).frame.node
         if not isinstance(function, Function):
             found |= {at} if is_main_guarded(at, inner) else _importing(side, at)
         elif function not in seen:
@@ -30,16 +31,16 @@ def scripts_that_run(side: Side, file: File, node: ast.AST) -> set[File]:
     return found
 
 
-def is_main_guarded(file: File, node: ast.AST) -> bool:
+def is_main_guarded(file: Module, node: ast.AST) -> bool:
     """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
     return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
 
 
-def _importing(side: Side, file: File) -> set[File]:
+def _importing(side: Side, file: Module) -> set[Module]:
     return {each for each in side.files if file in side.imported_by([each])}
 
 
-def _mentions(side: Side, file: File, function: Function) -> Iterator[tuple[File, ast.AST]]:
+def _mentions(side: Side, file: Module, function: Function) -> Iterator[tuple[Module, ast.AST]]:
     """Whatever may mean a function outside of itself, called or not; for a constructor, its class."""
     name = getattr(function, "name", "")
     owner = file.scopes[function].parent
@@ -48,7 +49,7 @@ def _mentions(side: Side, file: File, function: Function) -> Iterator[tuple[File
     for other in side.files:
         there = side.program.imported(other, name) if name in other.imports else None
         imports = there is not None and there[0] is file
-        for node in other.of_kinds(ast.Name, ast.Attribute):
+        for node in other.walk(other.tree, ast.Name, ast.Attribute):
             named = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
             if named != name or function in other.ancestors(node):
                 continue

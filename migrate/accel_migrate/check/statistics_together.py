@@ -12,7 +12,7 @@ from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM972"
 NORMALISED = re.compile(
@@ -39,9 +39,9 @@ def find(project: Project) -> Iterator[Violation]:
                 break
 
 
-def _loops(side: Side) -> Iterator[tuple[File, ast.AST]]:
+def _loops(side: Side) -> Iterator[tuple[Module, ast.AST]]:
     for file in side.files:
-        yield from ((file, node) for node in file.of_kinds(ast.For, ast.AsyncFor, ast.While))
+        yield from ((file, node) for node in file.walk(file.tree, ast.For, ast.AsyncFor, ast.While))
 
 
 def _gathers(node: ast.AST) -> bool:
@@ -53,7 +53,7 @@ def _gathers(node: ast.AST) -> bool:
     )
 
 
-def _put_in_training_mode(side: Side) -> Iterator[tuple[File, ast.Call]]:
+def _put_in_training_mode(side: Side) -> Iterator[tuple[Module, ast.Call]]:
     """`encoder.train()` of a network with batch normalisation that nobody prepared."""
     for file, call in side.calls:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "train") or call.args or call.keywords:
@@ -62,12 +62,12 @@ def _put_in_training_mode(side: Side) -> Iterator[tuple[File, ast.Call]]:
             yield file, call
 
 
-def _is_run(side: Side, file: File, call: ast.Call, reached: set[Place], home: File, name: str) -> bool:
+def _is_run(side: Side, file: Module, call: ast.Call, reached: set[Place], home: Module, name: str) -> bool:
     called = side.flows.place(file, call.func)
     return called in reached or (file is home and unparse(call.func) == name)
 
 
-def _normalises(side: Side, file: File, value: ast.expr) -> bool:
+def _normalises(side: Side, file: Module, value: ast.expr) -> bool:
     """Whether a network has layers with running statistics, by the expressions that built it and the classes these name."""
     seen, current = {value}, [(file, value)]
     for _ in range(_DEPTH):
@@ -86,7 +86,7 @@ def _normalises(side: Side, file: File, value: ast.expr) -> bool:
     return False
 
 
-def _is_of_normalising_class(side: Side, file: File, node: ast.expr) -> bool:
+def _is_of_normalising_class(side: Side, file: Module, node: ast.expr) -> bool:
     for made in side.flows.made(file, node):
         if made.kind in ("class", "instance") and isinstance(made.node, ast.ClassDef):
             owner = next(f for f in side.files if made.node in f.parents)
@@ -95,7 +95,7 @@ def _is_of_normalising_class(side: Side, file: File, node: ast.expr) -> bool:
     return False
 
 
-def _place(side: Side, file: File, node: ast.Name | ast.Attribute) -> Place:
+def _place(side: Side, file: Module, node: ast.Name | ast.Attribute) -> Place:
     owner = self_of(file, node.value) if isinstance(node, ast.Attribute) else None
     if isinstance(node, ast.Attribute):
         return ("field of", owner.node, node.attr) if owner is not None else ("none",)

@@ -11,10 +11,11 @@ from accel_migrate.check.divergence import Divergence, ends_the_run
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _OF_ALL = ("KeyboardInterrupt", "StopIteration", "ImportError", "ModuleNotFoundError")  # met by all, or by none
-Found = Iterator[tuple[File, ast.AST, str]]
+Found = Iterator[tuple[Module, ast.AST, str]]
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -36,14 +37,14 @@ def _found(evidence: Evidence) -> Found:
         yield from _by_a_failure(file, call, what, told)
     yield from _by_own_rates(side, divergence)
     for file in side.files:
-        for node in file.of_kinds(ast.For):
-            if isinstance(node, ast.For) and side.flows.made(file, node.iter, "prepared"):
+        for node in file.walk(file.tree, ast.For):
+            if side.flows.made(file, node.iter, "prepared"):
                 yield from _by_a_count(side, file, node)
     for file, call in side.asked("prepare"):
         yield from _by_a_shard(file, call)
 
 
-def _by_a_failure(file: File, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
+def _by_a_failure(file: Module, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
     """A step in a loop that goes on, or ends, after an error that one process alone may run into."""
     inner: ast.AST = call
     for above in file.ancestors(call):
@@ -72,7 +73,7 @@ def _by_own_rates(side: Side, divergence: Divergence) -> Found:
                 break
 
 
-def _in_loop(file: File, node: ast.AST) -> bool:
+def _in_loop(file: Module, node: ast.AST) -> bool:
     for above in file.ancestors(node):
         if isinstance(above, Function):
             return False
@@ -81,7 +82,7 @@ def _in_loop(file: File, node: ast.AST) -> bool:
     return False
 
 
-def _meetings(side: Side) -> Iterator[tuple[File, ast.Call, str]]:
+def _meetings(side: Side) -> Iterator[tuple[Module, ast.Call, str]]:
     """Where all processes must come equally often: backward passes, forward passes, steps, and what gathers."""
     for file, call in side.calls:
         what = meeting(side, file, call)
@@ -92,10 +93,10 @@ def _meetings(side: Side) -> Iterator[tuple[File, ast.Call, str]]:
                 yield file, call, f"{unparse(call)[:50]}"
 
 
-def _by_a_shard(file: File, prepare: ast.Call) -> Found:
+def _by_a_shard(file: Module, prepare: ast.Call) -> Found:
     """A schedule's own function that asks for the length of a loader when it is called: then it is one shard's."""
     names = {unparse(argument) for argument in prepare.args}
-    for node in file.of_kinds(ast.Lambda):
+    for node in file.walk(file.tree, ast.Lambda):
         outer = file.parents[node]
         made = file.parents[outer] if isinstance(outer, ast.keyword) else outer
         if not isinstance(made, ast.Call) or not (file.qualified(made.func) or "").startswith("torch.optim."):
@@ -110,7 +111,7 @@ def _by_a_shard(file: File, prepare: ast.Call) -> Found:
                     )
 
 
-def _by_a_count(side: Side, file: File, loop: ast.For) -> Found:
+def _by_a_count(side: Side, file: Module, loop: ast.For) -> Found:
     """A prepared schedule moves on once for each process; a loop that breaks at a count would take it too far."""
     stops = [n for n in walk(loop) if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
     if not any(isinstance(inner, ast.Break) for stop in stops for inner in stop.body):
@@ -126,7 +127,7 @@ def _by_a_count(side: Side, file: File, loop: ast.For) -> Found:
                 )
 
 
-def _is_schedule(side: Side, file: File, node: ast.expr) -> bool:
+def _is_schedule(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether a prepared object was built over another one that nobody calls, as models are: over its optimizer."""
     for made in side.flows.made(file, node, "prepared"):
         assert isinstance(made.node, ast.Call)
@@ -134,8 +135,8 @@ def _is_schedule(side: Side, file: File, node: ast.expr) -> bool:
         prepared = {unparse(argument): Made("prepared", made.node, n) for n, argument in enumerate(made.node.args)}
         others = {other for other, each in prepared.items() if other != text and each not in side.called}
         for each in side.files:
-            for assigned in each.of_kinds(ast.Assign):
-                if isinstance(assigned, ast.Assign) and unparse(assigned.targets[0]) == text:
+            for assigned in each.walk(each.tree, ast.Assign):
+                if unparse(assigned.targets[0]) == text:
                     value = assigned.value
                     if isinstance(value, ast.Call) and value.args and unparse(value.args[0]) in others:
                         return True

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, is_accelerator
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _PICKLERS = ("pickle", "dill", "cloudpickle", "joblib")
 _STORING = frozenset(
@@ -33,7 +34,7 @@ def find(project: Project) -> Iterator[Violation]:
 
 def _holders(side: Side) -> dict[ast.AST, str]:
     """The classes whose instances keep the Accelerator, also inside of what they keep, and do not say what is stored."""
-    classes = [(file, node) for file in side.files for node in file.of_kinds(ast.ClassDef)]
+    classes = [(file, node) for file in side.files for node in file.walk(file.tree, ast.ClassDef)]
     holders: dict[ast.AST, str] = {}
     found = -1
     while found < len(holders):
@@ -44,7 +45,7 @@ def _holders(side: Side) -> dict[ast.AST, str]:
     return holders
 
 
-def _holds(side: Side, file: File, owner: ast.ClassDef, holders: dict[ast.AST, str]) -> bool:
+def _holds(side: Side, file: Module, owner: ast.ClassDef, holders: dict[ast.AST, str]) -> bool:
     if any(made.node in holders for base in owner.bases for made in side.flows.made(file, base, "class")):
         return True
     for node in walk(owner):
@@ -61,7 +62,7 @@ def _chooses(owner: ast.ClassDef) -> bool:
     return any(isinstance(node, Function) and getattr(node, "name", "") in _CHOOSING for node in owner.body)
 
 
-def _stored(file: File, call: ast.Call) -> ast.expr | None:
+def _stored(file: Module, call: ast.Call) -> ast.expr | None:
     """What a call stores or copies with all that it holds."""
     saves = isinstance(call.func, ast.Attribute) and call.func.attr == "save" and is_accelerator(call.func.value)
     if not saves and file.qualified(call.func) not in _STORING:

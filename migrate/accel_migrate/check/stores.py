@@ -11,7 +11,8 @@ from accel_migrate.flow.calls import Place
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.once import once
-from accel_migrate.flow.program import File, Function, Scope
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module, Scope
 
 Step = str | tuple[str, object]
 Path = tuple[Step, ...]  # which part of a value: `("element", ("item", 0))` is the first of each of its elements
@@ -21,7 +22,7 @@ GROWS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "pu
 class Store(NamedTuple):
     """`value` is stored by `node`: into the whole of the variable (`at` is empty), into a part of it, or into any part."""
 
-    file: File
+    file: Module
     node: ast.AST
     value: ast.expr | None
     of: Path = ()  # which part of `value`
@@ -37,7 +38,7 @@ class Stores:
         self._of: dict[Place, list[Store]] = {}
         self._reaching: dict[ast.Name, list[Store]] = {}
         for file in side.files:
-            for node in file.of_kinds(
+            for node in file.walk(file.tree,
                 ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
                 ast.withitem, ast.Call,
             ):  # fmt: skip
@@ -46,18 +47,18 @@ class Stores:
     def of(self, place: Place) -> list[Store]:
         return self._of.get(place, [])
 
-    def reaching(self, file: File, name: ast.Name) -> list[Store]:
+    def reaching(self, file: Module, name: ast.Name) -> list[Store]:
         """The stores of a variable that a reading of it may see."""
         if name not in self._reaching:
             self._reaching[name] = self._find_reaching(file, name)
         return self._reaching[name]
 
-    def _find_reaching(self, file: File, name: ast.Name) -> list[Store]:
+    def _find_reaching(self, file: Module, name: ast.Name) -> list[Store]:
         side = self._side
         scope = file.scope(name)
         known = self.of(side.flows.variable(scope, name.id))
-        home = scope.function
-        if len(known) < 2 or any(s.file is not file or file.scope(s.node).function is not home for s in known):
+        home = scope.frame
+        if len(known) < 2 or any(s.file is not file or file.scope(s.node).frame is not home for s in known):
             return known
         graph = side.graph(home)
         use = step_of(file, name, graph)
@@ -75,7 +76,7 @@ class Stores:
     def field(self, owner: Scope, name: str) -> Place:
         return ("field of", owner.node, name)
 
-    def _add(self, file: File, node: ast.AST) -> None:
+    def _add(self, file: Module, node: ast.AST) -> None:
         match node:
             case ast.Call():
                 self._told(file, node)
@@ -91,7 +92,7 @@ class Stores:
             case ast.withitem() if node.optional_vars is not None:
                 self._into(file, node, node.optional_vars, node.context_expr, ())
 
-    def _told(self, file: File, call: ast.Call) -> None:
+    def _told(self, file: Module, call: ast.Call) -> None:
         """An object is told something: `meter.update(loss)`, `early_stopping(loss, model)`."""
         function = call.func
         target: ast.expr = function
@@ -109,7 +110,7 @@ class Stores:
             else:
                 self._put(file, call, target, Store(file, call, argument, anywhere=True))
 
-    def _into(self, file: File, node: ast.AST, target: ast.expr, value: ast.expr, of: Path) -> None:
+    def _into(self, file: Module, node: ast.AST, target: ast.expr, value: ast.expr, of: Path) -> None:
         if isinstance(target, ast.Tuple | ast.List):
             written = value.elts if isinstance(value, ast.Tuple | ast.List) and not of else []
             for index, part in enumerate(target.elts):
@@ -122,7 +123,7 @@ class Stores:
         else:
             self._put(file, node, target, Store(file, node, value, of))
 
-    def _put(self, file: File, node: ast.AST, target: ast.expr, store: Store) -> None:
+    def _put(self, file: Module, node: ast.AST, target: ast.expr, store: Store) -> None:
         """Under the variable, or the field of `self`, at the root of the target."""
         at: Path = ()
         while not isinstance(target, ast.Name):

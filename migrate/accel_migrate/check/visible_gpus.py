@@ -7,22 +7,23 @@ from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, step_of
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _READS_IT = ("torch.cuda.is_available", "torch.cuda.set_device", "torch.cuda.current_device", "torch.cuda.init")
 
 
-def named_too_late(evidence: Evidence, file: File, call: ast.Call) -> Iterator[tuple[File, ast.AST, str]]:
+def named_too_late(evidence: Evidence, file: Module, call: ast.Call) -> Iterator[tuple[Module, ast.AST, str]]:
     """Statements after the Accelerator that set the variable, where the original sets it before CUDA is asked."""
     side = evidence.after
-    if not any(_sets(each, node) for each in side.files for node in each.of_kinds(ast.Assign, ast.Call)):
+    if not any(_sets(each, node) for each in side.files for node in each.walk(each.tree, ast.Assign, ast.Call)):
         return
-    graph = side.graph(file.scope(call).function)
+    graph = side.graph(file.scope(call).frame)
     made = step_of(file, call, graph)
     if made is None:
         return
-    for node in file.nodes:
+    for node in file.walk(file.tree):
         if not isinstance(node, ast.stmt) or not graph.holds(node) or node is made:
             continue
         if _names_gpus(side, file, node) and graph.reachable(made, node) and not _is_late_anyway(evidence, node):
@@ -33,7 +34,7 @@ def named_too_late(evidence: Evidence, file: File, call: ast.Call) -> Iterator[t
             )
 
 
-def _names_gpus(side: Side, file: File, step: ast.stmt) -> bool:
+def _names_gpus(side: Side, file: Module, step: ast.stmt) -> bool:
     """Whether a statement sets the variable, itself or in a function that it calls."""
     own = list(_own(step))
     calls = [node for node in own if isinstance(node, ast.Call)]
@@ -67,7 +68,7 @@ def _own(step: ast.stmt) -> Iterator[ast.AST]:
         yield from walk(step.test)
 
 
-def _sets(file: File, node: ast.AST) -> bool:
+def _sets(file: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         return any(
             isinstance(target, ast.Subscript) and _is_variable(target.slice) and _environment(file, target.value)
@@ -82,7 +83,7 @@ def _sets(file: File, node: ast.AST) -> bool:
     )
 
 
-def _environment(file: File, node: ast.expr) -> bool:
+def _environment(file: Module, node: ast.expr) -> bool:
     return (file.qualified(node) or "") == "os.environ"
 
 
@@ -94,12 +95,12 @@ def _is_late_anyway(evidence: Evidence, step: ast.stmt) -> bool:
     """Whether the original asks CUDA for its GPUs before the same statement, which then does nothing there either."""
     text = unparse(step)
     for file in evidence.before.files:
-        for node in file.nodes:
+        for node in file.walk(file.tree):
             if isinstance(node, ast.stmt) and type(node) is type(step) and unparse(node) == text:
-                graph = evidence.before.graph(file.scope(node).function)
+                graph = evidence.before.graph(file.scope(node).frame)
                 asked = [
                     step_of(file, each, graph)
-                    for each in file.nodes
+                    for each in file.walk(file.tree)
                     if isinstance(each, ast.Call) and file.qualified(each.func) in _READS_IT
                 ]
                 if any(at is not None and at is not node and graph.dominates(at, node) for at in asked):

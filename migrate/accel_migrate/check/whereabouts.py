@@ -17,7 +17,8 @@ from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.once import once
-from accel_migrate.flow.program import File, Function, default_of
+from accel_migrate.flow.program import Function, default_of
+from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.tensor_types import is_cpu_type
 
 CPU, DEVICE, UNKNOWN = "cpu", "device", "unknown"
@@ -71,7 +72,7 @@ class Whereabouts:
         self._cut = 0  # the least depth of what was left out because it is being worked out
         self._steps = 0
 
-    def of(self, file: File, node: ast.expr, entered: ast.Call | None = None) -> Where:
+    def of(self, file: Module, node: ast.expr, entered: ast.Call | None = None) -> Where:
         """Where a value may be, in a function that was entered by a call (by any of them, if None)."""
         key = (node, entered)
         if key in self._known:
@@ -92,7 +93,7 @@ class Whereabouts:
         self._cut = min(outer, self._cut)
         return found
 
-    def _of(self, file: File, node: ast.expr, entered: ast.Call | None) -> Where:
+    def _of(self, file: Module, node: ast.expr, entered: ast.Call | None) -> Where:
         match node:
             case ast.Constant() | ast.JoinedStr() | ast.Lambda():
                 return NOWHERE
@@ -126,7 +127,7 @@ class Whereabouts:
 
     # ---- variables
 
-    def _variable(self, file: File, name: ast.Name, part: Path, entered: ast.Call | None) -> Where:
+    def _variable(self, file: Module, name: ast.Name, part: Path, entered: ast.Call | None) -> Where:
         stores = [s for s in self._stores.reaching(file, name) if not self._is_skipped(s, entered)]
         parts = [s for s in stores if s.at and not s.anywhere]
         mine = [s for s in parts if part and s.at[0] in (part[0], "element")]
@@ -150,12 +151,12 @@ class Whereabouts:
             return self._imported(file, name) if scope is not None or name.id in BUILTINS else frozenset({UNKNOWN})
         return frozenset().union(*found)
 
-    def _always(self, file: File, store: Store, name: ast.Name) -> bool:
+    def _always(self, file: Module, store: Store, name: ast.Name) -> bool:
         graph = self._side.graph(file.scope(name))
         first, use = step_of(file, store.node, graph), step_of(file, name, graph)
         return first is not None and use is not None and first is not use and graph.dominates(first, use)
 
-    def _handed(self, file: File, function: Function, name: str, entered: ast.Call | None) -> Where:
+    def _handed(self, file: Module, function: Function, name: str, entered: ast.Call | None) -> Where:
         sites = [site for site in self._side.above(function) if entered is None or site.call is entered]
         if not sites:
             sites = self._side.above(function)
@@ -166,11 +167,11 @@ class Whereabouts:
         ]
         return frozenset().union(*found) if found else frozenset({UNKNOWN})
 
-    def _default(self, file: File, function: Function, name: str) -> Where:
+    def _default(self, file: Module, function: Function, name: str) -> Where:
         default = default_of(function, name)
         return self.of(file, default) if default is not None else frozenset({UNKNOWN})
 
-    def _imported(self, file: File, name: ast.Name) -> Where:
+    def _imported(self, file: Module, name: ast.Name) -> Where:
         there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None
         if there is not None and there[1] is not None:
             stores = self._stores.of(("name", there[0].root, there[1]))
@@ -182,7 +183,7 @@ class Whereabouts:
             return frozenset({UNKNOWN})
         return self._part(store.file, store.value, (*store.of, *(part if not store.at else ())), entered)
 
-    def _part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
+    def _part(self, file: Module, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
         """Where a part of a value is: the elements of what a loop goes through, the items of what is unpacked."""
         if not part:
             return self.of(file, value, entered)
@@ -196,7 +197,7 @@ class Whereabouts:
         finally:
             self._parts.discard(asked)
 
-    def _of_part(self, file: File, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
+    def _of_part(self, file: Module, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
         name = _name(value) if isinstance(value, ast.Call) else ""
         arguments = value.args if isinstance(value, ast.Call) else []
         if part[:1] == ("element",) and name not in ("enumerate", "zip"):
@@ -236,7 +237,7 @@ class Whereabouts:
                 )
         return self.of(file, value, entered)
 
-    def _batches(self, file: File, loader: ast.expr) -> Where | None:
+    def _batches(self, file: Module, loader: ast.expr) -> Where | None:
         """Where the batches of a loader are; None for what is not known to be one."""
         side = self._side
         if side.flows.made(file, loader, "prepared") and side.is_prepared(file, loader):
@@ -260,7 +261,7 @@ class Whereabouts:
         return False
 
     @once
-    def _questions(self, file: File, node: ast.AST) -> list[tuple[ast.If, bool]]:
+    def _questions(self, file: Module, node: ast.AST) -> list[tuple[ast.If, bool]]:
         """Every `if` that decides whether a node runs, with the branch that leads to it."""
         graph = self._side.graph(file.scope(node))
         step = step_of(file, node, graph)
@@ -269,7 +270,7 @@ class Whereabouts:
         decisions = graph.control_dependences(step)
         return [(each.statement, each.branch) for each in decisions if isinstance(each.statement, ast.If)]
 
-    def is_false(self, file: File, test: ast.expr, entered: ast.Call | None) -> bool | None:
+    def is_false(self, file: Module, test: ast.expr, entered: ast.Call | None) -> bool | None:
         """Whether a test is known to be false (True) or true (False): a constant, or a parameter that is given one."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self.is_false(file, test.operand, entered)
@@ -289,7 +290,7 @@ class Whereabouts:
 
     # ---- attributes and calls
 
-    def _attribute(self, file: File, node: ast.Attribute, entered: ast.Call | None) -> Where:
+    def _attribute(self, file: Module, node: ast.Attribute, entered: ast.Call | None) -> Where:
         if node.attr in _PLAIN or file.qualified(node) is not None:
             return NOWHERE
         owner = self_of(file, node.value)
@@ -300,7 +301,7 @@ class Whereabouts:
             return frozenset({UNKNOWN})
         return frozenset().union(*[self._part(s.file, s.value, s.of, None) for s in stores if s.value is not None])
 
-    def _call(self, file: File, node: ast.Call, entered: ast.Call | None) -> Where:
+    def _call(self, file: Module, node: ast.Call, entered: ast.Call | None) -> Where:
         name = _name(node)
         given = [*node.args, *[keyword.value for keyword in node.keywords]]
         moved = self._moved(file, node, entered)
@@ -332,7 +333,7 @@ class Whereabouts:
         meeting = _together([self.of(file, part, entered) for part in given])
         return meeting if DEVICE in meeting else frozenset({UNKNOWN})
 
-    def _moved(self, file: File, call: ast.Call, entered: ast.Call | None) -> Where | None:
+    def _moved(self, file: Module, call: ast.Call, entered: ast.Call | None) -> Where | None:
         """Where a call that names a device puts things."""
         name = _name(call) if isinstance(call.func, ast.Attribute) else ""
         named = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
@@ -361,7 +362,7 @@ class Whereabouts:
                 return like
         return frozenset({CPU if self._is_cpu(file, named) else DEVICE})
 
-    def casts_to_cpu(self, file: File, call: ast.Call) -> bool:
+    def casts_to_cpu(self, file: Module, call: ast.Call) -> bool:
         """`x.type(torch.LongTensor)`: the type, by its name or in a variable, may be one of the CPU's tensors."""
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args):
             return False
@@ -370,7 +371,7 @@ class Whereabouts:
         named = [kind, *[s.value for s in stores if s.value is not None]]
         return any(is_cpu_type(n.value if isinstance(n, ast.Constant) else file.qualified(n)) for n in named)
 
-    def _is_cpu(self, file: File, device: ast.expr) -> bool:
+    def _is_cpu(self, file: Module, device: ast.expr) -> bool:
         """Whether an expression is the CPU whatever happens."""
         match device:
             case ast.Constant(value=str(text)):
@@ -385,12 +386,12 @@ class Whereabouts:
                 return bool(values) and len(literal) == len(values)
         return False
 
-    def _runs_model(self, file: File, function: ast.expr) -> bool:
+    def _runs_model(self, file: Module, function: ast.expr) -> bool:
         return bool(
             self._side.flows.made(file, function, "prepared") or self._side.flows.made(file, function, "parallel")
         )
 
-    def _of_torch(self, file: File, node: ast.Call, dotted: str, given: list[Where]) -> Where:
+    def _of_torch(self, file: Module, node: ast.Call, dotted: str, given: list[Where]) -> Where:
         last = dotted.rpartition(".")[2]
         if ".cuda." in dotted and last.endswith("Tensor"):
             return frozenset({DEVICE})
@@ -406,12 +407,12 @@ class Whereabouts:
 class Certain(Whereabouts):
     """Where values are for certain: the batches of a plain loader are wherever its data are."""
 
-    def _batches(self, file: File, loader: ast.expr) -> Where | None:
+    def _batches(self, file: Module, loader: ast.expr) -> Where | None:
         found = super()._batches(file, loader)
         return frozenset({UNKNOWN}) if found == frozenset({CPU}) else found
 
 
-def _is_plain_type(file: File, node: ast.expr) -> bool:
+def _is_plain_type(file: Module, node: ast.expr) -> bool:
     """Whether a type of tensors is one of the CPU, or a type of numbers, whatever happens."""
     dotted = file.qualified(node) or (node.value if isinstance(node, ast.Constant) else "")
     return isinstance(dotted, str) and dotted.startswith("torch.") and ".cuda." not in dotted

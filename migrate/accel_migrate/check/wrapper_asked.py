@@ -13,7 +13,8 @@ from accel_migrate.check.stores import Stores, returned
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 # What every module has, a wrapper too, and answers with names: those of a wrapper begin with `module.`.
 _NAMED = frozenset(
@@ -41,7 +42,7 @@ def find(project: Project) -> Iterator[Violation]:
             yield Violation("AM970", file.path, asked.lineno, message)
 
 
-def _taken(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
+def _taken(side: Side) -> Iterator[tuple[Module, ast.expr, ast.expr]]:
     """What takes the weights of a model that no wrapper hides, or writes it whole on more than one process."""
     guards = side.once(Guards)
     for file, asked, model in _questions(side):
@@ -52,11 +53,11 @@ def _taken(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
             yield file, asked, model
 
 
-def _questions(side: Side) -> Iterator[tuple[File, ast.expr, ast.expr]]:
+def _questions(side: Side) -> Iterator[tuple[Module, ast.expr, ast.expr]]:
     """What is asked by name or stored, with the value that must be the model itself."""
     for file in side.files:
-        for node in file.of_kinds(ast.Attribute):
-            if isinstance(node, ast.Attribute) and node.attr in _NAMED and isinstance(node.ctx, ast.Load):
+        for node in file.walk(file.tree, ast.Attribute):
+            if node.attr in _NAMED and isinstance(node.ctx, ast.Load):
                 yield file, node, node.value
     for file, call in side.calls:
         saves = isinstance(call.func, ast.Attribute) and call.func.attr == "save" and is_accelerator(call.func.value)
@@ -98,7 +99,7 @@ class _Models:
         file = next(file for file, call in self._side.asked("prepare") if call is made.node)
         return not self._side.flows.made(file, made.node.args[made.index], "loader")
 
-    def may_be(self, file: File, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    def may_be(self, file: Module, node: ast.expr, seen: frozenset[ast.AST] = frozenset()) -> bool:
         if node in seen or len(seen) > _DEPTH:
             return False
         seen |= {node}
@@ -123,7 +124,7 @@ class _Models:
                 return bool(self._side.flows.made(file, node, "prepared") & self.made)
         return False
 
-    def _name(self, file: File, name: ast.Name, seen: frozenset[ast.AST]) -> bool:
+    def _name(self, file: Module, name: ast.Name, seen: frozenset[ast.AST]) -> bool:
         there = self._side.program.imported(file, name.id) if file.qualified(name) is not None else None
         if there is not None and there[1] is not None:
             stores = self._stores.of(("name", there[0].root, there[1]))
@@ -162,7 +163,7 @@ class _Models:
         """The functions that are named and not called, also as the text of a getattr()."""
         found: set[str] = set()
         for file in self._side.files:
-            for node in file.of_kinds(ast.Name, ast.Attribute):
+            for node in file.walk(file.tree, ast.Name, ast.Attribute):
                 above = file.parents.get(node)
                 if not (isinstance(above, ast.Call) and above.func is node):
                     found.add(node.id if isinstance(node, ast.Name) else getattr(node, "attr", ""))
@@ -189,7 +190,7 @@ class _Models:
         index = of[0][1] if of and isinstance(of[0], tuple) else 0
         return any(made.node is value and made.index == index for made in self.made)
 
-    def _field(self, file: File, owner: ast.expr, name: str, node: ast.Attribute | None) -> bool:
+    def _field(self, file: Module, owner: ast.expr, name: str, node: ast.Attribute | None) -> bool:
         """`owner.name`: whether a class that the owner may be of keeps a prepared model under the name."""
         if node is not None and file.qualified(node) is not None:
             return bool(self._side.flows.made(file, node, "prepared") & self.made)
@@ -201,9 +202,9 @@ class _Models:
 
     def _find_keeping(self) -> None:
         """The classes that keep a prepared model, by the name of the field: what prepare() returns, or a variable with that."""
-        set_to: list[tuple[File, str, ast.AST, ast.Name]] = []
+        set_to: list[tuple[Module, str, ast.AST, ast.Name]] = []
         for file in self._side.files:
-            for node in file.of_kinds(ast.Assign):
+            for node in file.walk(file.tree, ast.Assign):
                 for target in node.targets if isinstance(node, ast.Assign) else ():
                     for index, part in enumerate(target.elts if isinstance(target, ast.Tuple | ast.List) else [target]):
                         owner = self_of(file, part.value) if isinstance(part, ast.Attribute) else None

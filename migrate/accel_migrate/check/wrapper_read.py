@@ -9,7 +9,8 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import File, Function
+from accel_migrate.flow.program import Function
+from accel_migrate.flow.scopes import Module
 
 _SHAPES = ("repeat", "expand", "view", "reshape", "tile", "chunk", "split", "repeat_interleave")
 _TELL = ("'module'", "DataParallel", "num_processes", "DDP")
@@ -64,7 +65,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield Violation("AM965", file.path, getattr(read, "lineno", 1), message)
 
 
-def _prepared_in_parallel(side: Side) -> Iterator[tuple[File, ast.expr]]:
+def _prepared_in_parallel(side: Side) -> Iterator[tuple[Module, ast.expr]]:
     """A model that another file, or a function of this one, has put into a DataParallel by the time it is prepared."""
     for file, call in side.asked("prepare"):
         for argument in call.args:
@@ -73,14 +74,14 @@ def _prepared_in_parallel(side: Side) -> Iterator[tuple[File, ast.expr]]:
                 yield file, argument
 
 
-def _run_in_parallel(side: Side) -> Iterator[tuple[File, ast.Call]]:
+def _run_in_parallel(side: Side) -> Iterator[tuple[Module, ast.Call]]:
     """`nn.parallel.data_parallel(model, x)`: torch's function, which does for one call what DataParallel does."""
     for file, call in side.of_library(".data_parallel"):
         if any(side.flows.made(file, argument, "prepared") for argument in call.args[:1]):
             yield file, call
 
 
-def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
     """`model.rate = 1` of a DataParallel in the original: the model inside never saw it, and now would."""
     if evidence.after.of_library(".DataParallel"):
         return
@@ -88,18 +89,18 @@ def _set_on_wrapper(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
     wrappings = before.of_library(".DataParallel")
     wrapped = [(f, c, unparse(a.targets[0])) for f, c in wrappings if isinstance(a := f.statement(c), ast.Assign)]
     for file, call, text in wrapped:
-        for node in file.of_kinds(ast.Attribute):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and unparse(node.value) == text:
+        for node in file.walk(file.tree, ast.Attribute):
+            if isinstance(node.ctx, ast.Store) and unparse(node.value) == text:
                 if before.may_follow(file, node, call):
                     yield file, node
 
 
-def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+def _taken_out_of_parts(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
     """`model.features.module` where the original had put `model.features` into a DataParallel and the result does not."""
     lost = _wrapped_parts(evidence.before) - _wrapped_parts(evidence.after)
     for file in evidence.after.files if lost else ():
-        for node in file.of_kinds(ast.Attribute):
-            if isinstance(node, ast.Attribute) and node.attr == "module" and getattr(node.value, "attr", "") in lost:
+        for node in file.walk(file.tree, ast.Attribute):
+            if node.attr == "module" and getattr(node.value, "attr", "") in lost:
                 yield file, node
 
 
@@ -113,7 +114,7 @@ def _wrapped_parts(side: Side) -> set[str]:
     return found
 
 
-def _counted_gpus(evidence: Evidence) -> Iterator[tuple[File, ast.expr]]:
+def _counted_gpus(evidence: Evidence) -> Iterator[tuple[Module, ast.expr]]:
     """`proto.repeat(num_gpu, 1, 1)` in a loop, where `num_gpu` told DataParallel how many copies of the model there are."""
     told = {
         _last_name(part)
@@ -125,7 +126,7 @@ def _counted_gpus(evidence: Evidence) -> Iterator[tuple[File, ast.expr]]:
     side = evidence.after
     gone = not any((file.qualified(call.func) or "").endswith(".DataParallel") for file, call in side.calls)
     for file in side.involved if told and gone else ():
-        for node in file.of_kinds(ast.Name, ast.Attribute):
+        for node in file.walk(file.tree, ast.Name, ast.Attribute):
             if isinstance(node, ast.expr) and _last_name(node) in told and _shapes_a_tensor(file, node):
                 yield file, node
 
@@ -134,7 +135,7 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _shapes_a_tensor(file: File, node: ast.expr) -> bool:
+def _shapes_a_tensor(file: Module, node: ast.expr) -> bool:
     """Whether a number is given to a method that changes the shape of a tensor."""
     above = file.parents[node]
     while isinstance(above, ast.BinOp | ast.Call) and not (
@@ -144,7 +145,7 @@ def _shapes_a_tensor(file: File, node: ast.expr) -> bool:
     return isinstance(above, ast.Call) and node in above.args
 
 
-def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
+def _handed_itself(side: Side) -> Iterator[tuple[Module, ast.Call]]:
     """`accelerator.unwrap_model(model).serialize(model)`: of one model, the method would read the wrapper's attributes."""
     bare = {call for _, call in side.asked("unwrap_model") if call.args} if side.wraps_models else set()
     for file, call in side.calls:
@@ -155,25 +156,27 @@ def _handed_itself(side: Side) -> Iterator[tuple[File, ast.Call]]:
                 yield file, call
 
 
-def _found(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
     side = evidence.after
     for file in side.files:
-        for node in file.of_kinds(ast.Attribute):
+        for node in file.walk(file.tree, ast.Attribute):
             if node.attr == "module" and isinstance(node.ctx, ast.Load):
                 if _is_prepared_model(side, file, node.value) and not _is_asked(side, file, node):
                     yield file, node
 
 
-def _asked_of_ddp(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
+def _asked_of_ddp(evidence: Evidence) -> Iterator[tuple[Module, ast.Attribute]]:
     """`model.join()`, `model.register_comm_hook(...)`: what the model itself does not have."""
     side = evidence.after
     if not any((f.qualified(c.func) or "").endswith(".DistributedDataParallel") for f, c in evidence.before.calls):
         return
     for file in side.files:
         original = evidence.before.file(file.path)
-        bare = {unparse(node) for node in original.of_kinds(ast.Attribute)} if original is not None else set()
-        for node in file.of_kinds(ast.Attribute):
-            if isinstance(node, ast.Attribute) and node.attr in _OF_DDP and isinstance(node.ctx, ast.Load):
+        bare = (
+            {unparse(node) for node in original.walk(original.tree, ast.Attribute)} if original is not None else set()
+        )
+        for node in file.walk(file.tree, ast.Attribute):
+            if node.attr in _OF_DDP and isinstance(node.ctx, ast.Load):
                 if f"{unparse(node.value)}.module.{node.attr}" in bare and unparse(node) not in bare:
                     continue  # the original asked the model in the wrapper
                 if node.attr == "device" and _is_of_transformers(side, file, node.value):
@@ -182,7 +185,7 @@ def _asked_of_ddp(evidence: Evidence) -> Iterator[tuple[File, ast.Attribute]]:
                     yield file, node
 
 
-def _is_of_transformers(side: Side, file: File, model: ast.expr) -> bool:
+def _is_of_transformers(side: Side, file: Module, model: ast.expr) -> bool:
     """Whether it was a model of transformers before it was prepared, which says where its weights are, as the wrapper does."""
     prepared = side.flows.made(file, model, "prepared")
     given = [
@@ -198,7 +201,7 @@ def _is_of_transformers(side: Side, file: File, model: ast.expr) -> bool:
     )
 
 
-def _is_prepared_model(side: Side, file: File, node: ast.expr) -> bool:
+def _is_prepared_model(side: Side, file: Module, node: ast.expr) -> bool:
     """Whether it may be what `prepare` gave for something that is not a loader."""
     for made in side.flows.made(file, node, "prepared"):
         call = made.node
@@ -210,7 +213,7 @@ def _is_prepared_model(side: Side, file: File, node: ast.expr) -> bool:
     return False
 
 
-def _is_asked(side: Side, file: File, node: ast.AST) -> bool:
+def _is_asked(side: Side, file: Module, node: ast.AST) -> bool:
     """Whether a condition around it, or an `except`, tells whether there is a wrapper."""
     for above in file.ancestors(node):
         test = unparse(above.test) if isinstance(above, ast.If | ast.IfExp | ast.While) else ""

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from accel_migrate.flow.fields import Families, self_of
 from accel_migrate.flow.nodes import children, unparse
-from accel_migrate.flow.program import File, Function, Program, Scope, parameters
+from accel_migrate.flow.program import Function, Program, parameters
+from accel_migrate.flow.scopes import Module, Scope
 
 Place = Hashable
 PASSED_ON = frozenset(
@@ -101,20 +102,20 @@ class Made(NamedTuple):
 class Site(NamedTuple):
     """A call in its file."""
 
-    file: File
+    file: Module
     call: ast.Call
 
 
 class Flows:
     """What reaches what in a program."""
 
-    def __init__(self, program: Program, seeds: Iterable[tuple[File, ast.Call, str]] = ()) -> None:
+    def __init__(self, program: Program, seeds: Iterable[tuple[Module, ast.Call, str]] = ()) -> None:
         """`seeds` are calls whose result is followed: (file, call, kind); a tuple that is unpacked has an index each."""
         self.program = program
         self.objects: dict[Place, set[Made]] = {}
         self.callees: dict[ast.Call, set[Function]] = {}
         self.callers: dict[Function, list[Site]] = {}
-        self.function_file: dict[Function, File] = {}
+        self.function_file: dict[Function, Module] = {}
         self._class_file = {node: f for f in program.files for node in f.scopes if isinstance(node, ast.ClassDef)}
         self._classes = {
             (scope.parent, node.name): node
@@ -135,30 +136,27 @@ class Flows:
         self._methods: dict[str, list[Function]] = {}
         self._returns: dict[Function, list[ast.expr]] = {}
         for file in program.files:
-            for node in file.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
-                self._define(file, node)  # type: ignore[arg-type]
+            for node in file.walk(file.tree, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
+                self._define(file, node)
         for file in program.files:
             self._imports(file)
-            for node in file.of_kinds(ast.ClassDef):
-                self._put(self.variable(file.scope(node), node.name), Made("class", node))
+            for owner in file.walk(file.tree, ast.ClassDef):
+                self._put(self.variable(file.scope(owner), owner.name), Made("class", owner))
         self._solve()  # what a class inherits from is known before it is called
         for file in program.files:
-            for node in file.of_kinds(*_CONSTRAINING):
+            for node in file.walk(file.tree, *_CONSTRAINING):
                 self._constrain(file, node)
         self._solve()
 
     # ---- questions
 
-    def made(self, file: File, node: ast.expr, kind: str = "") -> set[Made]:
+    def made(self, file: Module, node: ast.expr, kind: str = "") -> set[Made]:
         """The objects that may be the value of an expression."""
         found = self.objects.get(self.place(file, node))
         return {each for each in found if not kind or each.kind == kind} if found else set()
 
     def variable(self, scope: Scope, name: str) -> Place:
-        binder = scope.file.binder(name, scope)
-        if binder is None and scope.file.stars:
-            brought = self.program.starred(scope.file, name)
-            binder = brought.root if brought is not None else None
+        binder = scope.module.binder(name, scope)
         return ("builtin", name) if binder is None else ("name", binder, name)
 
     def reached(self, seeds: Iterable[Place], computed: bool = True) -> set[Place]:
@@ -254,7 +252,7 @@ class Flows:
 
     # ---- places of attributes
 
-    def field(self, file: File, target: ast.Attribute) -> Place:
+    def field(self, file: Module, target: ast.Attribute) -> Place:
         """Where an attribute keeps what it is set to."""
         own = self_of(file, target.value)
         return self._own(own, target.attr) if own is not None else self._of_any(target.attr)
@@ -276,7 +274,7 @@ class Flows:
 
     # ---- places of expressions
 
-    def place(self, file: File, node: ast.expr) -> Place:
+    def place(self, file: Module, node: ast.expr) -> Place:
         """Where the value of an expression is; made, with what flows into it, when first asked for."""
         place = self._places.get(node)
         if place is None:
@@ -289,13 +287,13 @@ class Flows:
                     self._fill(file, node, place)
         return place
 
-    def _of_module(self, file: File, node: ast.Attribute) -> Place | None:
+    def _of_module(self, file: Module, node: ast.Attribute) -> Place | None:
         """`engine.train` where engine is a file of the project."""
         dotted = file.qualified(node)
         found = self.program.locate(file, dotted) if dotted else None
-        return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.names else None
+        return ("name", found[0].root, found[1]) if found and found[1] in found[0].root.bindings else None
 
-    def _looked_up(self, file: File, node: ast.expr) -> Iterator[Place]:
+    def _looked_up(self, file: Module, node: ast.expr) -> Iterator[Place]:
         """All that a file of the project names, of `zoo.__dict__`, `vars(zoo)`, `getattr(zoo, name)`.
 
         Of `globals()` it is what the file defines or imports: its variables are followed where they are named.
@@ -303,7 +301,7 @@ class Flows:
         match node:
             case ast.Call(func=ast.Name(id="globals")):
                 defined = {getattr(statement, "name", "") for statement in file.tree.body} | file.imports.keys()
-                own = {("name", file.root, name) for name in file.root.names - defined}
+                own = {("name", file.root, name) for name in file.root.bindings.keys() - defined}
                 yield from (place for place in self._named(file) if place not in own)
             case (
                 ast.Attribute(value=module, attr="__dict__")
@@ -313,15 +311,11 @@ class Flows:
                 found = self.program.locate(file, file.qualified(module) or "")
                 yield from self._named(found[0]) if found is not None and found[1] is None else ()
 
-    def _named(self, file: File) -> Iterator[Place]:
-        """The places of a file's names, with those that star imports bring."""
-        found = [file]
-        for each in found:
-            yield from (("name", each.root, name) for name in each.root.names)
-            starred = [self.program.locate(each, module) for module in each.stars]
-            found += [there[0] for there in starred if there is not None and there[0] not in found]
+    def _named(self, file: Module) -> Iterator[Place]:
+        """The places of a file's names, those that star imports bring included."""
+        return (("name", file.root, name) for name in file.root.bindings)
 
-    def _fill(self, file: File, node: ast.expr, place: Place) -> None:
+    def _fill(self, file: Module, node: ast.expr, place: Place) -> None:
         if type(node) is ast.Call or type(node) is ast.Attribute:
             for named in self._looked_up(file, node):
                 self._copy(named, place)
@@ -364,7 +358,7 @@ class Flows:
                     if isinstance(child, ast.expr):
                         self._compute(self.place(file, child), place)
 
-    def _call(self, file: File, node: ast.Call, place: Place) -> None:
+    def _call(self, file: Module, node: ast.Call, place: Place) -> None:
         called = self.place(file, node.func)
         self._calls.setdefault(called, []).append(Site(file, node))
         for made in self.objects.get(called, ()):
@@ -377,7 +371,7 @@ class Flows:
             self._copy(self.place(file, node.args[0]), ("partial", node))
             self._calls.setdefault(("partial", node), []).append(Site(file, node))
         elif name == "super" and isinstance(node.func, ast.Name):
-            owner = file.scope(node).method_of
+            owner = file.scope(node).owner_class
             for base in self._bases(owner.node) if owner is not None else ():  # type: ignore[arg-type]
                 self._put(place, Made("instance", base))
         elif name in PASSED_ON:
@@ -403,7 +397,7 @@ class Flows:
 
     # ---- constraints of statements
 
-    def _define(self, file: File, node: Function) -> None:
+    def _define(self, file: Module, node: Function) -> None:
         self.function_file[node] = file
         scope = file.scopes[node]
         if isinstance(node, ast.Lambda):
@@ -418,14 +412,14 @@ class Flows:
         if owner is not None:
             self._put(("name", owner, node.name), Made("function", node))
 
-    def _imports(self, file: File) -> None:
+    def _imports(self, file: Module) -> None:
         for name in file.imports:
             found = self.program.imported(file, name)
             if found is not None and found[1] is not None:
                 for scope in file.imported_in.get(name, ()):
                     self._copy(("name", found[0].root, found[1]), ("name", scope, name))
 
-    def _constrain(self, file: File, node: ast.AST) -> None:
+    def _constrain(self, file: Module, node: ast.AST) -> None:
         match node:
             case ast.Call() | ast.BoolOp():
                 self.place(file, node)
@@ -439,7 +433,7 @@ class Flows:
             case ast.withitem() if node.optional_vars is not None:
                 self._flow(file, node.context_expr, node.optional_vars)
             case ast.Return() if node.value is not None:
-                function = file.scope(node).function.node
+                function = file.scope(node).frame.node
                 self._copy(self.place(file, node.value), ("result", function))
                 if isinstance(node.value, ast.Tuple):
                     for index, part in enumerate(node.value.elts):
@@ -447,7 +441,7 @@ class Flows:
             case ast.If() | ast.While() | ast.IfExp():
                 self.place(file, node.test)
 
-    def _flow(self, file: File, value: ast.expr, target: ast.expr) -> None:
+    def _flow(self, file: Module, value: ast.expr, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
             parts = target.elts
             if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts):
@@ -463,7 +457,7 @@ class Flows:
                 return
         self._into(file, self.place(file, value), target)
 
-    def _into(self, file: File, place: Place, target: ast.expr) -> None:
+    def _into(self, file: Module, place: Place, target: ast.expr) -> None:
         match target:
             case ast.Name():
                 self._copy(place, self.variable(file.scope(target), target.id))
@@ -592,10 +586,8 @@ class Flows:
             file = self.function_file[function]
             self._returns[function] = [
                 node.value
-                for node in file.of_kinds(ast.Return)
-                if isinstance(node, ast.Return)
-                and node.value is not None
-                and file.scope(node).function.node is function
+                for node in file.walk(file.tree, ast.Return)
+                if node.value is not None and file.scope(node).frame.node is function
             ]
         returns = self._returns[function]
         return bool(returns) and all(isinstance(each, ast.Tuple) and index < len(each.elts) for each in returns)
@@ -656,7 +648,7 @@ class Flows:
             self._derived[owner] = [each for each in named if each is not None and each is not owner]
         return self._derived[owner]
 
-    def _class_named(self, file: File, node: ast.expr) -> ast.ClassDef | None:
+    def _class_named(self, file: Module, node: ast.expr) -> ast.ClassDef | None:
         dotted = file.qualified(node)
         found = self.program.locate(file, dotted) if dotted else None
         for _ in range(8):
@@ -665,8 +657,7 @@ class Flows:
             there, name = found[0], found[1]
             if (there.root, name) in self._classes:
                 return self._classes[there.root, name]
-            starred = self.program.starred(there, name)
-            found = (starred, name) if starred is not None else self.program.imported(there, name)
+            found = self.program.imported(there, name)
         scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) and not dotted else None
         return self._classes.get((scope, node.id)) if scope is not None and isinstance(node, ast.Name) else None
 

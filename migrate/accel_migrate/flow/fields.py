@@ -6,17 +6,18 @@ import ast
 from collections.abc import Callable
 
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import File, Function, Program, Scope, parameters
+from accel_migrate.flow.program import Function, Program, parameters
+from accel_migrate.flow.scopes import Module, Scope
 
 _FROM_OTHERS = frozenset(["__dict__", "__getattr__", "__getattribute__", "vars", "setattr", "getattr"])
 
 
-def self_of(file: File, node: ast.expr) -> Scope | None:
+def self_of(file: Module, node: ast.expr) -> Scope | None:
     """The class whose own instance a name is: the first parameter of a method."""
     if not isinstance(node, ast.Name):
         return None
     scope = file.scope(node)
-    owner = scope.method_of
+    owner = scope.owner_class
     if owner is None:
         return None
     binder = file.binder(node.id, scope)
@@ -29,11 +30,11 @@ def self_of(file: File, node: ast.expr) -> Scope | None:
 class Families:
     """The classes of a program, with those that they share objects with: what they are derived from, and their heirs."""
 
-    def __init__(self, program: Program, base_of: Callable[[File, ast.expr], ast.ClassDef | None]) -> None:
+    def __init__(self, program: Program, base_of: Callable[[Module, ast.expr], ast.ClassDef | None]) -> None:
         self._of: dict[ast.AST, list[ast.ClassDef]] = {}
         self._open: set[ast.ClassDef] = set()
         for file in program.files:
-            for node in file.of_kinds(ast.ClassDef):
+            for node in file.walk(file.tree, ast.ClassDef):
                 for base in node.bases:
                     found = base_of(file, base)
                     if found is not None:
@@ -56,7 +57,7 @@ class Families:
         return family[0] if self._open.isdisjoint(family) else None
 
 
-def _is_of_library(program: Program, file: File, base: ast.expr) -> bool:
+def _is_of_library(program: Program, file: Module, base: ast.expr) -> bool:
     dotted = file.qualified(base)
     if dotted is not None:
         return program.locate(file, dotted) is None

@@ -9,6 +9,7 @@ from itertools import pairwise
 from accel_migrate.flow.assignment import Assignment
 from accel_migrate.flow.definitions import Names, Scope
 from accel_migrate.flow.nodes import FIELDS
+from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -25,6 +26,10 @@ class Version:
     @property
     def tree(self) -> ast.Module:
         return self.source.tree
+
+    @cached_property
+    def module(self) -> Module:
+        return Module(self.source)
 
     @cached_property
     def names(self) -> Names:

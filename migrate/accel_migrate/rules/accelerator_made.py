@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.starts import Start
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.emit import accelerator_name, accelerator_statement, imported_names
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Insert, Remove, Replace, Safety, Substitute
 from accel_migrate.rule import Context, Rule
 

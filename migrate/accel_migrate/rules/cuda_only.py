@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.analysis.moves.devices import moves_in
 from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.placement.overriding import named_gpus
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

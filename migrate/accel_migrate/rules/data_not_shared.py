@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.seeding import LAUNCHED, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.entries import is_entry
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.analysis.values.unread import unread_batches
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, calls_on_import
 from accel_migrate.analysis.notes.written_once import written_once
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.storage.files import downloads
 from accel_migrate.edits import change
+from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

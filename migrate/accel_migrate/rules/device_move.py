@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.moves.tensorless import holds_no_tensors
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Remove, Replace, Uncomment
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source

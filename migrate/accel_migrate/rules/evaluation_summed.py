@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.by_batch import Summed
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change, replace_node
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Replace, Substitute
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source

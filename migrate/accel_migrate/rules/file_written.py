@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import runs_command
 from accel_migrate.analysis.storage.read_back import read_back
 from accel_migrate.edits import change, replace_node
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Guard, Insert, Safety
 from accel_migrate.rule import Context, Rule
 

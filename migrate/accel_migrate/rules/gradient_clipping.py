@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.gradients import Gradients
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Insert, Safety
 from accel_migrate.rule import Context, Rule
 

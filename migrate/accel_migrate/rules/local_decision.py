@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.decisions import Decision
 from accel_migrate.edits import change, quoted, replace_node
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.points import never_returns
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule
 

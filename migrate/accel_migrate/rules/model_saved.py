@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import Save
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.states import StateTaken
@@ -15,6 +14,7 @@ from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unwrap
 from accel_migrate.rule import Context, Rule
 

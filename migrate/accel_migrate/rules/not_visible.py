@@ -16,9 +16,9 @@ from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.notes.unseen_layers import unseen_layers
 from accel_migrate.analysis.notes.unseen_order import unseen_order
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

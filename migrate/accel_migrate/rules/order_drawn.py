@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_on_import, reached_elsewhere
 from accel_migrate.analysis.notes.seeding import Seed, Seeding, is_of_machine, libraries_of, library_of
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import iterated_loaders
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import shows
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import opens_log
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import change, replace_callee
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Replace, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.loss_reduced import reduced
 from accel_migrate.analysis.notes.paired_rows import paired_rows
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

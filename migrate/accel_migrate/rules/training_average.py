@@ -13,7 +13,6 @@ from accel_migrate.analysis.notes.evaluated import is_evaluated
 from accel_migrate.analysis.notes.loss_reduced import reduced_kind
 from accel_migrate.analysis.notes.running import Running, running_figures
 from accel_migrate.analysis.notes.shares import chooses_sizes
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.values.constructions import constructions
@@ -21,6 +20,7 @@ from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Replace, Safety
 from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.starts import names_in
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.edits import change
 from accel_migrate.effects import only_loads
 from accel_migrate.emit import accelerator_statement
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Unimport
 from accel_migrate.rule import Context, Rule
 

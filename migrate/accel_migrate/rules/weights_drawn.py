@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.seeding import Seeding
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.made_of import has_weights, made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

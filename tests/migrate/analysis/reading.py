@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.script import read
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.source import Source
 
 # A model, its optimizer and its loader, at module level.

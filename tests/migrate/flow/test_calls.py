@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from accel_migrate.flow.calls import Flows
 from accel_migrate.flow.program import Program
+from accel_migrate.flow.scopes import Module
+from accel_migrate.source import Source
 
 BASE = """
 class Base:
@@ -31,9 +33,13 @@ class Own(Base):
 RUN = "own = Own(None)\nown.fit()\n"
 
 
+def read(name: str, text: str) -> Module:
+    return Module(Source.from_bytes(Path(name), text.encode()))
+
+
 def callees(**files: str) -> dict[str, set[str]]:
     """What each call runs, by how both are written: `Own.epoch`."""
-    program = Program((Path(f"{name}.py"), ast.parse(text)) for name, text in files.items())
+    program = Program(read(f"{name}.py", text) for name, text in files.items())
     flows = Flows(program)
     found: dict[str, set[str]] = {}
     for call, functions in flows.callees.items():
@@ -88,22 +94,21 @@ def test_a_function_that_a_class_or_a_record_keeps(owner: str) -> None:
 def test_a_lambda_of_a_class_gets_its_object_unless_it_is_static() -> None:
     text = "class Own:\n    kept = {}\nOwn().kept(make())\n"
     for lambda_, first in (("staticmethod(lambda net: net)", True), ("lambda own, net: own", False)):
-        program = Program([(Path("train.py"), ast.parse(text.format(lambda_)))])
+        program = Program([read("train.py", text.format(lambda_))])
         (file,) = program.files
-        made = next(node for node in file.of_kinds(ast.Call) if ast.unparse(node) == "make()")
-        flows = Flows(program, [(file, made, "net")])  # type: ignore[list-item]
-        (function,) = file.of_kinds(ast.Lambda)
-        assert bool(flows.made(file, function.body, "net")) == first  # type: ignore[attr-defined]
+        made = next(node for node in file.walk(file.tree, ast.Call) if ast.unparse(node) == "make()")
+        flows = Flows(program, [(file, made, "net")])
+        (function,) = file.walk(file.tree, ast.Lambda)
+        assert bool(flows.made(file, function.body, "net")) == first
 
 
 def loaders(text: str) -> dict[str, set[int]]:
     """The lines of the loaders that `self.<name>` and `it.<name>` may be, by how they are written in a call of `use`."""
-    tree = ast.parse(text)
-    program = Program([(Path("train.py"), tree)])
+    program = Program([read("train.py", text)])
     (file,) = program.files
-    calls = [call for call in file.of_kinds(ast.Call) if getattr(call.func, "id", "") == "DataLoader"]
+    calls = [call for call in file.walk(file.tree, ast.Call) if getattr(call.func, "id", "") == "DataLoader"]
     flows = Flows(program, [(file, call, "loader") for call in calls])
-    used = [call.args[0] for call in file.of_kinds(ast.Call) if getattr(call.func, "id", "") == "use"]
+    used = [call.args[0] for call in file.walk(file.tree, ast.Call) if getattr(call.func, "id", "") == "use"]
     return {ast.unparse(node): {made.node.lineno for made in flows.made(file, node, "loader")} for node in used}  # type: ignore[attr-defined]
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.ranks import Ranks
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
 from accel_migrate.analysis.evaluation.evaluation import Evaluation
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM705"
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}

@@ -22,13 +22,13 @@ from accel_migrate.analysis.distribution.world_size import runs_on_several
 from accel_migrate.analysis.distribution.wrapped_parts import check_wrappings
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.moves.devices import SETTERS
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module
 
 GROUP = "AM701"
 _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Replacement
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 _PRINTS = {"builtins.print", "__builtin__.print", "__builtins__.print"}
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 
 from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_reads, rank_option
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 _ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
 _ASKED_OF_OTHERS = re.compile(r"(^|_)(get_)?(local_|global_|node_)?rank$|^is_rank")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module, Variable
 
 CODE = "AM704"
 _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "WORLD_SIZE": "num_processes"}

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 if TYPE_CHECKING:
     from accel_migrate.analysis.distribution.workers import Worker

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Replacement, Shared
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module, Variable
 
 CODE = "AM703"
 _GOES = "a prepared loader shards its batches by itself"

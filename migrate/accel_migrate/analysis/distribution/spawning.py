@@ -10,11 +10,11 @@ from dataclasses import replace
 from accel_migrate.analysis.distribution.ranks import Ranks
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement, Spawned
 from accel_migrate.analysis.distribution.workers import SPAWN
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 CODE = "AM706"
 _JOIN = "distributed.init_process_group"

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replacement
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.provenance import Place
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 CODE = "AM702"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Replacement
 from accel_migrate.analysis.moves.devices import SETTERS
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 CODE = "AM706"
 GROUP = "AM701"

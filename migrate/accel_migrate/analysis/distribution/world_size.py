@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.flow.scopes import Module
 
 _POSITION = 3  # of world_size in init_process_group(backend, init_method, timeout, world_size, ...)
 

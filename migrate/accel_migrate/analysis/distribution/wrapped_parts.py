@@ -6,9 +6,9 @@ import ast
 
 from accel_migrate.analysis.distribution.replacements import Wrapping
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Module
 
 
 def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:

@@ -17,11 +17,11 @@ from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module
 
 _MORE = "the loop does more than add up its figures"
 _READ_NUMBERS = {"print", "format", "max", "min", "float", "int", "str", "info", "debug"}

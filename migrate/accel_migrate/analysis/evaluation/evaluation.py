@@ -20,10 +20,10 @@ from accel_migrate.analysis.evaluation.quiet import root_of
 from accel_migrate.analysis.evaluation.results import check_after, check_joined, is_length
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module
 
 _COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MEAN_LOSSES = {
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",

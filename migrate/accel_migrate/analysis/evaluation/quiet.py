@@ -7,12 +7,12 @@ import ast
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module
 
 _BUILTINS = {
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list", "max", "min",

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Container, Iterable
 from enum import Enum
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module
 
 # Methods, and functions of torch and numpy, that work on each element by itself.
 _BY_ELEMENT = {

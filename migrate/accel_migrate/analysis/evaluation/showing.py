@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Module
 
 CLOCKS = {"time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer"}
 STREAMS = {"sys.stdout.write", "sys.stdout.flush", "sys.stderr.write", "sys.stderr.flush", "tqdm.tqdm.write"}

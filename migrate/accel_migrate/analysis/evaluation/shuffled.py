@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module
 
 _SPLITS = {"random_split", "train_test_split", "ShuffleSplit"}
 

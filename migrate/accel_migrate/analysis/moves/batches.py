@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.scopes import Function, Module, Variable
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_calls import MadeOf
@@ -21,6 +20,7 @@ from accel_migrate.analysis.values.provenance import Built, NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_transparent
 from accel_migrate.analysis.values.unread import unread_batches
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MAKERS = {
     "torch." + name

@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.moves.devices import Move, moves_in
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _NO_CUDA = "not torch.cuda.is_available()"
 

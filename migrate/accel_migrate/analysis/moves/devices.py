@@ -6,12 +6,12 @@ import ast
 import re
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
 from accel_migrate.analysis.values.origins import Where, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
 
 SETTERS = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _DEVICE_NUMBER = re.compile(r"(^|[._])(local_rank|rank|gpu|gpu_id|device_id|cuda_id)$")

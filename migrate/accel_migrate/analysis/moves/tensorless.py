@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module
 
 _EMPTY = {
     "Dropout", "ELU", "GELU", "Identity", "LeakyReLU", "LogSigmoid", "LogSoftmax", "ReLU", "Sigmoid", "SiLU", "Softmax",

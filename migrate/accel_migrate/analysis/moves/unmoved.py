@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module, Variable
 
 # All that may be done with a batch without a difference between devices; anything else is a read that depends on where it is.
 _ANYWHERE = {"shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "keys", "__len__", "type"}

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.unseen_layers import looked_up
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Module
 
 _NORMALISED = re.compile(
     r"(wide_)?(resnet|resnext|densenet|mobilenet|googlenet|inception|mnasnet|shufflenet|efficientnet|regnet)|vgg\w+_bn$"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.flow.scopes import Module, Variable
 
 _SHOWS = re.compile(
     r"add_[a-z]|log|write|plot|print|format|info|debug|warn|set_(description|postfix)|show|save|append|str$"

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.shares import chooses_sizes
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.scopes import Module, Variable
 
 _SHOWS = {"print", "format", "info", "debug", "write", "set_description", "set_postfix", "add_scalar"}
 

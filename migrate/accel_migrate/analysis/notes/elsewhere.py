@@ -6,7 +6,6 @@ import ast
 from collections.abc import Sequence
 
 from accel_migrate.analysis.placement.reach import under_main
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.storage.files import (
     makes_folder,
     opens_events,
@@ -20,6 +19,7 @@ from accel_migrate.analysis.storage.files import (
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module
 
 _ASKS = {
     "getpass.getpass", "sys.stdin.readline", "sys.stdin.read", "click.prompt", "click.confirm", "pdb.set_trace", "ipdb.set_trace",

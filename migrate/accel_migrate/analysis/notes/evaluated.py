@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.flow.scopes import Module, Variable
 
 
 def is_evaluated(script: Script, training: Training, module: Module, node: ast.expr, depth: int = 0) -> bool:

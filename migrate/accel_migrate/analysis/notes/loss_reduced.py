@@ -30,7 +30,6 @@ from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, constructions
 from accel_migrate.analysis.values.itself import itself
@@ -40,6 +39,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import default_of
+from accel_migrate.flow.scopes import Binding, Module, Variable
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
 # By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.not_analysed import run_by
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.storage.files import downloads
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 _FETCHES = re.compile(
     r"(transformers|diffusers|peft|tokenizers|sentence_transformers)\..*\.from_pretrained|transformers\.pipeline"

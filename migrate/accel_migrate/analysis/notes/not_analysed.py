@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 
 def not_analysed(script: Script, training: Training) -> Iterator[Unseen]:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Module, Variable
 
 _PRODUCTS = ("mm", "matmul", "addmm", "addmm_")
 _BY_ROW = ("cosine_similarity", "pairwise_distance")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.written_once import written_once
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.file_calls import ASKING, folder_made, taken_away
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 _TALKS = frozenset({"print", "info", "warning", "debug", "join", "format", "str", "Path", "suppress"})
 

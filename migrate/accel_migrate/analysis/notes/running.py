@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import Backward, LoaderLoop
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.program import default_of
+from accel_migrate.flow.scopes import Module
 
 
 def settled(graph: CallGraph, module: Module, test: ast.expr) -> bool | None:

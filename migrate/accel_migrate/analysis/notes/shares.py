@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.scopes import Module, Variable
 
 
 def trains_on_share(script: Script, training: Training) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.flow.scopes import Module
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, constructions
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "torch_geometric.", "dgl.")
 _INDEXED = (

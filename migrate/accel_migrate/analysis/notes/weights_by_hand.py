@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.scopes import Binding, Module
 
 _YIELD = ("parameters", "named_parameters")
 _NAMED = ("weight", "bias")

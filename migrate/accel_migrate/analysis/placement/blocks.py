@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.scopes import Module, Variable
+from accel_migrate.flow.scopes import Module, Variable
 
 _AFFECTS = {
     "load_state_dict", "apply", "to", "cuda", "requires_grad_", "half", "float", "bfloat16", "init_weights",

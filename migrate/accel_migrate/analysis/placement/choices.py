@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _AVAILABLE = ("is_available", "is_built", "device_count")
 _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
-from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.values.loops import variables_in
 from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.scopes import Binding, Module, Variable
 
 TAKEN_UP = "this takes up the optimizer before everything is built that is prepared with it"
 

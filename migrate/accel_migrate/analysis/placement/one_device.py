@@ -11,13 +11,13 @@ from accel_migrate.analysis.moves.cuda_bound import is_left_behind
 from accel_migrate.analysis.moves.devices import DeviceDefinition, moves_in
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_told
 from accel_migrate.analysis.placement.reach import Reach
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module, Variable
 
 _RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
 

@@ -10,12 +10,12 @@ from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.overriding import is_overridden
 from accel_migrate.analysis.placement.reach import NAME, Reach
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module, Variable
 
 
 def overrides(roles: Roles, graph: CallGraph, module: Module, statement: ast.stmt) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import default_of
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _DEPTH = 8  # of names that stand for others
 

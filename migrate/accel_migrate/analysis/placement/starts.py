@@ -13,7 +13,6 @@ from accel_migrate.analysis.placement.choices import Choice, below_definition, f
 from accel_migrate.analysis.placement.outside_device import OutsideDevice
 from accel_migrate.analysis.placement.overriding import names_gpus, overrides
 from accel_migrate.analysis.placement.reach import Reach
-from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
@@ -21,6 +20,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel_migrate.analysis.program.project import Definition, Project
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module
 
 _CUDA_ONLY = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
 _ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")

@@ -17,11 +17,11 @@ from accel_migrate.analysis.moves.devices import DeviceDefinition
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.precision.autocasting import Region, folded, narrow, opposite, regions_in
 from accel_migrate.analysis.precision.scaling import Scaling, Test, find_scaling, guards, scaling_conditions
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 
 @dataclass(frozen=True, eq=False)

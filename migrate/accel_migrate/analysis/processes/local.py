@@ -9,10 +9,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import children
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
 # Objects that are alike on all processes, whatever they were given.
 _ALIKE = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.DEVICE | Role.SCALER

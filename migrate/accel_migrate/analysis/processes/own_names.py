@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Binding, Module
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.own_values import OWN, TELLING_TIME
+from accel_migrate.flow.scopes import Binding, Module
 
 _FAR_ENOUGH = 200  # expressions
 

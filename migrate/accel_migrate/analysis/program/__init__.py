@@ -1,1 +1,1 @@
-"""The files as they are written: scopes, what each name is bound to, imports, and which bindings reach a read."""
+"""The files of a project together: what is imported from where, and which bindings reach a read."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
-from accel_migrate.analysis.program.star_imports import spell_out
 from accel_migrate.flow.lookup import import_roots
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.star_imports import spell_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Project:
             for node in module.walk(module.tree, ast.ClassDef)
             if node.bases
         ]
-        spell_out(self)
+        spell_out(self.modules, self.imported_module)
 
     def file_name(self, module: Module) -> str:
         """The name of a file, with that of its folder where others have the same."""

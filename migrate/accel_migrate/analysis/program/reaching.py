@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Binding, Module, Variable
 
 # What goes through a generator before it returns; others, such as `map`, may keep it for later.
 _CONSUMERS = {

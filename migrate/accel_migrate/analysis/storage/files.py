@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -23,6 +22,7 @@ from accel_migrate.flow.file_calls import (
 )
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Module
 
 _ASKS = re.compile(r"(git (rev-parse|log|describe|status|diff)|nvidia-smi|hostname|uname|whoami)")
 _FETCHES = {

@@ -9,8 +9,8 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.scopes import Function, Module
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.flow.file_calls import READERS, is_writing_mode, written_paths
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Function, Module
 
 _Place = tuple[Function | None, str]  # a function, and a path as it is spelled there
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.storage.prefixes import states_with_prefix
 from accel_migrate.analysis.storage.states import is_same, same_models
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module, Variable
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 _DOWNLOADS = ("load_state_dict_from_url", "load_url")

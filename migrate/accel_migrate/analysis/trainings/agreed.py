@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.trainings.training import Training
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.scopes import Function, Module
 
 
 def agreed(trainings: Sequence[Training], graph: CallGraph) -> tuple[list[Training], list[tuple[Training, str]]]:

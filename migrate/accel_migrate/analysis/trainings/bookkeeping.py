@@ -11,11 +11,11 @@ from accel_migrate.analysis.distribution.unwrapping import deferred, unwrapped
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.placement.respelling import Respelling
-from accel_migrate.analysis.program.scopes import Function, Module, Scope, Variable
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 # What a wrapper is told of the forwards to come; without one each loss shows which weights it came through.
 _OF_FORWARDS = ("find_unused_parameters", "static_graph")

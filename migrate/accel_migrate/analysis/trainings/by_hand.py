@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import ByHand, Evaluation, Whole
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Function, Module
 
 _ADDS_UP = ("all_reduce", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object")
 

@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.phases import conditions
 from accel_migrate.analysis.values.loops import Backward, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Variable
 
 
 @dataclass(frozen=True)

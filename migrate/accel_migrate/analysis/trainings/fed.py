@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.program.reaching import reaching
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Module
 
 
 def feeds_training(

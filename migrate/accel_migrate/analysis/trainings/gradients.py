@@ -10,9 +10,9 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Function, Module
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Function, Module
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.program.libraries import is_library
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 
 _ENGINES = {
     "apex.parallel": "apex.parallel has a wrapper and a batch norm of its own; use those of torch (torch.nn.SyncBatchNorm) first",

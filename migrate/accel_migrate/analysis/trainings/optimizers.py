@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.loss_calls import WEIGHTS
@@ -13,6 +12,7 @@ from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Variable
 
 # What makes the same numbers on every process; drawn ones may differ.
 _EQUAL = {f"torch.{name}" for name in ("zeros", "ones", "full", "tensor", "as_tensor", "zeros_like", "ones_like")}

@@ -12,7 +12,6 @@ from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Who
 from accel_migrate.analysis.evaluation.results import divided_by_length
 from accel_migrate.analysis.moves.batches import Batches
 from accel_migrate.analysis.moves.devices import Move, moves_in
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.by_hand import with_shared_by_hand
 from accel_migrate.analysis.trainings.entries import Entry, is_chosen, is_entry, trained_entries
 from accel_migrate.analysis.trainings.fed import feeds_training
@@ -37,6 +36,7 @@ from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_me
 from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Variable
 
 
 @dataclass(frozen=True, eq=False)

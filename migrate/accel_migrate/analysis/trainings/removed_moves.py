@@ -17,12 +17,12 @@ from accel_migrate.analysis.moves.tensorless import holds_no_tensors
 from accel_migrate.analysis.moves.unmoved import Members
 from accel_migrate.analysis.placement.early_use import EarlyUses
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module, Variable
 
 _MANY = 3
 _TAKES_ARRAYS = ("numpy.array", "numpy.asarray")

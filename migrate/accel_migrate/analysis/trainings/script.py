@@ -32,8 +32,6 @@ from accel_migrate.analysis.precision.precision import Precision, find_precision
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
-from accel_migrate.analysis.program.star_imports import unknown_names
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
@@ -67,6 +65,8 @@ from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Module, Scope, Variable
+from accel_migrate.flow.star_imports import unknown_names
 
 
 def read(
@@ -605,7 +605,7 @@ class _Reader:
 
     def _check_names(self, modules: tuple[Module, ...]) -> None:
         for module in modules:
-            for name, origin, line in unknown_names(self.roles.project, module):
+            for name, origin, line in unknown_names(module, self.roles.project.imported_module):
                 raise NotMigrated(
                     f"`{name}` comes from `from {origin} import *`, which is not looked into; import it by its name",
                     line,

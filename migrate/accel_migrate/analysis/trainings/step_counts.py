@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from enum import Enum
 
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
+from accel_migrate.flow.scopes import Module
 
 _DEEPEST = 4
 

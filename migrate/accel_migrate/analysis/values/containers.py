@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Binding, Module, Variable
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Binding, Module, Variable
 
 KEPT = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER
 _LOOPED = ("for", "comprehension")

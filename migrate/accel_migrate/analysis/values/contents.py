@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.loops import CallGraph
+from accel_migrate.flow.scopes import Module, Variable
 
 Place = tuple[Module, ast.expr]
 

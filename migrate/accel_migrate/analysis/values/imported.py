@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.idle import Unit, Words
+from accel_migrate.flow.scopes import Module
 
 _FORKS = (None, "fork")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.program.project import Definition
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
@@ -15,6 +14,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.scopes import Module, Variable
 
 _WITH_WEIGHTS = {
     "Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding",

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Module, Variable
 
 _SAMPLES = {"n_samples", "num_samples", "size", "length", "n", "num_data", "train_size", "stop"}
 _SMALLEST = 10  # a smaller number is hardly that of the samples

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel_migrate.analysis.program.project import Definition, Project
-from accel_migrate.analysis.program.scopes import Module, Scope, Variable
 from accel_migrate.facts import Facts, Place
+from accel_migrate.flow.scopes import Module, Scope, Variable
 
 
 @dataclass(frozen=True, eq=False)

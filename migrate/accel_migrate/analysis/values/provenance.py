@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.scopes import Binding, Module, Scope, Variable
 from accel_migrate.analysis.values.containers import is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
 
 
 @dataclass(frozen=True)

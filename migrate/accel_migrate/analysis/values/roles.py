@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.analysis.program.project import Definition, Project
-from accel_migrate.analysis.program.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.analysis.values.itself import ITSELF, itself
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
 Sites = dict[Function, list[tuple[Module, ast.Call]]]
 

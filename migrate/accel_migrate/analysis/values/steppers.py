@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.scopes import Module, Variable
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.scopes import Module, Variable
 
 
 def wrapped_optimizer(roles: Roles, module: Module, variable: Variable) -> Variable | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module
 
 _MOST = 50  # places that a thing is followed to
 

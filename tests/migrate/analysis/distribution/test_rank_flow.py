@@ -9,9 +9,9 @@ from textwrap import dedent
 import pytest
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
 HEAD = "import os, sys, argparse, builtins\nimport torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
 TEXT = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from accel_migrate.analysis.program.project import Project
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.flow.scopes import Module
 from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
 

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple, TypeVar, overload
 
 from accel_migrate.flow.nodes import FIELDS
@@ -29,7 +30,7 @@ class Binding(NamedTuple):
     target: ast.AST
     value: ast.expr | None
     path: tuple[int, ...] = ()
-    kind: str = "assign"  # assign, augment, for, with, parameter, import, definition, delete, comprehension
+    kind: str = "assign"  # assign, augment, for, with, parameter, import, definition, delete, comprehension, match
 
 
 @dataclass(eq=False)
@@ -46,12 +47,15 @@ class Scope:
     function: Function | None = field(init=False)  # the innermost `def` around, itself included
     owner_class: Scope | None = field(init=False)  # the class whose method this is, or is nested in
     self_name: str | None = field(init=False)  # what methods call their instance, in this scope or the method around it
+    frame: Scope = field(init=False, repr=False)  # the innermost function or lambda around, or the module
 
     def __post_init__(self) -> None:
         self.is_class = isinstance(self.node, ast.ClassDef)
         around = self.parent.function if self.parent is not None else None
         self.function = self.node if isinstance(self.node, Function) else around
         self.is_function = self.function is self.node
+        own = self.parent is None or self.is_function or isinstance(self.node, ast.Lambda)
+        self.frame = self if own or self.parent is None else self.parent.frame
         outer = self.parent
         if isinstance(self.node, Function) and outer is not None and outer.is_class:
             first = [*self.node.args.posonlyargs, *self.node.args.args][:1]
@@ -77,6 +81,8 @@ class Module:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scope_of: dict[ast.AST, Scope] = {}
         self.imports: dict[str, str] = {}
+        self.imported_in: dict[str, set[Scope]] = {}  # the scopes in which imports bind a name
+        self.stars: list[str] = []  # modules of which all names are imported
         self.functions: dict[ast.AST, Scope] = {}
         self.classes: dict[ast.AST, Scope] = {}
         self.calls: list[ast.Call] = []
@@ -87,6 +93,7 @@ class Module:
         self._variables: dict[ast.AST, Variable | None] = {}
         self._qualified: dict[ast.AST, str | None] = {}
         self.root = Scope(self.tree, None, self)
+        self.scopes: dict[ast.AST, Scope] = {self.tree: self.root}  # of all nodes that open one
         self.scope_of[self.tree] = self.root
         self.attribute_bindings: dict[Variable, list[Binding]] = {}
         self._pending_attributes: list[tuple[Scope, ast.Attribute, Binding]] = []
@@ -101,6 +108,10 @@ class Module:
                 self.attribute_bindings.setdefault(variable, []).append(binding)
 
     # ---- questions
+
+    @property
+    def path(self) -> Path:
+        return self.source.path
 
     @overload
     def walk(self, node: ast.AST) -> list[ast.AST]: ...
@@ -180,6 +191,11 @@ class Module:
             first = False
             seen = seen.parent
         return None
+
+    def binder(self, name: str, scope: Scope) -> Scope | None:
+        """The scope that a name belongs to where it is read; None for builtins and what a star import brings."""
+        found = self.resolve(name, scope)
+        return found.scope if found is not None else None
 
     def variable(self, node: ast.AST, scope: Scope | None = None) -> Variable | None:
         """The variable behind a name or a dotted attribute of one."""
@@ -268,7 +284,8 @@ class Module:
         if binds is not None:
             getattr(self, binds)(node, scope, statement)
         if kind in _SCOPED:
-            self._open(node, Scope(node, scope, self), scope, statement)
+            self.scopes[node] = Scope(node, scope, self)
+            self._open(node, self.scopes[node], scope, statement)
         else:
             for name in FIELDS[kind]:
                 value = getattr(node, name, None)
@@ -426,6 +443,12 @@ class Module:
         if node.name:
             scope.bindings.setdefault(node.name, []).append(Binding(statement, node, None, (), "except"))
 
+    def _bind_MatchAs(self, node: ast.MatchAs | ast.MatchStar, scope: Scope, statement: ast.stmt) -> None:
+        if node.name is not None:
+            scope.bindings.setdefault(node.name, []).append(Binding(statement, node, None, (), "match"))
+
+    _bind_MatchStar = _bind_MatchAs
+
     def _bind_Global(self, node: ast.Global | ast.Nonlocal, scope: Scope, statement: ast.stmt) -> None:
         scope.outer_names.update(node.names)
 
@@ -434,16 +457,24 @@ class Module:
     def _bind_Import(self, node: ast.Import, scope: Scope, statement: ast.stmt) -> None:
         for alias in node.names:
             bound = alias.asname or alias.name.split(".")[0]
-            self.imports[bound] = alias.name if alias.asname else bound
-            scope.bindings.setdefault(bound, []).append(Binding(statement, alias, None, (), "import"))
+            self.bind_import(
+                bound, alias.name if alias.asname else bound, scope, Binding(statement, alias, None, (), "import")
+            )
 
     def _bind_ImportFrom(self, node: ast.ImportFrom, scope: Scope, statement: ast.stmt) -> None:
         base = "." * node.level + (node.module or "")
+        if node.names[0].name == "*":
+            self.stars.append(base)
         for alias in node.names:
             bound = alias.asname or alias.name
             joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
-            self.imports[bound] = joined
-            scope.bindings.setdefault(bound, []).append(Binding(statement, alias, None, (), "import"))
+            self.bind_import(bound, joined, scope, Binding(statement, alias, None, (), "import"))
+
+    def bind_import(self, name: str, dotted: str, scope: Scope, binding: Binding) -> None:
+        """Let a name of a scope stand for an imported thing."""
+        self.imports[name] = dotted
+        scope.bindings.setdefault(name, []).append(binding)
+        self.imported_in.setdefault(name, set()).add(scope)
 
 
 _BINDERS: dict[type, str] = {

@@ -5,46 +5,45 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
-from accel_migrate.analysis.program.scopes import Binding, Module
+from accel_migrate.flow.scopes import Binding, Module
 
-if TYPE_CHECKING:
-    from accel_migrate.analysis.program.project import Project
-
+Find = Callable[[Module, str], Module | None]  # the file of the project that a module's name means for an importer
 # `__accel_magic__` stands for what only a notebook understands.
 _KNOWN = frozenset(dir(builtins)) | {"__file__", "__class__", "__accel_magic__"}
 _INNOCENT = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "matplotlib", "pylab"}
 
 
-def spell_out(project: Project) -> None:
+def spell_out(modules: Iterable[Module], find: Find) -> None:
     """Bind in every file what star imports of other files bring, as if each name had been imported by itself."""
-    for module in project.modules:
-        _spell_out(project, module, set())
+    for module in modules:
+        _spell_out(module, find, set())
 
 
-def _spell_out(project: Project, module: Module, seen: set[Module]) -> None:
+def _spell_out(module: Module, find: Find, seen: set[Module]) -> None:
     if module in seen:
         return
     seen.add(module)
     for statement in _star_imports(module):
         base = "." * statement.level + (statement.module or "")
-        source = project.imported_module(module, base)
+        source = find(module, base)
         if source is None:
             continue
-        _spell_out(project, source, seen)
+        _spell_out(source, find, seen)
         for name in _public(source):
             if name not in module.root.bindings:
                 joined = f"{base}{name}" if base.endswith(".") else f"{base}.{name}"
                 passed_on = source.imports.get(name, ".")
-                module.imports[name] = joined if passed_on.startswith(".") else passed_on
-                module.root.bindings[name] = [Binding(statement, statement.names[0], None, (), "import")]
+                dotted = joined if passed_on.startswith(".") else passed_on
+                module.bind_import(
+                    name, dotted, module.root, Binding(statement, statement.names[0], None, (), "import")
+                )
 
 
-def unknown_names(project: Project, module: Module) -> Iterator[tuple[str, str, int]]:
+def unknown_names(module: Module, find: Find) -> Iterator[tuple[str, str, int]]:
     """Names that only a star import of a file out of sight can bring: the name, its module, the line that reads it."""
-    hidden = [s for s in _star_imports(module) if _is_hidden(project, module, s)]
+    hidden = [s for s in _star_imports(module) if _is_hidden(module, find, s)]
     if not hidden:
         return
     for node in module.walk(module.tree):
@@ -53,9 +52,9 @@ def unknown_names(project: Project, module: Module) -> Iterator[tuple[str, str, 
                 yield node.id, hidden[-1].module or ".", node.lineno
 
 
-def _is_hidden(project: Project, module: Module, statement: ast.ImportFrom) -> bool:
+def _is_hidden(module: Module, find: Find, statement: ast.ImportFrom) -> bool:
     base = "." * statement.level + (statement.module or "")
-    return base.split(".")[0] not in _INNOCENT and project.imported_module(module, base) is None
+    return base.split(".")[0] not in _INNOCENT and find(module, base) is None
 
 
 def _star_imports(module: Module) -> list[ast.ImportFrom]:

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from accel_migrate.analysis.program.scopes import Module
+from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
 EVERYTHING = """
