@@ -16,12 +16,12 @@ from accel_migrate.check.evidence import Side, argument_of, is_accelerator, para
 from accel_migrate.check.seeds import Seeds
 from accel_migrate.check.statistics_together import NORMALISED
 from accel_migrate.check.stores import Path, Store, Stores, item_of, returned, yielded
-from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.cfg import Decision
 from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.torch_api import PASSED_ON
 
 VALUE: Path = ()
 COUNT: Path = ("count",)  # how many elements there are

@@ -9,10 +9,10 @@ from accel_migrate.check.assignments import Assigned, Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import returned
-from accel_migrate.flow.calls import PASSED_ON
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.torch_api import PASSED_ON
 
 CODE = "AM973"
 _OF_ACCELERATOR = ("prepare", "prepare_data_loader", "prepare_optimizer")

@@ -15,6 +15,7 @@ from accel_migrate.flow.fields import self_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.torch_api import ITSELF
 
 # What every module has, a wrapper too, and answers with names: those of a wrapper begin with `module.`.
 _NAMED = frozenset(
@@ -26,7 +27,6 @@ _NAMED = frozenset(
 _WRITES = frozenset(["torch.save", "pickle.dump", "joblib.dump"])
 _WHOLE = _WRITES | {"pickle.dumps", "copy.deepcopy", "torch.jit.script"}
 _RUN = frozenset(["train", "eval", "parameters", "forward"])
-_SAME = frozenset(["to", "cuda", "cpu", "eval", "train", "requires_grad_", "half", "float", "double", "bfloat16"])
 _DEPTH = 12
 
 
@@ -114,7 +114,7 @@ class _Models:
                 return any(self.may_be(file, part, seen) for part in node.values)
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *_]):
                 return self._field(file, owner, name, None)
-            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _SAME:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in ITSELF:
                 return self.may_be(file, owner, seen)
             case ast.Call():
                 callees = [f for f in self._side.flows.callees.get(node, ()) if getattr(f, "name", "") != "__init__"]

@@ -17,32 +17,9 @@ from accel_migrate.flow.fields import Families, self_of
 from accel_migrate.flow.nodes import children, unparse
 from accel_migrate.flow.program import Function, Program, parameters
 from accel_migrate.flow.scopes import Module, Scope
+from accel_migrate.flow.torch_api import GROWS, ITSELF, PASSED_ON
 
 Place = Hashable
-PASSED_ON = frozenset(
-    [
-        "tqdm",
-        "whole_batches",
-        "trange",
-        "enumerate",
-        "iter",
-        "zip",
-        "cycle",
-        "islice",
-        "chain",
-        "list",
-        "tuple",
-        "reversed",
-        "sorted",
-        "set",
-        "dict",
-        "copy",
-        "deepcopy",
-        "next",
-        "partial",
-        "staticmethod",
-    ]
-)
 _COMPUTED = frozenset(
     [
         "int",
@@ -67,9 +44,6 @@ _COMPUTED = frozenset(
         "replace",
     ]
 )
-_SAME_OBJECT = frozenset(
-    ["to", "cuda", "eval", "train", "requires_grad_", "half", "share_memory"]
-)  # of a model: itself
 _CONSTRAINING = frozenset(
     (
         ast.Assign,
@@ -88,7 +62,6 @@ _CONSTRAINING = frozenset(
         ast.BoolOp,
     )
 )
-_GROWN = frozenset(["append", "extend", "insert", "add", "update", "setdefault", "appendleft", "put"])
 
 
 class Made(NamedTuple):
@@ -383,12 +356,12 @@ class Flows:
             changed = [node.func.value] if name == "replace" and isinstance(node.func, ast.Attribute) else []
             for argument in [*arguments, *changed]:
                 self._compute(self.place(file, argument), place)
-        elif name in _GROWN and isinstance(node.func, ast.Attribute):
+        elif name in GROWS and isinstance(node.func, ast.Attribute):
             for argument in arguments:
                 self._copy(self.place(file, argument), self.place(file, node.func.value))
                 if isinstance(node.func.value, ast.Attribute):
                     self._copy(self.place(file, argument), self.field(file, node.func.value))
-        elif name in _SAME_OBJECT and isinstance(node.func, ast.Attribute):
+        elif name in ITSELF and isinstance(node.func, ast.Attribute):
             self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
             self._copy(self.place(file, node.args[2]), self._of_any(str(node.args[1].value)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.torch_api import itself
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

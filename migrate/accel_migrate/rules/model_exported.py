@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change
+from accel_migrate.flow.torch_api import itself
 from accel_migrate.plan import Change, Edit, Guard
 from accel_migrate.rule import Context, Rule
 

@@ -10,11 +10,11 @@ from accel_migrate.analysis.storage.files import Save
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.torch_api import itself
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unwrap
 from accel_migrate.rule import Context, Rule
 

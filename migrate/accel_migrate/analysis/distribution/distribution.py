@@ -29,6 +29,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.torch_api import is_parallel
 
 GROUP = "AM701"
 _JOINING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NCCL_SOCKET_IFNAME")
@@ -248,7 +249,7 @@ def _wrappings(module: Module) -> Iterator[Wrapping]:
     for call in module.calls:
         dotted = module.qualified(call.func) or ""
         name = dotted.rpartition(".")[2]
-        if dotted.startswith("torch.nn.") and name in ("DistributedDataParallel", "DataParallel") and call.args:
+        if is_parallel(dotted) and call.args:
             for keyword in call.keywords:
                 allowed = {"device_ids", "output_device", "dim", *_SETTINGS}
                 if keyword.arg not in allowed:

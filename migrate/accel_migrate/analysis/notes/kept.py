@@ -22,8 +22,8 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.torch_api import GROWS
 
-_GROWS = {"append", "extend", "appendleft", "insert", "add", "update", "setdefault", "put"}
 _SIZES = {"size", "shape", "len", "dim", "numel", "range", "ndim", "arange"}
 _NOT_KEPT = Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS | Role.ITERATOR | Role.DEVICE | Role.SCALER
 _RUNS = ("forward", "__call__")
@@ -254,7 +254,7 @@ def _changed(module: Module, node: ast.AST) -> tuple[ast.expr | None, list[ast.e
             return root, [node.value]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and module.qualified(node.func) is None:
         name = node.func.attr
-        if name in _GROWS or (name.endswith("_") and not name.endswith("__")):
+        if name in GROWS or (name.endswith("_") and not name.endswith("__")):
             return _root(node.func.value), [*node.args, *[keyword.value for keyword in node.keywords]]
     return None, []
 

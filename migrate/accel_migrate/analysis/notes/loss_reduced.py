@@ -32,7 +32,6 @@ from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, constructions
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -40,6 +39,7 @@ from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 _OVER_ALL = ("norm", "dist", "max", "min", "amax", "amin", "prod", "median", "logsumexp", "std", "var")
 # By each row alone; of a number they are not linear, so that the mean of what they give is not what they give of the mean.

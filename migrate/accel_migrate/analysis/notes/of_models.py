@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.made_of import Part, built_by, parts_unread
 from accel_migrate.analysis.values.roles import Role, is_wrapper
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import ITSELF
 
 _OF_LIBRARY = ("torch.nn.", "torchvision.models.")
 _FILLS = ("append", "extend", "insert", "add_module", "update", "register_module")

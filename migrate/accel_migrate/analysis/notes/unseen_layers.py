@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.values.contents import contents
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 # Libraries that have models; those of transformers for texts have no batch normalisation.
 _MODELS = (

@@ -12,13 +12,13 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.scopes import Function, Module, Variable
+from accel_migrate.flow.torch_api import ITSELF
 
 # Methods that work on a model wherever it is, and keep nothing of it.
 _ANYWHERE = {

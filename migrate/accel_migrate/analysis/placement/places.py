@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
 from accel_migrate.analysis.values.containers import is_looped
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated, Place
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.torch_api import itself
 
 
 def find_place(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from accel_migrate.analysis.processes.timing import Timing, is_built_anew
-from accel_migrate.analysis.values.itself import ITSELF
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.methods import ForwardMethod
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import ITSELF
 
 # What every module has, a wrapper too, and means the same by it; and what only the wrapper has.
 _SHARED = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.timing import Timing, is_built_anew
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,13 @@ from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.storage.lifting import Lifted, lifted_guards
-from accel_migrate.analysis.values.itself import itself
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 _NO_PART = {"weight", "bias", "data", "grad", "config", "training", "device", "dtype", "shape"}
 _CHANGES_WEIGHTS = {"load_state_dict", "backward", "step", "copy_"}

@@ -15,8 +15,8 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import is_parallel
 
-_WRAPPERS = ("DataParallel", "DistributedDataParallel")
 _DOWNLOADS = ("load_state_dict_from_url", "load_url")
 
 
@@ -70,8 +70,7 @@ def _loads(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[M
 
 def _bound(module: Module, call: ast.Call) -> Variable | None:
     """The variable that holds a wrapper, also behind `.cuda()`."""
-    dotted = module.qualified(call.func) or ""
-    if not dotted.startswith("torch.nn.") or dotted.rpartition(".")[2] not in _WRAPPERS:
+    if not is_parallel(module.qualified(call.func) or ""):
         return None
     statement = module.statement(call)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:

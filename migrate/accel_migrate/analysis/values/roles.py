@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from accel_migrate.analysis.program.project import Definition, Project
-from accel_migrate.analysis.values.itself import ITSELF, itself
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
+from accel_migrate.flow import torch_api
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
 
 Sites = dict[Function, list[tuple[Module, ast.Call]]]
 
@@ -78,39 +79,19 @@ class Value(NamedTuple):
 UNKNOWN = Value()
 
 _SAME_OBJECT = ITSELF | {"apply"}
-_WRAPPERS = {
-    "torch.compile",
-    "torch.jit.script",
-    "torch.nn.DataParallel",
-    "torch.nn.parallel.DataParallel",
-    "torch.nn.parallel.DistributedDataParallel",
-    "torch.nn.parallel.distributed.DistributedDataParallel",
-    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
-    "apex.parallel.DistributedDataParallel",
-    "apex.parallel.convert_syncbn_model",
-    "copy.deepcopy",
-}
-_PARALLEL = {
-    "torch.nn.DataParallel",
-    "torch.nn.parallel.DataParallel",
-    "torch.nn.parallel.DistributedDataParallel",
-    "torch.nn.parallel.distributed.DistributedDataParallel",
-}
-# Calls that hand on what their first argument yields, one by one, and do nothing else with it.
-_TRANSPARENT = {
-    "tqdm", "tqdm_notebook", "notebook_tqdm", "tqdm_gui", "progress_bar", "track", "progressbar", "ProgressBar",
-    "alive_it", "islice", "log_every",
-}  # fmt: skip
-_BARE_TENSORS = {"Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer"}  # in torch.nn, and no modules
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
-_PRECISION_CONTEXTS = (
-    "torch.cuda.amp.autocast",
-    "torch.amp.autocast",
-    "torch.autocast",
-    "torch.amp.autocast_mode.autocast",
-)
-
-
+# What the kinds of the table of libraries are to training.
+_MADE = {
+    "model": Role.MODEL,
+    "criterion": Role.CRITERION,
+    "optimizer": Role.OPTIMIZER,
+    "loader": Role.LOADER,
+    "scheduler": Role.SCHEDULER,
+    "scaler": Role.SCALER,
+    "device": Role.DEVICE,
+    "autocast": Role.AUTOCAST,
+    "sampler": Role.SAMPLER,
+}
 # What the kinds that a run shows are to training. A frozen model is not trained.
 _OBSERVED = {
     "model": Role.MODEL,
@@ -326,7 +307,7 @@ class Roles:
             if self._is_optimizer_class(module, call) or dotted.startswith("torch.nn.utils.clip_grad"):
                 for model in self._models_of_parameters(module, call):
                     self._learn(model, Value(Role.MODEL))
-            if dotted in _PARALLEL and call.args:
+            if torch_api.is_parallel(dotted) and call.args:
                 wrapped = module.variable(call.args[0])
                 if wrapped is not None:
                     self._learn(wrapped, Value(Role.MODEL))
@@ -349,7 +330,7 @@ class Roles:
             call = values[0] if len(values) == 1 and isinstance(looped, ast.Name) else looped
             if not isinstance(call, ast.Call) or not call.args:
                 return looped
-            if _name_of(call.func) not in ("enumerate", "iter") and not self._is_transparent(module, call):
+            if _name_of(call.func) not in ("enumerate", "iter") and not is_transparent(module, call):
                 return looped
             looped = call.args[0]
         return looped
@@ -467,7 +448,7 @@ class Roles:
                 return Value(items=(UNKNOWN, self._element(module, inner, self._evaluate(module, inner, 1))))
             if name == "zip":
                 return Value(items=tuple(self._element(module, a, self._evaluate(module, a, 1)) for a in iterated.args))
-            if self._is_transparent(module, iterated) and iterated.args:
+            if is_transparent(module, iterated) and iterated.args:
                 inner = iterated.args[0]
                 return self._element(module, inner, self._evaluate(module, inner, 1))
             if isinstance(iterated.func, ast.Attribute) and iterated.func.attr in ("items", "values"):
@@ -478,9 +459,6 @@ class Roles:
                 inner = iterated.args[0]
                 return self._element(module, inner, self._evaluate(module, inner, 1))
         return UNKNOWN
-
-    def _is_transparent(self, module: Module, call: ast.Call) -> bool:
-        return is_transparent(module, call)
 
     def _call(self, module: Module, call: ast.Call, depth: int) -> Value:
         function = call.func
@@ -529,40 +507,14 @@ class Roles:
         return UNKNOWN
 
     def _imported(self, module: Module, call: ast.Call, dotted: str, depth: int) -> Value | None:
-        last = dotted.rpartition(".")[2]
-        if is_wrapper(module, call):
+        if torch_api.is_wrapper(dotted):
             return self._evaluate(module, call.args[0], depth) if call.args else UNKNOWN
-        if dotted in ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader") or last.endswith(
-            "DataLoader"
-        ):
-            return Value(Role.LOADER)
-        if dotted.startswith("torch.optim.lr_scheduler.") or re.fullmatch(r"get_.*schedul\w*", last):
-            return Value(Role.SCHEDULER)
-        if self._is_optimizer_class(module, call):
-            return Value(Role.OPTIMIZER)
-        if dotted in ("torch.device", "torch.accelerator.current_accelerator", "torch.cuda.current_device"):
-            return Value(Role.DEVICE)
-        if dotted in ("torch.cuda.amp.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"):
-            return Value(Role.SCALER)
-        if dotted in _PRECISION_CONTEXTS:
-            return Value(Role.AUTOCAST)
-        if last == "DistributedSampler":
-            return Value(Role.SAMPLER)
-        if dotted.startswith("torch.nn.") and last[:1].isupper() and last not in _BARE_TENSORS:
-            return Value(Role.CRITERION if last.endswith("Loss") else Role.MODEL)
-        if dotted.startswith(("torchvision.models.", "timm.create_model", "segmentation_models_pytorch.")):
-            return Value(Role.MODEL)
-        if (
-            dotted.startswith("transformers.")
-            and last in ("from_pretrained", "from_config")
-            and re.search(r"Model|For[A-Z]", dotted)
-        ):
-            return Value(Role.MODEL)
-        if dotted.startswith("transformers.") and re.search(r"(Model|For[A-Z]\w+|LMHeadModel)$", last):
-            return Value(Role.MODEL)
+        role = _MADE.get(made_by(dotted)) or (Role.OPTIMIZER if self._is_optimizer_class(module, call) else None)
+        if role is not None:
+            return Value(role)
         if dotted == "torch.autograd.Variable" and call.args:
             return self._evaluate(module, call.args[0], depth)
-        if last in _TRANSPARENT and call.args:
+        if torch_api.is_bar(dotted) and call.args:
             value = self._evaluate(module, call.args[0], depth)
             return value if value.role & (Role.LOADER | Role.ITERATOR) else None
         return None
@@ -645,11 +597,9 @@ class Roles:
     def _is_optimizer_class(self, module: Module, call: ast.Call) -> bool:
         dotted = module.qualified(call.func) or ""
         last = _name_of(call.func)
-        if dotted.startswith("torch.optim.") and not dotted.startswith(
-            ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
-        ):
-            return last[:1].isupper()
-        if re.search(r"(Adam|SGD|Adagrad|RMSprop|Lion|Lamb|Adafactor|Ranger|RAdam|AdamW)\w*$", last):
+        if made_by(dotted) == "optimizer":
+            return True
+        if OPTIMIZER_NAME.search(last):
             text = [*call.args[:1], *[k.value for k in call.keywords if k.arg == "params"]]
             return bool(text) and "param" in unparse(text[0])
         return False
@@ -657,14 +607,12 @@ class Roles:
 
 def is_wrapper(module: Module, call: ast.Call) -> bool:
     """Whether a call makes a model of the model that it is handed, with the same parameters or a copy of them."""
-    dotted = module.qualified(call.func) or ""
-    return dotted in _WRAPPERS or dotted.rpartition(".")[2] in ("DistributedDataParallel", "DataParallel")
+    return torch_api.is_wrapper(module.qualified(call.func) or "")
 
 
 def is_transparent(module: Module, call: ast.Call) -> bool:
     """Whether a call hands on what its first argument yields, as a progress bar does, under whatever name."""
-    dotted = module.qualified(call.func) or _name_of(call.func)
-    return dotted.rpartition(".")[2] in _TRANSPARENT
+    return torch_api.is_bar(module.qualified(call.func) or _name_of(call.func))
 
 
 def arguments_of(call: ast.Call, target: Definition) -> list[tuple[str, ast.expr]]:
