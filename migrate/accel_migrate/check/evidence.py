@@ -12,7 +12,7 @@ from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import Function, Program
 from accel_migrate.flow.scopes import Module, Scope
 
@@ -146,13 +146,13 @@ class Side:
         flows = self.flows
         if not any(self.may_follow(file, node, made.node) for made in flows.made(file, node, "prepared")):
             return False
+        if self.is_other(file, node, "prepared"):
+            return False
         while isinstance(node, ast.Call) and node.args:
-            inner = next((a for a in node.args if flows.made(file, a, "prepared")), None)
+            inner = next((a for a in node.args if not self.is_other(file, a, "prepared")), None)
             if inner is None:
                 return True
             node = inner
-        if isinstance(node, ast.Name) and self._is_other(file, node):
-            return False
         function = file.scope(node).frame.node
         if not isinstance(node, ast.Name) or not isinstance(function, Function) or function in seen:
             return True
@@ -161,52 +161,64 @@ class Side:
         given = [(site.file, argument_of(function, site.call, node.id)) for site in self.above(function)]
         return all(a is None or self.is_prepared(f, a, seen | {function}) for f, a in given)
 
-    def _is_other(self, file: Module, node: ast.Name) -> bool:
-        """Whether all that a name may hold here is a batch that a loop draws, or was set to something not prepared."""
+    def is_other(self, file: Module, node: ast.expr, kind: str, seen: set[ast.AST] | None = None) -> bool:
+        """Whether all that an expression may hold here is of a batch, or was set to something that is not of a kind."""
+        made = self.flows.made(file, node, kind)
+        seen = seen if seen is not None else set()
+        if node in seen or not made:
+            return True
+        seen.add(node)
+        if not isinstance(node, ast.Name):
+            if node in self.flows.callees or any(each.node is node for each in made):
+                return False
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next":
+                return not any(self.flows.is_container(file, argument) for argument in node.args)
+            parts = [
+                part.value if part is getattr(node, "func", None) and isinstance(part, ast.Attribute) else part
+                for part in children(node)
+            ]
+            found = [p for p in parts if isinstance(p, ast.expr) and self.flows.made(file, p, kind)]
+            return bool(found) and all(self.is_other(file, part, kind, seen) for part in found)
         scope = file.scope(node)
-        if scope.frame is not scope or file.binder(node.id, scope) is not scope:
+        if scope.frame is not scope or file.binder(node.id, scope) is not scope or self.flows.is_filled(file, node):
             return False
         graph = self.graph(scope)
         at = step_of(file, node, graph)
-        binders = [each for each in self._binders(file, scope).get(node.id, ()) if graph.holds(each)]
-        if at is None or graph.reachable_past(None, at, binders):
-            return False  # what a caller hands in, or another scope sets
-        held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
-        return bool(held) and all(self._holds_other(file, binder, node.id) for binder in held)
-
-    def _holds_other(self, file: Module, binder: ast.stmt, name: str) -> bool:
-        if isinstance(binder, ast.Assign):
-            return not self.flows.made(file, _set_to(binder, name), "prepared")
-        if isinstance(binder, ast.With):
-            entered = [
-                item.context_expr for item in binder.items if item.optional_vars and _names(item.optional_vars, name)
-            ]
-            return not any(self.flows.made(file, each, "prepared") for each in entered)
-        assert isinstance(binder, ast.For)
-        drawn = binder.iter
-        while isinstance(drawn, ast.Call) and drawn.args and isinstance(drawn.func, ast.Name):
-            drawn = drawn.args[0]  # of `enumerate` and progress bars
-        if not isinstance(drawn, ast.Name) or not self.flows.made(file, drawn, "prepared"):
+        binders = self._binders(file, scope).get(node.id, [])
+        if at is None or not all(graph.holds(each) for each in binders):
+            return False  # another scope may set it
+        if graph.reachable_past(None, at, binders) and not self._is_handed_other(scope, node.id, kind, seen):
             return False
-        made = self._binders(file, file.scope(drawn)).get(drawn.id, ())
-        return bool(made) and all(isinstance(m, ast.Assign) and isinstance(m.value, ast.Call) for m in made)
+        held = [b for b in binders if graph.reachable_past(b, at, [each for each in binders if each is not b])]
+        return all(self._holds_other(file, binder, node.id, kind, seen) for binder in held)
+
+    def _is_handed_other(self, scope: Scope, name: str, kind: str, seen: set[ast.AST]) -> bool:
+        """Whether each call of a function hands it parts of batches under this name."""
+        function = scope.node
+        if not isinstance(function, Function) or name not in parameter_names(function):
+            return False
+        given = [(site.file, argument_of(function, site.call, name)) for site in self.above(function)]
+        return bool(given) and all(a is not None and self.is_other(f, a, kind, seen) for f, a in given)
+
+    def _holds_other(self, file: Module, binder: ast.stmt, name: str, kind: str, seen: set[ast.AST]) -> bool:
+        match binder:
+            case ast.Assign():
+                return self.is_other(file, _set_to(binder, name), kind, seen)
+            case ast.With():
+                entered = [i.context_expr for i in binder.items if i.optional_vars and _names(i.optional_vars, name)]
+                return all(self.is_other(file, each, kind, seen) for each in entered)
+            case ast.For():
+                return not self.flows.is_container(file, binder.iter) or self.is_other(file, binder.iter, kind, seen)
+        return False
 
     def _binders(self, file: Module, scope: Scope) -> dict[str, list[ast.stmt]]:
-        """The plain assignments, loops and `with`s that bind each name of a scope."""
+        """The statements that bind each name of a scope."""
         if scope not in self._bound:
             found = self._bound.setdefault(scope, {})
-            for node in file.walk(file.tree, ast.Assign, ast.For, ast.With):
-                if file.scope(node) is scope:
-                    match node:
-                        case ast.Assign():
-                            targets = node.targets
-                        case ast.With():
-                            targets = [item.optional_vars for item in node.items if item.optional_vars is not None]
-                        case _:
-                            targets = [node.target]
-                    names = {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}
-                    for name in names:
-                        found.setdefault(name, []).append(node)
+            for node in file.walk(scope.node, ast.Name):
+                if not isinstance(node.ctx, ast.Load) and file.binder(node.id, file.scope(node)) is scope:
+                    around = next(above for above in file.ancestors(node) if isinstance(above, ast.stmt))
+                    found.setdefault(node.id, []).append(around)
         return self._bound[scope]
 
     def may_follow(self, file: Module, node: ast.AST, call: ast.AST) -> bool:

@@ -243,7 +243,7 @@ class Whereabouts:
         if side.flows.made(file, loader, "prepared") and side.is_prepared(file, loader):
             placed = [self._is_placed(made.node, made.index) for made in side.flows.made(file, loader, "prepared")]
             return frozenset({DEVICE if all(placed) else CPU})
-        return frozenset({CPU}) if side.flows.made(file, loader, "loader") else None
+        return None if side.is_other(file, loader, "loader") else frozenset({CPU})
 
     def _is_placed(self, prepare: ast.AST, index: int) -> bool:
         keywords = prepare.keywords if isinstance(prepare, ast.Call) else []

@@ -62,6 +62,9 @@ _CONSTRAINING = frozenset(
         ast.BoolOp,
     )
 )
+_CONTAINERS = (
+    ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred,
+)  # fmt: skip
 
 
 class Made(NamedTuple):
@@ -208,6 +211,14 @@ class Flows:
                     if not _is_keyed(target) or origin[:1] == ("key",):  # type: ignore[index]
                         self._origins.setdefault(target, []).append(origin)
         return self._origins.get(place, [])
+
+    def is_container(self, file: Module, node: ast.expr) -> bool:
+        """Whether an expression may hold other objects and not be one of them: a list, a mapping, `*rest`."""
+        return any(_is_of_several(place) for place in self.sources(self.place(file, node)))
+
+    def is_filled(self, file: Module, node: ast.Name) -> bool:
+        """Whether something is put into what a name holds."""
+        return any(place[:1] == ("put",) for place in self._sources_of(self.place(file, node)))  # type: ignore[index]
 
     def sites(self) -> Iterator[Site]:
         for found in self._calls.values():
@@ -358,9 +369,10 @@ class Flows:
                 self._compute(self.place(file, argument), place)
         elif name in GROWS and isinstance(node.func, ast.Attribute):
             for argument in arguments:
-                self._copy(self.place(file, argument), self.place(file, node.func.value))
-                if isinstance(node.func.value, ast.Attribute):
-                    self._copy(self.place(file, argument), self.field(file, node.func.value))
+                self._copy(self.place(file, argument), ("put", node))
+            self._copy(("put", node), self.place(file, node.func.value))
+            if isinstance(node.func.value, ast.Attribute):
+                self._copy(("put", node), self.field(file, node.func.value))
         elif name in ITSELF and isinstance(node.func, ast.Attribute):
             self._copy(self.place(file, node.func.value), place)
         elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
@@ -443,7 +455,8 @@ class Flows:
                     self._copy(place, ("key", target.slice.value))
                     self._copy(place, "keyed")
                 else:
-                    self._copy(place, self.place(file, target.value))
+                    self._copy(place, ("put", target))
+                    self._copy(("put", target), self.place(file, target.value))
             case ast.Starred():
                 self._into(file, place, target.value)
             case ast.Tuple() | ast.List():
@@ -647,6 +660,17 @@ def _is_call(place: Place) -> bool:
     match place:
         case ("expression", ast.Call()) | ("item", *_):
             return True
+    return False
+
+
+def _is_of_several(place: Place) -> bool:
+    match place:
+        case "keyed" | ("put" | "key", *_):
+            return True
+        case ("expression", node):
+            return isinstance(node, _CONTAINERS)
+        case ("name", Scope(node=ast.FunctionDef(args=known) | ast.AsyncFunctionDef(args=known)), name):
+            return name in {rest.arg for rest in (known.vararg, known.kwarg) if rest is not None}
     return False
 
 

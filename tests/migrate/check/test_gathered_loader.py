@@ -69,6 +69,48 @@ def test_what_a_loop_draws_from_a_prepared_loader_is_not_one() -> None:
     assert said("AM955", "x = 1\n", several)
 
 
+DRAWN = "    text = []\n    for one in {}:\n        text.append(one)\n    accelerator.backward(net(x))\n"
+
+
+def test_a_loop_over_a_part_of_a_batch() -> None:
+    for over, step in (
+        ("for x, ids in train:\n", "ids"),
+        ("for step, (x, ids) in enumerate(train):\n", "ids[:3]"),
+        ("for batch in tqdm(train):\n    x, ids = batch\n", "ids.tolist()"),
+        ("for batch in train:\n    x, ids = batch['x'], batch['ids']\n    ids = ids.cpu()\n", "ids"),
+        ("for batch in train:\n", "zip(batch['x'], batch['ids'])"),
+        ("batches = iter(train)\nwhile True:\n    x, ids = next(batches)\n", "ids"),
+    ):
+        assert not said("AM955", "x = 1\n", TOP + over + DRAWN.format(step)), over
+
+
+def test_a_part_of_a_batch_that_a_function_is_handed() -> None:
+    body = "".join(f"    {line}\n" for line in ("for x, ids in cells:\n" + DRAWN.format("ids")).splitlines())
+    assert not said("AM955", "x = 1\n", TOP + "def fit(net, cells):\n" + body + "fit(net, train)\n")
+    told = "def tell(part):\n    text = ''\n    for one in part['ids']:\n        text += one\n"
+    drawn = "for batch in train:\n    tell(batch)\n    accelerator.backward(net(batch))\n"
+    assert not said("AM955", "x = 1\n", TOP + told + drawn)
+    assert said("AM955", "x = 1\n", TOP + told + drawn + "tell({'ids': train})\n")
+
+
+def test_loaders_in_a_container_are_not_batches() -> None:
+    counted = "for one in {}:\n    for x in one:\n        hits += net(x).sum()\n"
+    assert said("AM955", "x = 1\n", BOTH + "both = list()\nboth.append(test)\n" + counted.format("both"))
+    assert said("AM955", "x = 1\n", BOTH + "both = Parts()\nboth[name] = test\n" + counted.format("both"))
+    handed = "def count(*both):\n" + "".join(f"    {line}\n" for line in counted.format("both").splitlines())
+    assert said("AM955", "x = 1\n", BOTH + handed + "count(train, test)\n")
+    returned = "def parts():\n    return train, test\n" + counted.format("parts()")
+    assert said("AM955", "x = 1\n", BOTH + returned)
+    again = "data = {'a': train}\nfor key in data:\n    data[key] = accelerator.prepare(data[key])\n"
+    assert said("AM955", "x = 1\n", TOP + again + "for x in data['a']:\n    hits += net(x).sum()\n")
+
+
+def test_a_loader_that_a_function_sets_for_all() -> None:
+    top = "from accel_runtime import Accelerator\naccelerator = Accelerator()\ndata = DataLoader(a)\n"
+    late = "def start():\n    global data\n    data = accelerator.prepare(data)\nstart()\n"
+    assert said("AM955", "x = 1\n", top + late + "for x in data:\n    hits += net(x).sum()\n")
+
+
 def test_a_name_that_is_set_to_another_loader() -> None:
     bars = "bar = tqdm(train)\nfor x in bar:\n    accelerator.backward(net(x))\n{}for x in bar:\n    hits += net(x).sum()\n"
     assert not said("AM955", "x = 1\n", TOP + bars.format("bar = tqdm(test)\n"))
