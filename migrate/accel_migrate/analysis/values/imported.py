@@ -59,12 +59,18 @@ def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
     return pending[len(first) :]
 
 
-def _imports(project: Project, importer: Module) -> set[Module]:
-    dotted = {name for target in importer.imports.values() for name in (target, target.rpartition(".")[0]) if name}
-    dotted |= {name.name for node in importer.walk(importer.tree, ast.Import) for name in node.names}
-    stars = [n for n in importer.walk(importer.tree, ast.ImportFrom) if n.names[0].name == "*"]
-    dotted |= {"." * node.level + (node.module or "") for node in stars}
-    return {found for name in dotted if (found := project.imported_module(importer, name)) is not None}
+def _imports(project: Project, importer: Module) -> list[Module]:
+    """The files that the imports of a file name, in their order."""
+    dotted: list[str] = []
+    for node in importer.walk(importer.tree, ast.Import, ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            dotted += [name for alias in node.names for name in (alias.name.partition(".")[0], alias.name)]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            inner = base if base.endswith(".") else f"{base}."
+            dotted += [base, *[f"{inner}{alias.name}" for alias in node.names]]
+    found = [project.imported_module(importer, name) for name in dict.fromkeys(dotted)]
+    return list(dict.fromkeys(each for each in found if each is not None))
 
 
 def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:
