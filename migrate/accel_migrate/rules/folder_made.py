@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.notes.elsewhere import may_run
 from accel_migrate.analysis.notes.renewed import Renewed, renewed
 from accel_migrate.analysis.processes.own_names import own_part
 from accel_migrate.edits import add_argument, change
@@ -35,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
         if absent and not by_name:
             message = "another process may make it between the question and the answer"
             yield change(CODE, call, message, _edits(context, call, dotted), loop=training.index, required=False)
-        elif not own and not training.flow.on_some(module, call) and _is_run(context, call):
+        elif not own and not training.flow.on_some(module, call) and may_run(context.script, training, module, call):
             yield from _made_by_one(context, call, under_question=absent is not None)
 
 
@@ -57,7 +57,7 @@ def _of_its_own(context: Context, call: ast.Call, dotted: str | None) -> Iterato
     """A folder whose name comes from the clock: each process has another one, and writes or looks there."""
     module, training, script = context.module, context.training, context.script
     name = folder_made(call, dotted)
-    if name is None or training.flow.on_some(module, call) or not _is_run(context, call):
+    if name is None or training.flow.on_some(module, call) or not may_run(context.script, training, module, call):
         return
     own = own_part(script.roles, script.graph, module, name)
     if own is None:
@@ -113,11 +113,6 @@ def _may_be_made_by_all(context: Context, call: ast.Call) -> bool:
 def _is_tried(context: Context, call: ast.Call) -> bool:
     """Whether the author deals with a folder that is there."""
     return any(isinstance(parent, ast.Try) for parent in context.module.ancestors(call))
-
-
-def _is_run(context: Context, call: ast.Call) -> bool:
-    function = context.module.scope(call).function
-    return function is None or is_called(context.script, context.training, function)
 
 
 def _edits(context: Context, call: ast.Call, dotted: str | None) -> list[Edit]:

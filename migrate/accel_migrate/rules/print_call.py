@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.notes.elsewhere import shows
+from accel_migrate.analysis.notes.deeds import shows
 from accel_migrate.analysis.storage.files import opens_log
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import change, replace_callee

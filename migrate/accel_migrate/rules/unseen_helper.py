@@ -3,98 +3,112 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from accel_migrate.analysis.notes.elsewhere import (
-    asks,
-    done_by_callers,
-    done_elsewhere,
-    done_on_import,
-    goes_on_without_answer,
-    is_called,
-    may_run,
-    opens_window,
-)
+from accel_migrate.analysis.notes.deeds import asks, caught_by, deed, opens_window
+from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM607"
+_OF_NO_OTHER_RULE = ("saves something", "opens a database", "sends something")
 
 
 def find(context: Context) -> Iterator[Change]:
     """What asks at the terminal, what opens windows, and what is done in files that are not changed."""
     yield from _asked(context)
     yield from _windows(context)
-    yield from _not_changed(context)
+    yield from _done(context)
 
 
 def _asked(context: Context) -> Iterator[Change]:
     """`input()` in the training's own file, by itself and where a script goes on without an answer."""
-    module = context.module
+    module, script = context.module, context.script
     found = [call for call in module.calls if asks(module, call) and _by_all(context, call)]
+    handlers = {call: caught_by(script, module, call) for call in found}
     for caught in (False, True):
-        calls = [call for call in found if goes_on_without_answer(module, call) is caught]
+        calls = [call for call in found if (handlers[call] is not None) is caught]
         if calls:
-            lines = ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in calls[1:]))
+            handler = handlers[calls[0]]
             without = (
-                "the others get EOFError, which is caught here, and go on with another value: processes that train with "
-                "different values, or for different numbers of steps, come apart or wait for ever"
-                if caught
+                f"the others get EOFError, which is caught ({_place(module, *handler)}), and go on with another value: processes "
+                "that train with different values, or for different numbers of steps, come apart or wait for ever"
+                if handler is not None
                 else "the others end with EOFError, and all with them"
             )
             message = (
-                f"every process asks here{f' (as in line {lines})' if lines else ''}, and of N processes only the first has the "
+                f"every process asks here{_as_in(calls)}, and of N processes only the first has the "
                 f"terminal: {without}; ask where accelerator.is_main_process is true, and hand the answer on by "
                 "broadcast_object_list"
             )
             yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
 
 
+def _place(module: Module, owner: Module, node: ast.ExceptHandler) -> str:
+    return f"line {node.lineno}" if owner is module else f"{owner.source.path.name}:{node.lineno}"
+
+
+def _as_in(calls: Sequence[ast.expr]) -> str:
+    return f" (as in line {_lines(calls[1:])})" if len(calls) > 1 else ""
+
+
 def _windows(context: Context) -> Iterator[Change]:
     """`plt.show()` in the training's own file."""
-    module = context.module
-    calls = [call for call in module.calls if opens_window(module, call) and _by_all(context, call)]
+    module, script, training = context.module, context.script, context.training
+    calls = [c for c in module.calls if opens_window(script, training, module, c) and _by_all(context, c)]
     if calls:
-        lines = ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in calls[1:]))
         message = (
-            f"every process opens this window{f' (as in line {lines})' if lines else ''}, and where it waits until it is closed, "
+            f"every process opens this window{_as_in(calls)}, and where it waits until it is closed, "
             "the others wait for it at the next step; show it where accelerator.is_main_process is true"
         )
         yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
 
 
-def _by_all(context: Context, call: ast.Call) -> bool:
-    """Whether every process may come to a call."""
-    module, training = context.module, context.training
-    return not training.flow.only_main(module, call) and may_run(context.script, training, module, call)
+def _by_all(context: Context, call: ast.expr) -> bool:
+    return done_by_all(context.script, context.training, context.module, call)
 
 
-def _not_changed(context: Context) -> Iterator[Change]:
-    """Functions of files without a part in the training, where no Accelerator comes."""
-    module, training = context.module, context.training
-    found: dict[str, tuple[ast.Call, str]] = {}
-    for call in module.calls:
-        if context.script.roles.target(module, call) is None:
-            continue
-        function = module.scope(call).function
-        runs = function is None or module.scope(call).owner_class or is_called(context.script, training, function)
-        if runs and not training.flow.only_main(module, call) and unparse(call.func) not in found:
-            what = done_elsewhere(context.script, training, module, call, context.settings.prints_once)
-            if what is not None:
-                found[unparse(call.func)] = call, what
-    told = [f"{name}() (line {call.lineno}) {what}" for name, (call, what) in found.items()]
+def _done(context: Context) -> Iterator[Change]:
+    """What is done here that no other rule speaks of, and in files without a part in the training, where no Accelerator comes."""
+    module, training, script = context.module, context.training, context.script
+    found: dict[tuple[str, str], list[ast.expr]] = {}
+    for node in (*module.calls, *_handed_on(module)):
+        done = done_elsewhere(script, training, module, node, context.settings.prints_once)
+        what = (_name(node), done) if done is not None and not any(_name(node) == name for name, _ in found) else None
+        if done is None and isinstance(node, ast.Call):
+            done = deed(script, training, module, node)
+            what = ("", done) if done in _OF_NO_OTHER_RULE else None
+        if what is not None and _by_all(context, node):
+            found.setdefault(what, []).append(node)
+    told = [f"{_name(nodes[0])}() (line {_lines(nodes)}) {what}" for (_, what), nodes in found.items()]
     if training.place.module is module:
-        done = done_by_callers(context.script, training, context.settings.prints_once)
-        told += [f"what calls this file {done}"] if done is not None else []
-        brought = done_on_import(context.script, training)
+        by_callers = done_by_callers(script, training, context.settings.prints_once)
+        told += [f"what calls this file {by_callers}"] if by_callers is not None else []
+        brought = done_on_import(script, training)
         told += [f"what this file imports {brought}"] if brought is not None else []
     if told:
         names = ", ".join(told)
-        first = next((call for call, _ in found.values()), training.place.after)
+        first = next((nodes[0] for nodes in found.values()), training.place.after)
         message = f"every process does this: {names}; see to it that only the one whose accelerator.is_main_process is true does"
         yield change(CODE, first, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _name(node: ast.expr) -> str:
+    return unparse(node.func if isinstance(node, ast.Call) else node)
+
+
+def _handed_on(module: Module) -> Iterator[ast.expr]:
+    """`drawing.keep` of `fit(model, at_end=drawing.keep)`."""
+    for call in module.calls:
+        given = [*call.args, *[keyword.value for keyword in call.keywords]]
+        yield from (each for each in given if isinstance(each, ast.Name | ast.Attribute))
+
+
+def _lines(calls: Sequence[ast.expr]) -> str:
+    return ", ".join(str(line) for line in dict.fromkeys(call.lineno for call in calls))
 
 
 RULE = Rule(

@@ -21,9 +21,13 @@ from tests.migrate.rules.verbs import noted
         ("import tokenizers; tokenizers.Tokenizer().save('x.json')", "writes a file (drawing.py:5)"),
         (
             "import PIL.Image; shown = lambda: PIL.Image.fromarray(x); shown().save(str(x))",
-            "writes a file (drawing.py:5)",
+            "saves something (drawing.py:5)",
         ),
-        ("x.picture.save(str(x))", "writes a file (drawing.py:5)"),
+        ("x.picture.save(str(x))", "saves something (drawing.py:5)"),
+        ("import PIL.Image; PIL.Image.fromarray(x).convert('L').save(str(x))", "writes a file (drawing.py:5)"),
+        ("import requests; requests.post('http://x', data=x)", "sends something (drawing.py:5)"),
+        ("import sqlite3; sqlite3.connect('x.db').execute('delete')", "opens a database (drawing.py:5)"),
+        ("x.figure.show()", "opens a window (drawing.py:5)"),
         ("import codecs; codecs.open('x', 'w', 'utf-8')", "writes a file (drawing.py:5)"),
         ("import pathlib; pathlib.Path('x').open('w')", "writes a file (drawing.py:5)"),
         ("open('x', 'a' if x else 'w')", "writes a file (drawing.py:5)"),
@@ -294,3 +298,74 @@ def test_what_another_training_does_for_itself_is_not_done_by_a_caller(start: st
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert {r.path.name for r in results if r.after != r.before} == {"rounds.py", "left.py", "right.py"}
     assert [result.path.name for result in results for note in result.notes if note.code == "AM607"] == told
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("kept[0].save('x')", "kept[0].save() (line 32) saves something"),
+        ("kept.save_weights('x')", "kept.save_weights() (line 32) saves something"),
+        ("requests.post('http://x', data=x)", "requests.post() (line 32) sends something"),
+        ("smtplib.SMTP('x').sendmail('a', 'b', 'c')", "smtplib.SMTP() (line 32) sends something"),
+        ("sqlite3.connect('x.db')", "sqlite3.connect() (line 32) opens a database"),
+        ("kept.push_to_hub('me/x')", "kept.push_to_hub() (line 32) sends something"),
+        ("kept.show()", "every process opens this window"),
+        ("if int(os.environ['RANK']) == 0:\n    kept.save('x')", None),
+        ("kept.save_for_backward(x)", None),
+    ],
+)
+def test_names_what_the_script_itself_does_outside_of_its_process(line: str, what: str | None):
+    script = training(functions="import requests, smtplib, sqlite3\nkept = json.loads('[]')\n", after=line)
+    if what is None:
+        assert "AM607" not in codes(script)
+    else:
+        assert what in noted(script, "AM607")
+
+
+@pytest.mark.parametrize(
+    "given", ["atexit.register({})", "threading.Thread(target={}).start()", "fit = partial(train, at_end={})"]
+)
+def test_a_function_that_is_handed_on_may_run(given: str):
+    imported = "import atexit, threading\nfrom functools import partial\nimport drawing\n"
+    own = training(functions=f"{imported}def keep():\n    np.save('x', 1)\n{given.format('keep')}\n")
+    assert "every process writes this file" in noted(own, "AM504")
+    asked = training(functions=f"{imported}def keep():\n    input()\n{given.format('keep')}\n")
+    assert "only the first has the terminal" in noted(asked, "AM607")
+    files = {
+        "train.py": training(functions=imported + given.format("drawing.keep") + "\n"),
+        "drawing.py": "def keep():\n    open('x', 'w')\n",
+    }
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
+    (message,) = [note.message for result in results for note in result.notes if note.code == "AM607"]
+    assert "drawing.keep() (line " in message and "writes a file (drawing.py:2)" in message
+
+
+@pytest.mark.parametrize(
+    ("base", "used", "runs"),
+    [
+        ("", "Log()", False),
+        ("", "logs = [Log()]\nlogs[0].keep()", True),
+        ("", "log = Log()\ntorch.keep()", False),
+        ("(nn.Module)", "log = Log()", False),
+        ("(Callback)", "log = Log()", True),
+    ],
+)
+def test_a_method_runs_where_something_may_call_it(base: str, used: str, runs: bool):
+    log = f"from callbacks import Callback\nclass Log{base}:\n    def keep(self):\n        np.save('x', 1)\n"
+    assert ("AM504" in codes(training(functions=f"{log}\n{used}\n"))) is runs
+
+
+def test_follows_a_question_to_the_try_around_its_function():
+    asking = "def pace():\n    return float(input())\n"
+    caught = "try:\n    rate = pace()\nexcept Exception:\n    rate = 0.1\n"
+    assert "which is caught (line 16), and go on" in noted(training(functions=asking + caught), "AM607")
+    assert "the others end with EOFError" in noted(training(functions=f"{asking}rate = pace()\n"), "AM607")
+
+
+def test_a_figure_without_a_screen_opens_no_window():
+    imported = "import matplotlib\n{}import matplotlib.pyplot as plt\n"
+    chosen = "matplotlib.use('Agg')\n"
+    assert "AM607" not in codes(training(functions=imported.format(chosen), after="plt.show()"))
+    maybe = f"if not os.environ.get('DISPLAY'):\n    {chosen}"
+    assert "AM607" in codes(training(functions=imported.format(maybe), after="plt.show()"))
+    assert "AM607" in codes(training(functions=imported.format("matplotlib.use('TkAgg')\n"), after="plt.show()"))

@@ -5,46 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from accel_migrate.analysis.notes.deeds import DEEDS, deed
 from accel_migrate.analysis.placement.reach import under_main
-from accel_migrate.analysis.storage.files import (
-    makes_folder,
-    opens_events,
-    opens_log,
-    runs_command,
-    saves,
-    tracker,
-    writes,
-    writes_memory,
-)
+from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Function, Module
 
-_ASKS = {
-    "getpass.getpass", "sys.stdin.readline", "sys.stdin.read", "click.prompt", "click.confirm", "pdb.set_trace", "ipdb.set_trace",
-}  # fmt: skip
-_WINDOWS = {"matplotlib.pyplot.show", "matplotlib.pylab.show", "pylab.show", "cv2.imshow", "cv2.waitKey"}
-_CATCHING = {"EOFError", "Exception", "BaseException"}
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
-# What must not be done N times, the gravest first.
-_DEEDS = (
-    "writes a file",
-    "makes a folder",
-    "opens a log file",
-    "opens an event file",
-    "logs to a tracker",
-    "runs a command",
-    "asks at the terminal",
-    "opens a window",
-    "prints",
-)
+# Classes of libraries that call no method of those derived from them, but for `forward` and what Python calls.
+_CALLING_NOTHING = {"object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset"}
 
 
-def done_elsewhere(script: Script, training: Training, module: Module, call: ast.Call, prints_too: bool) -> str | None:
-    """What a call writes, or prints, in a file that is not changed, each with the first place that does."""
-    return _done(script, training, _calls(reached_elsewhere(script, training, module, call)), prints_too)
+def done_elsewhere(script: Script, training: Training, module: Module, run: ast.expr, prints_too: bool) -> str | None:
+    """What a call, or a function that is handed on, does in a file that is not changed, each with the first place."""
+    return _done(script, training, _calls(reached_elsewhere(script, training, module, run)), prints_too)
 
 
 def done_by_callers(script: Script, training: Training, prints_too: bool) -> str | None:
@@ -109,32 +86,21 @@ def _calls(places: Sequence[_Place]) -> list[_Call]:
 def _done(script: Script, training: Training, calls: Sequence[_Call], prints_too: bool) -> str | None:
     found: dict[str, str] = {}
     for owner, call in calls:
-        deed = _deed(script, owner, call) if training.flow.guard(owner, call) is None else None
-        if deed is not None and (prints_too or deed != "prints"):
-            found.setdefault(deed, f"{owner.source.path.name}:{call.lineno}")
-    return " and ".join(f"{deed} ({found[deed]})" for deed in _DEEDS if deed in found) or None
+        done = deed(script, training, owner, call) if training.flow.guard(owner, call) is None else None
+        if done is not None and (prints_too or done != "prints"):
+            found.setdefault(done, f"{owner.source.path.name}:{call.lineno}")
+    return " and ".join(f"{done} ({found[done]})" for done in DEEDS if done in found) or None
 
 
-def _deed(script: Script, module: Module, call: ast.Call) -> str | None:
-    written = writes(module, call) or saves(script.graph, module, call) or _saves_unseen(script, module, call)
-    questions = (
-        written and not writes_memory(script.graph, module, call),
-        makes_folder(module, call),
-        opens_log(module, call),
-        opens_events(script.roles, module, call),
-        tracker(module, call) is not None or module.qualified(call.func) == "wandb.init",
-        runs_command(module, call),
-        asks(module, call),
-        opens_window(module, call),
-        shows(module, call),
-    )
-    return next((deed for deed, is_done in zip(_DEEDS, questions, strict=True) if is_done), None)
+def done_by_all(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
+    """Whether every process may come to a node: the training may run it, and the author does not leave it to one of them."""
+    if training.flow.only_main(module, node) or not may_run(script, training, module, node):
+        return False
+    return not any(isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(node))
 
 
-def _saves_unseen(script: Script, module: Module, call: ast.Call) -> bool:
-    """`shown.save(path)` of an object that nobody can read: what has such a method and is given something writes a file."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "save" and bool(call.args or call.keywords)
-    return is_method and module.qualified(call.func) is None and script.roles.target(module, call) is None
+def _names_one_process(test: ast.expr) -> bool:
+    return any(word in unparse(test) for word in ("rank", "main_process", "master"))
 
 
 def may_run(script: Script, training: Training, module: Module, node: ast.AST) -> bool:
@@ -145,12 +111,12 @@ def may_run(script: Script, training: Training, module: Module, node: ast.AST) -
     function = module.scope(node).function
     if function is None and under_main(module, node):
         return _starts(script, training, module)
-    if function is None or module.scope(node).owner_class is not None or is_called(script, training, function):
+    if function is None or function in training.timing.late or _is_called(script, training, function):
         return True
-    return _is_passed_on(loaded_with(script.project, training.place.module), function)
+    return _is_passed_on(script, loaded_with(script.project, training.place.module), module, function)
 
 
-def is_called(script: Script, training: Training, function: Function) -> bool:
+def _is_called(script: Script, training: Training, function: Function) -> bool:
     """Whether a run of the training comes to a function; what only another script calls is no part of it."""
     loaded = loaded_with(script.project, training.place.module)
     pending = [function]
@@ -175,7 +141,7 @@ def _runs_by_itself(
     trains = set(_trains(training))
     if function in trains or trains & script.graph.reached_from(function, script.roles, module):
         return True
-    return module.functions[function].owner_class is not None or _is_passed_on(loaded, function)
+    return _is_passed_on(script, loaded, module, function)
 
 
 def _starts(script: Script, training: Training, module: Module) -> bool:
@@ -183,22 +149,39 @@ def _starts(script: Script, training: Training, module: Module) -> bool:
     return module is training.place.module or training.place.module in brought_by(script.project, [module])
 
 
-def _is_passed_on(modules: Sequence[Module], function: Function) -> bool:
-    """Whether a function is named other than to call it, so that anyone may."""
+def _is_passed_on(script: Script, modules: Sequence[Module], owner: Module, function: Function) -> bool:
+    """Whether a function is named other than to call it, so that anyone may; a method, of an object that nobody can read.
+
+    Python itself calls `__exit__`, and a library what a class has that is derived from one of its own.
+    """
+    kind = owner.parents[function]
+    if isinstance(kind, ast.ClassDef):
+        bases = script.project.base_names(Definition(owner, kind)) - _CALLING_NOTHING
+        if bases or function.decorator_list or function.name.startswith("__"):
+            return True
     return any(
-        isinstance(name, ast.Name | ast.Attribute)
-        and (name.attr if isinstance(name, ast.Attribute) else name.id) == function.name
-        and not (isinstance(parent := module.parents[name], ast.Call) and parent.func is name)
+        (name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")) == function.name
+        and not _is_another(script, module, name, of_object=isinstance(kind, ast.ClassDef))
         for module in modules
         for name in module.walk(module.tree, ast.Name, ast.Attribute)
     )
 
 
+def _is_another(script: Script, module: Module, name: ast.AST, of_object: bool) -> bool:
+    """Whether a name cannot be one for the function: it is called, which `_is_called` follows, or it is a library's."""
+    parent = module.parents[name]
+    if not isinstance(parent, ast.Call) or parent.func is not name:
+        return of_object and isinstance(name, ast.expr) and module.qualified(name) is not None
+    unread = module.qualified(parent.func) is None and script.roles.target(module, parent) is None
+    return not of_object or not unread
+
+
 def reached_elsewhere(
-    script: Script, training: Training, module: Module, call: ast.Call
+    script: Script, training: Training, module: Module, run: ast.expr
 ) -> list[tuple[Module, Function]]:
-    """The functions of files that are not changed that a call runs on every process, the nearest first."""
-    target = script.roles.target(module, call)
+    """The functions of files that are not changed that a call, or a name of one, runs on every process, the nearest first."""
+    call = run if isinstance(run, ast.Call) else None
+    target = script.roles.target(module, call) if call is not None else script.project.definition(module, run)
     if target is not None and isinstance(target.node, ast.ClassDef):
         target = script.roles.project.initializer(target)
     if target is None or isinstance(target.node, ast.ClassDef) or target.module in training.modules:
@@ -218,64 +201,3 @@ def _guarded(script: Script, training: Training, function: Function, callee: Fun
     """Whether a function calls another one under a condition on the rank alone."""
     sites = [(m, c) for m, c in script.graph.all_sites.get(callee, ()) if m.scope(c).function is function]
     return bool(sites) and all(training.flow.guard(module, call) is not None for module, call in sites)
-
-
-def asks(module: Module, call: ast.Call) -> bool:
-    """`input()` and the like, which of N processes only the one that has the terminal is answered."""
-    if module.qualified(call.func) in _ASKS:
-        return True
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id in ("input", "breakpoint")
-        and module.resolve(call.func.id, module.scope(call)) is None
-    )
-
-
-def goes_on_without_answer(module: Module, call: ast.Call) -> bool:
-    """Whether a script catches that nobody answers, and does not end by it."""
-    inner: ast.AST = call
-    for parent in module.ancestors(call):
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return False
-        if isinstance(parent, ast.Try) and inner in parent.body:
-            for handler in parent.handlers:
-                caught = [handler.type] if handler.type is not None else []
-                names = {unparse(n) for kind in caught for n in (kind.elts if isinstance(kind, ast.Tuple) else [kind])}
-                if not caught or names & _CATCHING:
-                    return not any(_ends(node) for node in module.walk(handler))
-        inner = parent
-    return False
-
-
-def _ends(node: ast.AST) -> bool:
-    return isinstance(node, ast.Raise) or (
-        isinstance(node, ast.Call) and unparse(node.func) in ("exit", "quit", "sys.exit", "os._exit")
-    )
-
-
-def opens_window(module: Module, call: ast.Call) -> bool:
-    """`plt.show()`, which waits until someone closes it."""
-    return module.qualified(call.func) in _WINDOWS
-
-
-def shows(module: Module, call: ast.Call) -> bool:
-    """Whether a call prints, or writes to the terminal by itself."""
-    if module.qualified(call.func) in ("sys.stdout.write", "sys.stderr.write", "pprint.pprint", "pprint.pp"):
-        return True
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id == "print"
-        and module.resolve("print", module.scope(call)) is None
-        and all(_is_terminal(module, keyword.value) for keyword in call.keywords if keyword.arg == "file")
-    )
-
-
-def _is_terminal(module: Module, file: ast.expr) -> bool:
-    """`sys.stdout`, or a variable that may be it."""
-    variable = module.variable(file) if isinstance(file, ast.Name) else None
-    values = [file] if variable is None else [b.value for b in module.bindings(variable) if b.value is not None]
-    return any(
-        isinstance(part, ast.Attribute) and module.qualified(part) in ("sys.stdout", "sys.stderr")
-        for value in values
-        for part in module.walk(value)
-    )

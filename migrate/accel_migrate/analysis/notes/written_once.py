@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.about_files import asks_and_writes
-from accel_migrate.analysis.notes.elsewhere import is_called
+from accel_migrate.analysis.notes.elsewhere import done_by_all
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -94,23 +94,12 @@ def written_once(script: Script, training: Training, module: Module) -> list[ast
 
 
 def concerns(script: Script, training: Training, module: Module, statement: ast.stmt) -> bool:
-    """Whether the training runs it, and the author does not let one process do it already."""
+    """Whether the training runs it on every process, and no other rule speaks of it."""
     function = module.scope(statement).function
-    if function is not None and training.ready(module, statement) is None and function not in training.timing.late:
-        if not is_called(script, training, function):
-            return False
     if function is not None and not training.timing.after_prepare(module, statement):
         if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):
             return False  # another rule speaks of the download as a whole
-    if _saves_model(training, module, statement) or training.flow.only_main(module, statement):
-        return False
-    return not any(
-        isinstance(parent, ast.If) and _names_one_process(parent.test) for parent in module.ancestors(statement)
-    )
-
-
-def _names_one_process(test: ast.expr) -> bool:
-    return any(word in unparse(test) for word in ("rank", "main_process", "master"))
+    return not _saves_model(training, module, statement) and done_by_all(script, training, module, statement)
 
 
 def _saves_model(training: Training, module: Module, statement: ast.stmt) -> bool:

@@ -216,12 +216,25 @@ def saves(graph: CallGraph, module: Module, call: ast.Call) -> bool:
     return (
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("save", "save_model", "_save_for_lite_interpreter")
-        and any(
-            isinstance(part, ast.Call)
-            and ((owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE) or _makes_picture(owner, part))
-            for owner, part in contents(graph, module, call.func.value)
-        )
+        and _is_of_library(graph, module, call.func.value)
     )
+
+
+def _is_of_library(graph: CallGraph, module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an object is made by a library, maybe by methods of another, or by a function that returns it."""
+    for owner, part in contents(graph, module, node):
+        while isinstance(part, ast.Call):
+            if (owner.qualified(part.func) or "").startswith(_KEPT_BY_SAVE) or _makes_picture(owner, part):
+                return True
+            target = graph.roles.target(owner, part) if depth < 3 else None
+            if target is not None and any(
+                _is_of_library(graph, target.module, value, depth + 1) for value in target.returned
+            ):
+                return True
+            part = (
+                part.func.value if isinstance(part.func, ast.Attribute) else part.func
+            )  # `Image.open(path).convert("L")`
+    return False
 
 
 def _has_path(call: ast.Call) -> bool:
