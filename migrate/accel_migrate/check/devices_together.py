@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
+from accel_migrate.flow.calls import Site
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module, Scope
@@ -50,8 +51,27 @@ def _found(evidence: Evidence) -> Found:
     yield from _loaded_where_it_was(side)
     yield from _moves_itself(side, devices, told)
     first = {move for _, move, _, found in devices.moves() if "cuda" in found}
+    kept = {move for file, move, _, _ in devices.moves() if move in first and not _is_prepared(side, file, move)}
     for file, call in side.created:
         yield from _moved_before(side, file, call, first)
+        for site in _on_the_way(side, file, call):
+            yield from _moved_before(side, site.file, site.call, kept)
+
+
+def _on_the_way(side: Side, file: Module, call: ast.Call) -> list[Site]:
+    """The calls of functions that lead to one, each in its file: `Trainer(model)`, where the trainer makes the Accelerator."""
+    waiting = [Site(file, call)]
+    for at, node in waiting:
+        function = at.scope(node).frame.node
+        above = side.above(function) if isinstance(function, Function) else []
+        waiting += [site for site in above if site not in waiting]
+    return waiting[1:]
+
+
+def _is_prepared(side: Side, file: Module, move: ast.Call) -> bool:
+    """Whether what is moved is handed to prepare() later on, which takes it to the right GPU."""
+    reached = side.flows.reached([side.flows.place(file, move)], computed=False)
+    return any(side.flows.place(at, each) in reached for at, call in side.asked("prepare") for each in call.args)
 
 
 def _runs_as_script(file: Module, node: ast.AST) -> bool:

@@ -271,3 +271,40 @@ def test_devices_that_many_functions_hand_each_other_are_found_soon() -> None:
     )
     kept = handed + "x = x.to(f0('cuda:1'))\n"
     assert said("AM956", "x = 1\n", TOP.format("") + kept + MODEL)
+
+
+TRAINER = """
+import torch
+from accel_runtime import Accelerator
+
+class Schedule:
+    def __init__(self, net, device):
+        self.betas = torch.linspace(0, 1, 10).to(device)
+        self.net = net.to(device)
+
+class Trainer:
+    def __init__(self, schedule):
+        self.accelerator = Accelerator()
+        self.net = schedule.net
+        self.schedule = schedule
+        self.net = self.accelerator.prepare(self.net)
+
+    def train(self, x):
+        self.accelerator.backward(self.net(x))
+
+BEFORE
+trainer = Trainer(schedule)
+trainer.train(x)
+"""
+
+
+def test_what_goes_to_the_first_gpu_before_a_trainer_makes_the_accelerator() -> None:
+    (message,) = said(
+        "AM956", "x = 1\n", TRAINER.replace("BEFORE", "schedule = Schedule(torch.nn.Linear(1, 1), 'cuda')")
+    )
+    assert "would go to the first GPU before the Accelerator chooses one" in message
+
+
+def test_a_model_on_the_first_gpu_is_taken_to_the_right_one_by_prepare() -> None:
+    plain = TRAINER.replace("        self.betas = torch.linspace(0, 1, 10).to(device)\n", "        self.step = 0\n")
+    assert not said("AM956", "x = 1\n", plain.replace("BEFORE", "schedule = Schedule(torch.nn.Linear(1, 1), 'cuda')"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
 from accel_migrate.analysis.values.containers import is_looped
-from accel_migrate.analysis.values.provenance import Built, Later, NotMigrated, Place
+from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -16,7 +16,7 @@ from accel_migrate.flow.torch_api import itself
 
 
 def find_place(
-    home: Scope,
+    at: Home,
     objects: list[Built],
     uses: list[ast.stmt],
     made_of: set[Variable],
@@ -26,7 +26,7 @@ def find_place(
 
     `made_of` are variables whose objects must be made of the prepared ones; `trains` tells training from evaluation.
     """
-    module = home.module
+    home, module = at.frame, at.scope.module
     bindings = [
         (thing, binding)
         for thing in objects
@@ -35,11 +35,14 @@ def find_place(
     ]
     bindings = [each for each in bindings if not _only_names_again(home, *each, uses)]
     variables = {thing.variable for thing in objects}
-    statements = [binding.statement for _, binding in bindings]
     if home.is_class:
-        return _place_in_class(home, module, statements, variables, made_of)
+        return _place_in_class(home, module, [binding.statement for _, binding in bindings], variables, made_of)
+    if at.method is not None:
+        steps = [(thing, b, _step_of(module, home.function, b.statement)) for thing, b in bindings]
+        bindings = [(thing, binding._replace(statement=step)) for thing, binding, step in steps if step is not None]
+    statements = [binding.statement for _, binding in bindings]
     body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
-    if not statements:
+    if not statements and at.method is None:
         raise NotMigrated(
             "nothing of the training loop is built where the analysis can see it", body[0].lineno if body else 1, module
         )
@@ -60,6 +63,8 @@ def find_place(
     for index in range(last + 1, limit):
         if affects(module, block[index], variables):
             last = index
+    if at.method is not None and last < 0:
+        last = limit - 1  # what the class has is all there when the method begins
     if last < 0:
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
         raise NotMigrated(
@@ -165,7 +170,7 @@ def _only_names_again(home: Scope, thing: Built, binding: Binding, uses: list[as
 
 
 def _runs_in_constructor(home: Scope, statement: ast.stmt) -> bool:
-    return _step_of_constructor(home.module, _constructor(home), statement) is not None
+    return _step_of(home.module, _constructor(home), statement) is not None
 
 
 def _constructor(home: Scope) -> Function | None:
@@ -220,14 +225,14 @@ def _base_set_up(module: Module, home: Scope) -> ast.stmt:
 
 
 def _set_up_in(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt:
-    step = _step_of_constructor(module, constructor, statement)
+    step = _step_of(module, constructor, statement)
     if step is None:
         raise NotMigrated("the trainer's objects are set in methods that __init__ does not call", statement.lineno)
     return step
 
 
-def _step_of_constructor(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt | None:
-    """The statement of `__init__` that runs a binding: itself, or the call of the method that holds it."""
+def _step_of(module: Module, constructor: Function | None, statement: ast.stmt) -> ast.stmt | None:
+    """The statement of a method that runs a binding: itself, or the call of the method that holds it."""
     method = module.scope(statement).function
     if constructor is not None and method is constructor:
         return statement

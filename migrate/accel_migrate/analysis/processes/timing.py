@@ -26,12 +26,15 @@ class Timing:
     family: frozenset[Scope] = frozenset()  # of a home that is a class: those whose objects are its objects
     following: frozenset[ast.AST] = frozenset()  # statements that run once a function that prepares has come back, and
     # the functions that they call
+    early: frozenset[Function] = frozenset()  # of a class that prepares where it trains: those that may run before
 
     def after_prepare(self, module: Module, node: ast.AST) -> bool:
         scope = module.scope(node)
         function = scope.function
         if function is self._method or (function is None and self.home.parent is None):
             return module is self.home.module and self._below(node)
+        if function in self.early:
+            return False
         if scope.owner_class in self.family:
             return scope.owner_class is self.home or function is None or function.name != "__init__"
         if function is not None and module.functions[function].parent is self.home:  # a closure of the home
@@ -41,6 +44,12 @@ class Timing:
     def follows(self, module: Module, node: ast.AST) -> bool:
         """Whether a node runs when a function that prepares has come back: it meets what that left behind."""
         return any(above in self.following for above in (node, *module.ancestors(node)))
+
+    def may_run_bare(self, module: Module, node: ast.AST) -> bool:
+        """Whether a class prepares only where it trains, and a node is not of that: others may use its objects before."""
+        function = module.scope(node).function
+        waits = self.home.is_class and self.place.first_use is not None
+        return waits and function is not self._method and function not in self.late
 
     @cached_property
     def _method(self) -> Function | None:
@@ -59,7 +68,12 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     for statement in _statements_of(around):
         if statement.lineno > (place.after.end_lineno or 0):
             late |= graph.reached_from(statement, roles, module)
-    if home.is_class:
+    following = frozenset(_following(roles, graph, around.function))
+    early: set[Function] = set()
+    if home.is_class and place.first_use is not None:
+        early = _may_precede(roles, graph, home, place)
+        late |= {each for each in following if isinstance(each, Function)} - early
+    elif home.is_class:
         for owner in family:
             for method in owner.node.body:  # type: ignore[attr-defined]
                 earlier = owner is not home and getattr(method, "name", "") == "__init__"
@@ -68,7 +82,22 @@ def find_timing(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> Ti
     below = [s for s in _statements_of(around) if s.lineno > (place.after.end_lineno or 0)]
     for built in _built_late(roles, module, below, late):
         late |= {method for method in built.node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return Timing(home, place, frozenset(late), family, frozenset(_following(roles, graph, around.function)))
+    return Timing(home, place, frozenset(late), family, following, frozenset(early))
+
+
+def _may_precede(roles: Roles, graph: CallGraph, home: Scope, place: Place) -> set[Function]:
+    """The functions that may run before a method of a class prepares what the class has."""
+    method = place.module.scope(place.after).function
+    made = [each for each in home.node.body if isinstance(each, Function) and each.name == "__init__"]  # type: ignore[attr-defined]
+    before: list[tuple[Module, ast.AST]] = [(home.module, node) for node in made]
+    ways: list[tuple[Module, ast.AST]] = [(place.module, place.after)]
+    for module, step in ways:
+        around = module.scope(step)
+        above = [each for each in _statements_of(around) if each.lineno <= step.lineno]  # type: ignore[attr-defined]
+        before += [(module, each) for each in above if each is place.after or not module.holds(each, step)]
+        ways += [each for each in graph.sites.get(around.function, ()) if each not in ways]  # type: ignore[arg-type]
+    found = {function for module, node in before for function in graph.reached_from(node, roles, module)}
+    return {*made, *found} - {method}
 
 
 def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Iterator[ast.AST]:

@@ -99,7 +99,7 @@ def _check_other_loaders(
     """A function that is handed loaders of several places counts right for all of them or for none."""
     covered = {source for link in prepared.intersection(links) for source in chain(roles, graph, link)}
     for link in links:
-        if link not in covered and is_root(roles, link):
+        if link not in covered and is_root(roles, link) and prepared.isdisjoint(chain(roles, graph, link)):
             (binding, *_) = link.scope.module.bindings(link)
             goes = f"{loop.function.name}()" if loop.function is not None else "the evaluation"
             message = (
@@ -187,6 +187,9 @@ class _Finder:
         named = [v for v, role in self.group.variables.items() if role & Role.MODEL]
         if optimizers:
             path = LossPath(self.roles, self.graph, backwards)
+            wholes = {whole_model(self.roles, model) for model in named}
+            others = [model for model in path.models if whole_model(self.roles, model) not in wholes]
+            named += [model for model in others if not optimized.isdisjoint(self._chain(model))]
             named = list(dict.fromkeys(self._as_run(path, model) for model in named))
             models = self._run_by(path, named, {self._as_run(path, model) for model in optimized})
         else:

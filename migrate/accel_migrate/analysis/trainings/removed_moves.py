@@ -152,6 +152,8 @@ class _Sorter:
         if any(self.roles.of(variable) & Role.MODEL for variable in stored) or (
             self.roles.role(module, receiver) & Role.MODEL
         ):
+            if self.timing.may_run_bare(module, move.call):
+                return False
             uses = self._uses_before_prepare(move, stored)
             if not any(variable in self.aliases for variable in stored) or (
                 uses is self.uses and self._is_another(move, stored)

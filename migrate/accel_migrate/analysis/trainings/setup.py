@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
+from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
@@ -18,7 +19,16 @@ from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.values.origins import Where, where
-from accel_migrate.analysis.values.provenance import Built, NotMigrated, Place, chain, choose_home, is_root, scattered
+from accel_migrate.analysis.values.provenance import (
+    Built,
+    Home,
+    NotMigrated,
+    Place,
+    chain,
+    find_homes,
+    is_root,
+    scattered,
+)
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
 from accel_migrate.flow.nodes import unparse
@@ -35,6 +45,10 @@ class Setup:
     place: Place
 
 
+class _Apart(NotMigrated):
+    """An evaluation that is not begun where all else is prepared."""
+
+
 def find_setup(roles: Roles, graph: CallGraph, group: Group, participants: Participants) -> Setup:
     """NotMigrated where the objects cannot be prepared in one place."""
     return _Finder(roles, graph, group).setup(participants)
@@ -48,26 +62,35 @@ class _Finder:
         self.filled: set[Variable] = set()  # containers of objects that are prepared under names of their own
 
     def setup(self, participants: Participants) -> Setup:
-        home = choose_home(self.roles, list(participants.chains))
-        if home is None:
-            line = self.group.backwards[0].call.lineno
-            raise NotMigrated(scattered(self.roles, list(participants.chains)), line)
-        prepared = self._prepared(home, participants)
-        self._check_shared_bases(home, prepared)
-        self._check_caller(home, prepared, participants.chains)
-        uses = self._uses(home, participants.loops, participants.loaders)
-        before = self._made_of_optimizers(home) | self._keepers(home, prepared)
-        place = find_place(home, list(prepared), uses, before, lambda each: self._trains(home.module, each))
-        self._check_iterators(place, participants.loaders)
-        return Setup(home, prepared, tuple(uses), place)
+        chains = list(participants.chains)
+        training = {backward.function for backward in self.group.backwards}
+        trouble: NotMigrated | None = None
+        for home in find_homes(self.roles, self.graph, chains, training):
+            try:
+                return self._at(home, participants)
+            except _Apart:
+                raise
+            except NotMigrated as found:
+                trouble = trouble or found
+        raise trouble or NotMigrated(scattered(self.roles, chains), self.group.backwards[0].call.lineno)
 
-    def _prepared(self, home: Scope, participants: Participants) -> tuple[Built, ...]:
+    def _at(self, home: Home, participants: Participants) -> Setup:
+        prepared = self._prepared(home, participants)
+        self._check_shared_bases(home.scope, prepared)
+        self._check_caller(home, prepared, participants.chains)
+        uses = self._uses(home.frame, participants.loops, participants.loaders)
+        before = self._made_of_optimizers(home) | self._keepers(home.frame, prepared, participants.aliases)
+        place = find_place(home, list(prepared), uses, before, lambda each: self._trains(home.scope.module, each))
+        self._check_iterators(place, participants.loaders)
+        self._check_apart(home, participants)
+        return Setup(home.scope, prepared, tuple(uses), place)
+
+    def _prepared(self, home: Home, participants: Participants) -> tuple[Built, ...]:
         order = (Role.MODEL, Role.OPTIMIZER, Role.SCHEDULER, Role.LOADER)
         found: dict[Variable, Built] = {}
         for entry in participants.entries:
-            for variable in chain(self.roles, self.graph, entry.variable):
-                if variable.scope is home:
-                    found[variable] = Built(Role.LOADER, variable, entry.key)
+            for variable in home.named(chain(self.roles, self.graph, entry.variable)):
+                found[variable] = Built(Role.LOADER, variable, entry.key)
         together: dict[Variable, None] = {}
         for links in participants.chains:
             for variable in self._prepared_at(home, links):
@@ -77,9 +100,10 @@ class _Finder:
                 elif variable not in found:
                     found[variable] = Built(role, variable)
 
-        def position(built: Built) -> tuple[int, int]:
-            lines = [b.statement.lineno for b in home.module.bindings(built.variable) if b.kind != "parameter"]
-            return order.index(built.role), min(lines, default=0)
+        def position(built: Built) -> tuple[int, tuple[int, int]]:
+            bound = [b for b in home.scope.module.bindings(built.variable) if b.kind != "parameter"]
+            written = [(b.statement.lineno, getattr(b.target, "col_offset", 0)) for b in bound]
+            return order.index(built.role), min(written, default=(0, 0))
 
         named = set(found)
         every = [*found.values(), *[e for v in together if v not in named for e in self._elements(v, named)]]
@@ -90,22 +114,22 @@ class _Finder:
             )
         return tuple(sorted(every, key=position))
 
-    def _prepared_at(self, home: Scope, links: list[Variable]) -> list[Variable]:
+    def _prepared_at(self, home: Home, links: list[Variable]) -> list[Variable]:
         """Of the names of one object those at home that hold it before a loop over all of its kind has begun."""
-        here = [variable for variable in links if variable.scope is home]
-        bound = {v: home.module.bindings(v) for v in here if self.roles.of(v) & KEPT}
+        here, module = home.named(links), home.scope.module
+        bound = {v: module.bindings(v) for v in here if self.roles.of(v) & KEPT}
         looped = [v for v, bindings in bound.items() if bindings and all(map(is_looped, bindings))]
         for variable in looped:
-            loops = [binding.statement for binding in home.module.bindings(variable)]
-            if any(self._builds_inside(home.module, loop) for loop in loops):
+            loops = [binding.statement for binding in module.bindings(variable)]
+            if any(self._builds_inside(module, loop) for loop in loops):
                 return [variable]  # the body of the loop builds its optimizer: each round is a training of its own
         rest = [variable for variable in here if variable not in looped]
-        if looped and not rest and not any(link.scope is not home for link in links):
+        if looped and not rest and not any(link.scope is not home.scope for link in links):
             raise NotMigrated(
                 f"`{looped[0].name}` is one after another of what a loop goes through, and what that is made of is "
                 "not visible to the analysis, so nothing can be prepared before the loop",
                 _line(looped[0]),
-                home.module,
+                module,
             )
         return rest
 
@@ -148,17 +172,42 @@ class _Finder:
                         base.module,
                     )
 
-    def _check_caller(self, home: Scope, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
+    def _check_caller(self, home: Home, prepared: tuple[Built, ...], chains: tuple[list[Variable], ...]) -> None:
         """A function that is handed everything may be called once for each epoch: prepare belongs where it is built."""
-        if not home.is_function or any(is_root(self.roles, b.variable) for b in prepared):
+        frame, module = home.frame, home.scope.module
+        own = [b.variable for b in prepared if b.variable.scope is frame]
+        if not frame.is_function or any(is_root(self.roles, variable) for variable in own):
             return
-        function: Function = home.node  # type: ignore[assignment]
-        if not self.graph.sites.get(function):
-            raise NotMigrated(caller_not_given(function), function.lineno, home.module)
+        function: Function = frame.node  # type: ignore[assignment]
+        sites = self.graph.sites.get(function)
+        if not sites:
+            raise NotMigrated(caller_not_given(function), function.lineno, module)
+        if home.method is not None:
+            repeated = next((each for each in sites if _is_repeated(*each)), None)
+            if repeated is not None:
+                reason = (
+                    f"{function.name}() trains what {home.scope.node.name} has, and a loop calls it again and again; "  # type: ignore[attr-defined]
+                    "set its model, optimizer and loaders in __init__, so that they are prepared once"
+                )
+                raise NotMigrated(reason, repeated[1].lineno, repeated[0])
+            return
         for links in chains:
             if not any(is_root(self.roles, link) for link in links):
                 raise self._out_of_sight(links[-1])
-        raise NotMigrated(scattered(self.roles, list(chains)), function.lineno, home.module)
+        raise NotMigrated(scattered(self.roles, list(chains)), function.lineno, module)
+
+    def _check_apart(self, home: Home, participants: Participants) -> None:
+        """An evaluation that others may begin before a method has prepared its loader must not count on that."""
+        method = home.frame
+        inside = {method.node, *self.graph.reached_from(method.node, self.roles, method.module)}
+        for evaluation in participants.evaluations if home.method is not None else ():
+            loop = evaluation.loop
+            if not isinstance(evaluation, Whole) and loop.function not in inside:
+                raise _Apart(
+                    f"its loader is prepared in {method.node.name}(), which may not have run",  # type: ignore[attr-defined]
+                    loop.statement.lineno,
+                    loop.module,
+                )
 
     def _out_of_sight(self, parameter: Variable) -> NotMigrated:
         """Why nobody knows where the object behind a parameter is built, told at a call that hands it over."""
@@ -183,25 +232,25 @@ class _Finder:
             self.graph.reached_from(statement, self.roles, module) & functions
         )
 
-    def _made_of_optimizers(self, home: Scope) -> set[Variable]:
+    def _made_of_optimizers(self, home: Home) -> set[Variable]:
         """Objects at home that step an optimizer from within: `prepare` comes before they are made."""
-        module = home.module
-        names = [Variable(home, name) for name in home.bindings] if not home.is_class else []
-        attributes = [variable for variable in module.attribute_bindings if variable.scope is home]
+        module = home.scope.module
+        names = [Variable(home.frame, name) for name in home.frame.bindings] if not home.frame.is_class else []
+        attributes = [variable for variable in module.attribute_bindings if variable.scope in home]
         wrapping = {v for v in [*names, *attributes] if wrapped_optimizer(self.roles, module, v) is not None}
         return wrapping | self.filled
 
-    def _keepers(self, home: Scope, prepared: tuple[Built, ...]) -> set[Variable]:
-        """Objects at home that are handed what is prepared, where a run showed that some object keeps it."""
-        if not self.roles.followed:
-            return set()
+    def _keepers(self, home: Scope, prepared: tuple[Built, ...], aliases: frozenset[Variable]) -> set[Variable]:
+        """Objects at home that are handed what is prepared and keep it for the training, as their class or a run shows."""
         module, kept = home.module, {built.variable for built in prepared}
+        keeping = {link.scope.node for link in aliases if link.scope.is_class}
         return {
             variable
             for variable in (Variable(home, name) for name in home.bindings)
             if not self.roles.of(variable)
             for binding in module.bindings(variable)
             if binding.value is not None and kept & _handed(self.roles, module, binding.value)
+            if self.roles.followed or _class_made(self.roles, module, binding.value) in keeping
         }
 
     def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:
@@ -288,18 +337,28 @@ class _Finder:
         return False
 
 
+def _is_repeated(module: Module, call: ast.Call) -> bool:
+    """Whether a loop of the function around a call makes it again and again."""
+    around = [parent for parent in module.ancestors(call) if module.scope(parent) is module.scope(call)]
+    return any(isinstance(parent, ast.For | ast.AsyncFor | ast.While) for parent in around)
+
+
 def _handed(roles: Roles, module: Module, value: ast.expr) -> set[Variable]:
     """What an object of the project's own classes, a list or a dictionary is made of."""
     parts: list[ast.expr | None] = []
-    if isinstance(value, ast.Call):
-        target = roles.target(module, value)
-        if target is not None and isinstance(target.node, ast.ClassDef):
-            parts = [*value.args, *[keyword.value for keyword in value.keywords]]
+    if isinstance(value, ast.Call) and _class_made(roles, module, value) is not None:
+        parts = [*value.args, *[keyword.value for keyword in value.keywords]]
     elif isinstance(value, ast.Dict):
         parts = [*value.values]
     elif isinstance(value, ast.List | ast.Tuple | ast.Set):
         parts = [*value.elts]
     return {variable for part in parts if part is not None and (variable := module.variable(part)) is not None}
+
+
+def _class_made(roles: Roles, module: Module, value: ast.expr) -> ast.ClassDef | None:
+    """The project's class that an expression makes an object of."""
+    target = roles.target(module, value) if isinstance(value, ast.Call) else None
+    return target.node if target is not None and isinstance(target.node, ast.ClassDef) else None
 
 
 def _line(variable: Variable) -> int:

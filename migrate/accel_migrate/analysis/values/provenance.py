@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from accel_migrate.analysis.values.containers import is_looped, looped_from
+from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
+from accel_migrate.flow.torch_api import itself
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,19 @@ def _handed_over(roles: Roles, graph: CallGraph, variable: Variable) -> list[Var
     if variable.scope.is_class:
         # `self.model = model`, straight or through `.to(device)`: built by whoever made the parameter
         return [v for b in bindings if b.value is not None and (v := _passed_on(module, b.value)) is not None]
-    return []
+    return _named_again(roles, variable)
+
+
+def _named_again(roles: Roles, variable: Variable) -> list[Variable]:
+    """`loader = self.loader`, `model = net` of a global: what another scope has, under a name of this one."""
+    if variable.scope.is_class or not roles.of(variable) & (KEPT | Role.LOADER):
+        return []
+    module = variable.scope.module
+    bindings = module.bindings(variable)
+    values = [b.value for b in bindings if b.kind == "assign" and not b.path and b.value is not None]
+    sources = [module.variable(itself(value)) for value in values]
+    known = [source for source in sources if source is not None and source.scope is not variable.scope]
+    return known if known and len(known) == len(bindings) else []
 
 
 def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
@@ -114,6 +129,8 @@ def is_root(roles: Roles, variable: Variable) -> bool:
         return False
     module = variable.scope.module
     bindings = module.bindings(variable)
+    if _named_again(roles, variable):
+        return False
     handed = any(binding.kind == "parameter" for binding in bindings)
     built = [b for b in bindings if b.kind != "parameter" and not is_looped(b)]
     return any(not (handed and _is_itself(module, binding, variable)) for binding in built)
@@ -135,8 +152,44 @@ def _is_itself(module: Module, binding: Binding, variable: Variable) -> bool:
     return value is not None and module.variable(value) == variable
 
 
-def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
-    """The scope that names every object: the class of a trainer, or the scope where most were built."""
+class Home(NamedTuple):
+    """The scope that names every object of a training; of a trainer whose method builds some of them, also that method."""
+
+    scope: Scope
+    method: Scope | None = None
+
+    @property
+    def frame(self) -> Scope:
+        """What runs where the objects are named: the method, or the scope itself."""
+        return self.method or self.scope
+
+    def named(self, links: list[Variable]) -> list[Variable]:
+        """Of the names of one object those that can be written here; with a method the nearest to its use."""
+        if self.method is None:
+            return [variable for variable in links if variable.scope is self.scope]
+        return [variable for variable in links if variable.scope in (self.method, self.scope)][:1]
+
+
+def find_homes(
+    roles: Roles, graph: CallGraph, chains: list[list[Variable]], training: set[Function | None]
+) -> Iterator[Home]:
+    """The scopes that name every object, the best first, and the methods that train with those of their class."""
+    scope = _common_scope(roles, chains)
+    if scope is not None:
+        yield Home(scope)
+    owners = {link.scope for links in chains for link in links if link.scope.is_class}
+    for owner in owners if scope is None or scope.is_class else ():
+        methods = [owner.module.functions[each] for each in owner.node.body if isinstance(each, Function)]  # type: ignore[attr-defined]
+        homes = [Home(owner, method) for method in methods if method.node.name != "__init__"]  # type: ignore[attr-defined]
+        reached = {home: {home.frame.node, *graph.reached_from(home.frame.node, roles, owner.module)} for home in homes}
+        homes = [home for home in homes if graph.sites.get(home.frame.node) or _built_in(roles, chains, home.frame)]  # type: ignore[call-overload]
+        fit = [home for home in homes if training <= reached[home] and all(map(home.named, chains))]
+        first = [home for home in fit if not any(home.frame.node in reached[other] for other in fit if other != home)]
+        yield from sorted(first, key=lambda home: -_built_in(roles, chains, home.frame))
+
+
+def _common_scope(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
+    """The class of a trainer, or the scope where most were built."""
     scopes = [{variable.scope for variable in links} for links in chains]
     common = set.intersection(*scopes) if scopes else set()
     if not common:
@@ -148,13 +201,29 @@ def choose_home(roles: Roles, chains: list[list[Variable]]) -> Scope | None:
         if None not in bound and (first[0] in setting or len(setting) == 1):
             return first[0] if first[0] in setting else setting.pop()
 
-    def built_there(scope: Scope) -> int:
-        return sum(any(v.scope is scope and is_root(roles, v) for v in links) for links in chains)
-
     def depth(scope: Scope) -> int:
         return 0 if scope.parent is None else 1 + depth(scope.parent)
 
-    return max(common, key=lambda scope: (built_there(scope), -depth(scope)))
+    common_order = [link.scope for link in chains[0] if link.scope in common]  # from the use to where it was built
+    return max(
+        reversed(common_order),
+        key=lambda scope: (_built_in(roles, chains, scope), -depth(scope)),
+    )
+
+
+def _built_in(roles: Roles, chains: list[list[Variable]], scope: Scope) -> int:
+    """How many of the objects a scope builds; a class that keeps what it is handed builds nothing."""
+    return sum(any(v.scope is scope and is_root(roles, v) and not _is_kept(v) for v in links) for links in chains)
+
+
+def _is_kept(variable: Variable) -> bool:
+    """`self.model = model`, for a parameter: what an object keeps is built by who makes the object."""
+    module = variable.scope.module
+    values = [b.value for b in module.bindings(variable) if b.value is not None] if variable.scope.is_class else []
+    sources = [_passed_on(module, value) for value in values]
+    return bool(sources) and all(
+        source is not None and any(b.kind == "parameter" for b in module.bindings(source)) for source in sources
+    )
 
 
 def scattered(roles: Roles, chains: list[list[Variable]]) -> str:

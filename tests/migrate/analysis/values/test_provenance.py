@@ -94,6 +94,78 @@ def test_a_trainer_that_is_set_up_by_nobody_knows_whom_is_left() -> None:
     assert "does not call" in refusal(text)
 
 
+FITTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Solver:
+    def __init__(self, model):
+        self.model = model
+
+    def fit(self, data):
+        loader = DataLoader(data)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for epoch in range(3):
+            self.epoch(loader)
+
+    def epoch(self, batches):
+        for x, y in batches:
+            loss = self.model(x).sum()
+            loss.backward()
+            self.optimizer.step()
+
+solver = Solver(nn.Linear(1, 1))
+solver.fit(data)
+"""
+
+
+def test_a_method_that_builds_the_rest_prepares_what_its_class_has() -> None:
+    assert prepared(FITTED) == ["self.model", "self.optimizer", "loader"]
+    assert after(FITTED).startswith("self.optimizer =")
+
+
+def test_a_method_that_names_an_attribute_again_prepares_it_by_that_name() -> None:
+    local = FITTED.replace("        loader =", "        model = self.model\n        loader =")
+    local = local.replace("self.epoch(loader)", "self.epoch(loader, model)").replace(
+        "(self, batches", "(self, batches, model"
+    )
+    assert prepared(local.replace("self.model(x)", "model(x)")) == ["model", "self.optimizer", "loader"]
+
+
+SET_UP = TRAINER.replace("        self.build()\n", "        pass\n").replace(
+    "    def fit(self):", "    def fit(self):\n        step = 0"
+)
+SET_UP = SET_UP.replace("Trainer(nn.Linear(1, 1)).fit()", "t = Trainer(nn.Linear(1, 1))\nt.build()\nt.fit()")
+
+
+def test_a_trainer_that_is_set_up_from_outside_prepares_where_it_trains() -> None:
+    assert prepared(SET_UP) == ["self.model", "self.optimizer", "self.loader"]
+    assert after(SET_UP) == "step = 0"
+
+
+def test_a_method_that_a_loop_calls_again_and_again_does_not_prepare() -> None:
+    assert "does not call" in refusal(SET_UP.replace("t.fit()", "for epoch in range(3):\n    t.fit()"))
+
+
+def test_a_loader_that_a_method_names_again_is_followed_to_who_built_it() -> None:
+    text = TRAINER.replace("(self, model)", "(self, model, loader, optimizer)").replace("        self.build()\n", "")
+    text = text.replace(
+        "self.model = model", "self.model = model\n        self.loader = loader\n        self.optimizer = optimizer"
+    )
+    text = text.replace("    def build(self):\n", "").replace(
+        "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)\n        self.loader = DataLoader(data)\n",
+        "",
+    )
+    text = text.replace("        for x, y in self.loader", "        batches = self.loader\n        for x, y in batches")
+    built = BUILT.split("\n\n")[1]
+    found = training(
+        text.replace("Trainer(nn.Linear(1, 1)).fit()", built + "\nt = Trainer(model, loader, optimizer)\nt.fit()")
+    )
+    assert [built.text for built in found.prepared] == ["model", "optimizer", "loader"]
+    assert found.place.first_use is not None and found.place.after.lineno < found.place.first_use.lineno - 1
+
+
 def test_a_per_batch_scheduler_is_prepared_and_others_are_not() -> None:
     scheduler = "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
     each_batch = TRAINED.replace("optimizer.step()", "optimizer.step()\n        scheduler.step()")
