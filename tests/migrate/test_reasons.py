@@ -534,3 +534,13 @@ def test_a_function_that_is_imported_twice_from_one_file_is_that_function() -> N
     assert {result.status for result in twice.values()} == {Status.MIGRATED}
     other = results(main=script.format(again="from other import fit"), helper=body, other=body)
     assert {result.status for result in other.values()} == {Status.UNCHANGED}
+
+
+def test_a_model_of_one_branch_is_built_under_a_condition_however_often_the_branch_binds_it() -> None:
+    built = (
+        "if noisy:\n        extra = nn.Linear(2, 2)\n        if fast:\n            extra = extra.cuda()\n    model = "
+    )
+    script = f"{TOP}noisy, fast = input(), input()\n" + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside="pass")
+    script = script.replace("model = ", built).replace("model(x.cuda())", "model(extra(x.cuda()))")
+    script = script.replace("model.parameters()", "[*model.parameters(), *extra.parameters()]")
+    assert results(train=script)["train"].reason == "`extra` is built only under a condition"

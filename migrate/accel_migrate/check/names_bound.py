@@ -74,8 +74,13 @@ def _is_bound_above(scope: Scope, read: Read) -> bool:
 
 
 def _unbound_names(program: Version, path: str) -> set[str]:
+    """Names that a path of the original leads to before they are bound, other than under the condition that binds them."""
     scopes = [scope for scope in program.names.scopes if scope.path == path and not scope.runs_in_place]
-    return {read.name for scope in scopes for read in program.assignment(scope).unbound()}
+    reads = [read for scope in scopes for read in program.assignment(scope).unbound()]
+    known = [(read, program.names.resolve(read.name, read.scope)) for read in reads]
+    return {
+        r.name for r, variable in known if variable is None or not is_bound_under_its_condition(program, r, variable)
+    }
 
 
 def _called_too_early(file: Pair) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.check.collective_under_rank import meeting
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.divergence import Divergence, ends_the_run
-from accel_migrate.check.evidence import Evidence, Side
+from accel_migrate.check.evidence import Evidence, Side, step_of
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
@@ -34,7 +34,7 @@ def _found(evidence: Evidence) -> Found:
                 told.add(decision.statement)
                 text = unparse(decision.test)[:50] if decision.test is not None else ""
                 yield where, decision.statement, f"whether {what} runs would depend on `{text}`, on {own}"
-        yield from _by_a_failure(file, call, what, told)
+        yield from _by_a_failure(side, file, call, what, told)
     yield from _by_own_rates(side, divergence)
     for file in side.files:
         for node in file.walk(file.tree, ast.For):
@@ -44,19 +44,20 @@ def _found(evidence: Evidence) -> Found:
         yield from _by_a_shard(file, call)
 
 
-def _by_a_failure(file: Module, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
+def _by_a_failure(side: Side, file: Module, call: ast.Call, what: str, told: set[ast.AST]) -> Found:
     """A step in a loop that goes on, or ends, after an error that one process alone may run into."""
-    inner: ast.AST = call
-    for above in file.ancestors(call):
-        if isinstance(above, Function):
-            return
-        if isinstance(above, ast.Try) and inner in above.body and above not in told and _in_loop(file, above):
-            for handler in above.handlers:
-                caught = unparse(handler.type) if handler.type is not None else "any error"
-                if not any(word in caught for word in _OF_ALL) and not ends_the_run(handler.body):
-                    told.add(above)
-                    yield file, above, f"whether {what} runs would depend on {caught}, which a process may meet alone"
-        inner = above
+    graph = side.graph(file.scope(call))
+    step = step_of(file, call, graph)
+    if step is None or not graph.is_reached(step):
+        return
+    for tried in dict.fromkeys(decision.statement for decision in graph.control_dependences(step)):
+        if not isinstance(tried, ast.Try) or tried in told or not _runs_again(side, file, tried):
+            continue
+        for handler in tried.handlers:
+            caught = unparse(handler.type) if handler.type is not None else "any error"
+            if not any(word in caught for word in _OF_ALL) and not ends_the_run(handler.body):
+                told.add(tried)
+                yield file, tried, f"whether {what} runs would depend on {caught}, which a process may meet alone"
 
 
 def _by_own_rates(side: Side, divergence: Divergence) -> Found:
@@ -73,12 +74,19 @@ def _by_own_rates(side: Side, divergence: Divergence) -> Found:
                 break
 
 
-def _in_loop(file: Module, node: ast.AST) -> bool:
-    for above in file.ancestors(node):
-        if isinstance(above, Function):
-            return False
-        if isinstance(above, ast.For | ast.While):
+def _runs_again(side: Side, file: Module, node: ast.AST) -> bool:
+    """Whether a statement may run more than once: in a loop, or in a function that is called in one."""
+    waiting = [(file, node)]
+    seen: set[ast.AST] = set()
+    for where, at in waiting:
+        graph = side.graph(where.scope(at))
+        step = step_of(where, at, graph)
+        if step is not None and graph.in_loop(step):
             return True
+        function = where.scope(at).frame.node
+        if isinstance(function, Function) and function not in seen:
+            seen.add(function)
+            waiting += [(site.file, site.call) for site in side.above(function)]
     return False
 
 

@@ -116,3 +116,11 @@ def test_a_name_bound_and_read_under_one_condition() -> None:
     assert not said("AM950", before, after)
     assert said("AM950", before, after.replace("    if main and", "    epoch += 1\n    if main and"))
     assert said("AM950", before, after.replace("main and epoch % 2 == 0", "main"))
+
+
+def test_a_name_that_the_original_reads_under_the_condition_that_binds_it_is_bound_there_alone() -> None:
+    before = "if noisy:\n    noiser = Net()\nif noisy:\n    fit(noiser)\n"
+    after = "if noisy:\n    noiser = Net()\n{}noiser = fit(noiser)\nif noisy:\n    fit(noiser)\n"
+    assert said("AM950", before, after.format(""))
+    assert not said("AM950", before, after.format("if noisy:\n    "))
+    assert not said("AM950", before.replace("\nif noisy:\n    fit", "\nfit"), after.format(""))

@@ -85,3 +85,17 @@ def test_a_seed_that_is_given_on_request_and_actions_that_nobody_seeds_are_no_se
     assert not said(
         "AM961", "x = 1\n", seeds + "env.action_space.seed(1)\n" + trained + "        a = env.action_space.sample()\n"
     )
+
+
+def test_a_step_that_is_left_out_after_an_error_of_one_process() -> None:
+    loop = "for batch in data:\n    try:\n        out = net(batch)\n    except {}:\n        {}\n    accelerator.backward(out)\n"
+    assert said("AM961", "x = 1\n", TOP + loop.format("RuntimeError", "continue"))
+    assert said("AM961", "x = 1\n", TOP + loop.format("Exception", "break"))
+    assert not said("AM961", "x = 1\n", TOP + loop.format("RuntimeError", "raise"))
+    assert not said("AM961", "x = 1\n", TOP + loop.format("KeyboardInterrupt", "break"))
+    called = (
+        "def step(batch):\n    try:\n        out = net(batch)\n    except RuntimeError:\n        {}\n"
+        "    accelerator.backward(out)\nfor batch in data:\n    step(batch)\n"
+    )
+    assert said("AM961", "x = 1\n", TOP + called.format("return"))
+    assert not said("AM961", "x = 1\n", TOP + called.format("raise"))

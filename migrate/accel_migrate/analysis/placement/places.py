@@ -116,11 +116,14 @@ def _conditional(
     for thing in dict.fromkeys(thing for thing, _ in bindings):
         own = [binding.statement for other, binding in bindings if other == thing]
         top = member(module, own[0], block)
-        if len(own) > 1 or top is own[0] or not isinstance(top, ast.If):
+        if top is own[0] or not isinstance(top, ast.If):
+            continue
+        branch = top.body if member(module, own[0], top.body) is not None else top.orelse
+        if any(member(module, statement, branch) is None for statement in own):
             continue
         if thing.role is not Role.OPTIMIZER:
             raise NotMigrated(f"`{thing.text}` is built only under a condition", own[0].lineno)
-        yield thing, own[0]
+        yield thing, member(module, own[-1], _common_block(module, branch, own)) or own[-1]
 
 
 def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Iterator[tuple[Built, ast.stmt]]:
