@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.notes.renewed import renewed
 from accel_migrate.analysis.notes.written_once import concerns, writings, written_once
 from accel_migrate.analysis.storage.files import runs_command
-from accel_migrate.analysis.storage.read_back import read_back
+from accel_migrate.analysis.storage.read_back import read_back, reader
 from accel_migrate.edits import change, replace_node
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Guard, Insert, Safety
@@ -35,11 +35,26 @@ def find(context: Context) -> Iterator[Change]:
             why = writing.trouble or early
             message = (
                 f"every process writes this file, because {why}; have only the process whose "
-                "accelerator.is_main_process is true write it"
+                f"accelerator.is_main_process is true write it{_kept_apart(context, writing.statement)}"
             )
             yield change(CODE, writing.statement, message, loop=training.index, safety=Safety.NOTE)
     yield from _waits(context)
     yield from _commands(context)
+
+
+def _kept_apart(context: Context, statement: ast.stmt) -> str:
+    """What more must be done by hand where the file is read: one process may find what another has only begun."""
+    found = reader(context.script.graph, context.module, statement)
+    if found is None:
+        return ""
+    file, call = found
+    where = f"line {call.lineno}" + (
+        f" of {context.script.roles.project.file_name(file)}" if file is not context.module else ""
+    )
+    return (
+        f", and keep it from those that read it ({where}): they need accelerator.wait_for_everyone() after all have asked "
+        "whether the file is there, and after it is written, or one may read what another has only begun"
+    )
 
 
 def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr) -> list[Edit]:

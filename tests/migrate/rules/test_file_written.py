@@ -571,3 +571,33 @@ def test_says_of_a_function_that_runs_before_prepare_that_it_does():
         "fit(DataLoader(data, batch_size=4))\n"
     )
     assert "because it runs before `prepare`, where the Accelerator may not be made yet" in noted(script, "AM504")
+
+
+ASKED = (
+    "if os.path.exists({path}):\n    model.load_state_dict(torch.load({path}))\n"
+    "else:\n    mark = {made}\n    mark.close()"
+)
+FUNCTION = (
+    "def begin(model, path):\n    try:\n        model.load_state_dict(torch.load(path))\n"
+    "    except FileNotFoundError:\n        with open(path, 'w'):\n            pass\nbegin(model, 'kept.pt')"
+)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ASKED.format(path="'kept.pt'", made="open('kept.pt', 'w')"),
+        "KEPT = 'kept.pt'\n" + ASKED.format(path="KEPT", made="open(KEPT, 'wb')"),
+        "from pathlib import Path\n" + ASKED.format(path="Path('kept.pt')", made="Path('kept.pt').open('w')"),
+        FUNCTION,
+    ],
+)
+def test_says_that_a_file_is_read_which_another_process_may_have_begun(before: str):
+    message = noted(training(ready=before), "AM504")
+    assert "keep it from those that read it (line" in message
+    assert "after all have asked whether the file is there" in message
+
+
+def test_says_nothing_of_readers_where_another_file_is_read():
+    other = ASKED.format(path="'kept.pt'", made="open('marks.txt', 'w')")
+    assert "those that read" not in noted(training(ready=other), "AM504")

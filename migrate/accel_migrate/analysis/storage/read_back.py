@@ -1,13 +1,15 @@
-"""Files that one process writes and the same function reads back on all: they wait until the file is there."""
+"""Files that a script writes and reads: where one process writes, and the same function reads on all, they wait."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
 
+from accel_migrate.analysis.values.contents import contents
+from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.flow.file_calls import READERS, is_writing_mode, written_paths
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _Place = tuple[Function | None, str]  # a function, and a path as it is spelled there
 
@@ -36,6 +38,26 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
         yield module.statement(call)
 
 
+def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module, ast.Call] | None:
+    """A call that reads a file which a statement writes, wherever it is, as far as their paths are one text or one name."""
+    calls = [(call, module.qualified(call.func)) for call in module.walk(written, ast.Call)]
+    paths = [path for call, dotted in calls for path in written_paths(call, dotted) or ()]
+    names = {name for path in paths for name in _names(graph, module, path)}
+    for file in graph.roles.project.modules if names else ():
+        for call in file.calls:
+            loads = file.qualified(call.func) == "torch.load" and call.args
+            path = call.args[0] if loads else _path_read(file, call)
+            if path is not None and not module.holds(written, call):
+                if not names.isdisjoint(_names(graph, file, path)):
+                    return file, call
+    return None
+
+
+def _names(graph: CallGraph, module: Module, path: ast.expr) -> set[str | Variable]:
+    """All that a path is known as: the variables that it goes through, or the text of what is in them."""
+    return {file.variable(part) or _spelled(part) for file, part in contents(graph, module, _bare(path))}
+
+
 def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
     function, dotted = call.func, module.qualified(call.func)
     if dotted in READERS:
@@ -49,11 +71,15 @@ def _path_read(module: Module, call: ast.Call) -> ast.expr | None:
 
 
 def _spelled(path: ast.expr) -> str:
-    """The text of a path, without what makes a `Path` or a text of it."""
+    return unparse(_bare(path))
+
+
+def _bare(path: ast.expr) -> ast.expr:
+    """A path without what makes a `Path` or a text of it."""
     match path:
         case ast.Call(func=ast.Name(id="Path" | "str"), args=[inner], keywords=[]):
-            return _spelled(inner)
-    return unparse(path)
+            return _bare(inner)
+    return path
 
 
 def _always_runs(module: Module, call: ast.Call) -> bool:
