@@ -75,6 +75,7 @@ class Prepared:
             optimizers=tuple(thing for thing in fresh if is_optimizer(thing)),
             loaders=tuple(thing for thing in fresh if isinstance(thing, DataLoader)),
             device=self._session.device,
+            announce=self._session.collectives.announce,
         )
         self._take(bundle, self._session.strategy.prepare(bundle, evaluation), still)
         # Schedulers last: they hold on to prepared optimizers.

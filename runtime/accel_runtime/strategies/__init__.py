@@ -29,6 +29,7 @@ class Bundle:
     optimizers: tuple[Optimizer, ...] = ()
     loaders: tuple[DataLoader[Any], ...] = ()
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    announce: Callable[[str], None] = lambda name: None  # returns when all processes mean the same
 
 
 @dataclass(frozen=True, slots=True)

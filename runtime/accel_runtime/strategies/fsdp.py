@@ -30,15 +30,18 @@ from accel_runtime.options import Options
 from accel_runtime.shards import in_parts, shard_like, whole_state
 from accel_runtime.strategies import Bundle, Strategy, bare, trains
 from accel_runtime.strategies.fsdp_blocks import blocks_of
-from accel_runtime.strategies.fsdp_by_hand import explain_failures, make_plain_tensors, refuse_figures_of_parts
+from accel_runtime.strategies.fsdp_by_hand import explain_failures
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
+from accel_runtime.strategies.fsdp_copy import Unsharded
 from accel_runtime.strategies.fsdp_forward import GatheredForward, change_computation
 from accel_runtime.strategies.fsdp_optimizer import whole_optimizer_state
+from accel_runtime.strategies.fsdp_past_forward import exchange_past_forward
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_statistics import share_statistics
 from accel_runtime.strategies.fsdp_successors import Successors, present
 from accel_runtime.strategies.fsdp_weights import filling_for
+from accel_runtime.strategies.fsdp_whole import HANDS, refuse_hooks, whole
 from accel_runtime.tree import leaves
 
 Parameters = Iterable[Tensor] | Tensor
@@ -78,7 +81,7 @@ class Fsdp(Strategy):
                 model.to(bundle.device)
             elif trains(inner):
                 if not isinstance(inner, FSDPModule):
-                    self._shard(inner, bundle.device)
+                    self._shard(inner, bundle.device, bundle.announce)
                 self.units[inner] = weakref.WeakSet(one for one in inner.modules() if isinstance(one, FSDPModule))
         self._let_go()
         self.successors.follow(bundle.optimizers)
@@ -89,11 +92,12 @@ class Fsdp(Strategy):
                 optimizer.register_load_state_dict_post_hook(_keep_own_shards)
         return bundle
 
-    def _shard(self, model: Module, device: torch.device) -> None:
+    def _shard(self, model: Module, device: torch.device, announce: Callable[[str], None]) -> None:
         self.successors.refuse_shared(model, self.units)
         _refuse_scalars(model)
+        _refuse_hooks(model)
         explain_failures()
-        refuse_figures_of_parts()
+        HANDS.install(announce)
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
         home = torch.device("cpu") if self.sharding.offloads else device
         filling = filling_for(model, home, self.sharding.initialise)
@@ -106,7 +110,9 @@ class Fsdp(Strategy):
         reshard: dict[str, Any] = (
             {} if self.sharding.reshard is None else {"reshard_after_forward": self.sharding.reshard}
         )
-        for block in [*apart, *(one for one in blocks if one not in apart), model]:
+        units = [*apart, *(one for one in blocks if one not in apart), model]
+        unsharded = {unit: Unsharded(unit) for unit in units}
+        for block in units:
             filling.fill(block)
             fully_shard(
                 block,
@@ -117,15 +123,17 @@ class Fsdp(Strategy):
             )
             block.forward = GatheredForward(block)
             vars(block)["_apply"] = functools.partial(_apply_where_it_changes, block, block._apply)
+            if block is not model:
+                block.register_forward_pre_hook(functools.partial(_begin_with, weakref.ref(model)), prepend=True)
         share_statistics(model)
         model.register_forward_hook(self._let_go_after_evaluation)
         if self.sharding.recomputes:
             for block in blocks or [model]:
                 change_computation(block, lambda forward: functools.partial(checkpoint, forward, use_reentrant=False))
         model.register_load_state_dict_pre_hook(_take_own_shards)  # type: ignore[no-untyped-call]
-        vars(model)["__deepcopy__"] = functools.partial(_refuse_copy, type(model).__name__)
         vars(model)["__reduce_ex__"] = functools.partial(_refuse_pickling, type(model).__name__)
-        make_plain_tensors(model.parameters(), device)
+        for unit, before_sharding in unsharded.items():
+            before_sharding.let_copy(unit, announce)
         self.successors.learn(model, before)
 
     def _let_go(self, *_: Any) -> None:
@@ -165,10 +173,12 @@ class Fsdp(Strategy):
 
     def backward(self, scaled: Callable[..., None] | None) -> Callable[..., None]:
         def backward(loss: Tensor, **kwargs: Any) -> None:
+            loss = whole(loss)
             if scaled is None:
                 loss.backward(**kwargs)  # type: ignore[no-untyped-call]
             else:
                 scaled(loss, **kwargs)
+            exchange_past_forward(self.units)
             if self.successors.strays:
                 self.successors.refuse_strays()
 
@@ -247,17 +257,25 @@ def _refuse_scalars(model: Module) -> None:
         )
 
 
-def _refuse_copy(kind: str, memo: object) -> NoReturn:
-    raise UsageError(
-        f"{kind} is sharded, and no copy of it would be; copy the model before prepare(), or keep a copy of "
-        "accelerator.get_state_dict(model)"
-    )
+def _begin_with(model: weakref.ref[Module], *_: Any) -> None:
+    """A block may run before its model does, and torch would take it for the outermost, and refuse the model then."""
+    if (outermost := model()) is not None:
+        # Any: torch has no public way to say which module is the outermost.
+        state: Any = fully_shard.state(outermost)  # type: ignore[attr-defined]
+        state._lazy_init()
+
+
+def _refuse_hooks(model: Module) -> None:
+    """They are of the weights from before."""
+    for name, weight in model.named_parameters():
+        if weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None):
+            refuse_hooks(f"{name} of {type(model).__name__}")
 
 
 def _refuse_pickling(kind: str, protocol: object) -> NoReturn:
     raise UsageError(
-        f"{kind} is sharded, and a file of it would hold the part of one process; save "
-        "accelerator.get_state_dict(model), for which all processes must be there, in its place"
+        f"{kind} is sharded, and a file of it would hold the part of one process; in its place save "
+        "accelerator.get_state_dict(model) or copy.deepcopy(model), which are whole: all processes must make them together"
     )
 
 
