@@ -39,6 +39,7 @@ def _found(evidence: Evidence) -> Found:
         yield from _rebound(side, file, call, names & called)
         yield from _built_again(side, file, call, names & called)
         yield from _another_loader(side, file, call)
+        yield from _another_optimizer(side, file, call, called)
 
 
 def _wrapped(side: Side, file: Module, call: ast.Call, names: set[str], called: set[str]) -> Found:
@@ -131,6 +132,48 @@ def _another_loader(side: Side, file: Module, call: ast.Call) -> Found:
             ):
                 text = unparse(target)
                 yield at, node, f"`{unparse(node)[:60]}` would make another {text}, which nothing shards or moves"
+
+
+def _another_optimizer(side: Side, file: Module, call: ast.Call, called: set[str]) -> Found:
+    """`optimizer = Adam(...)` after prepare that steps later: by gradients that nobody unscales or shards for it."""
+    for argument in call.args:
+        text = unparse(argument)
+        if not {f"{text}.step", f"{text}.zero_grad"} <= called:
+            continue
+        steps = [(other, node) for other, node in side.calls if unparse(node.func) == f"{text}.step"]
+        for at, node, target, value in _given_another(side, file, call, argument):
+            again = _ways_to(side, at, node, file, call)
+            if isinstance(value, ast.Call) and any(
+                _may_lead(side, one, other)
+                for one in again
+                for each in steps
+                for other in _ways_to(side, *each, file, call)
+            ):
+                yield at, node, f"`{unparse(node)[:60]}` would make another {unparse(target)}, which nothing prepares"
+
+
+def _ways_to(side: Side, file: Module, node: ast.AST, home: Module, call: ast.Call) -> list[tuple[Module, ast.AST]]:
+    """A node, and the calls of functions that lead to it once `call` has run."""
+    around, graph = home.scope(call).frame, side.graph(home.scope(call).frame)
+    prepared = step_of(home, call, graph)
+    found: list[tuple[Module, ast.AST]] = [(file, node)]
+    for at, each in found:
+        function = at.scope(each).frame.node
+        for site in side.above(function) if isinstance(function, Function) else ():
+            step = step_of(site.file, site.call, graph) if site.file.scope(site.call).frame is around else None
+            early = prepared is not None and step is not None and not graph.reachable(prepared, step)
+            found += [] if early or (site.file, site.call) in found else [(site.file, site.call)]
+    return found
+
+
+def _may_lead(side: Side, first: tuple[Module, ast.AST], second: tuple[Module, ast.AST]) -> bool:
+    """Whether a run of one function comes from one node to another."""
+    (file, one), (at, other) = first, second
+    if file is not at or file.scope(one).frame is not at.scope(other).frame:
+        return False
+    graph = side.graph(file.scope(one).frame)
+    begin, end = step_of(file, one, graph), step_of(at, other, graph)
+    return begin is not None and end is not None and begin is not end and graph.reachable(begin, end)
 
 
 def _given_another(

@@ -135,3 +135,41 @@ def test_a_loader_by_key_that_is_exchanged() -> None:
     loop = "for epoch in range(3):\n    for x in loaders['train']:\n        accelerator.backward(net(x))\n    {}\n"
     assert said("AM960", "x = 1\n", top + loop.format("loaders['train'] = build(epoch)"))
     assert not said("AM960", "x = 1\n", top + loop.format("loaders['test'] = build(epoch)"))
+
+
+REBUILT = """
+from accel_runtime import Accelerator
+import torch
+
+class Trainer:
+    def __init__(self, net):
+        self.accelerator = Accelerator()
+        self.net = net
+        self.build()
+        self.net, self.optimizer = self.accelerator.prepare(self.net, self.optimizer)
+
+    def build(self):
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def epoch(self, x):
+        FIRST
+        self.optimizer.zero_grad()
+        self.accelerator.backward(self.net(x))
+        self.optimizer.step()
+        LAST
+
+Trainer(net).epoch(x)
+"""
+
+
+def test_an_optimizer_that_each_epoch_builds_again() -> None:
+    rebuilt = REBUILT.replace("FIRST", "self.build()").replace("LAST", "pass")
+    assert any(
+        "would make another self.optimizer, which nothing prepares" in each
+        for each in said("AM960", "x = 1\n", rebuilt)
+    )
+
+
+def test_an_optimizer_that_is_built_again_and_steps_no_more() -> None:
+    rebuilt = REBUILT.replace("FIRST", "pass").replace("LAST", "self.build()")
+    assert not any("another self.optimizer" in each for each in said("AM960", "x = 1\n", rebuilt))

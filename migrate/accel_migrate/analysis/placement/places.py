@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
@@ -21,10 +21,12 @@ def find_place(
     uses: list[ast.stmt],
     made_of: set[Variable],
     trains: Callable[[ast.stmt], bool] = lambda statement: True,
+    running: Set[Function] = frozenset(),
 ) -> Place:
     """The place for `prepare`: after everything that builds or changes the objects, before the first use.
 
-    `made_of` are variables whose objects must be made of the prepared ones; `trains` tells training from evaluation.
+    `made_of` are variables whose objects must be made of the prepared ones; `trains` tells training from evaluation;
+    `running` are the functions that run once it has begun.
     """
     home, module = at.frame, at.scope.module
     bindings = [
@@ -38,6 +40,7 @@ def find_place(
     if home.is_class:
         return _place_in_class(home, module, [binding.statement for _, binding in bindings], variables, made_of)
     if at.method is not None:
+        _check_built_before(at, bindings, running)
         steps = [(thing, b, _step_of(module, home.function, b.statement)) for thing, b in bindings]
         bindings = [(thing, binding._replace(statement=step)) for thing, binding, step in steps if step is not None]
     statements = [binding.statement for _, binding in bindings]
@@ -78,6 +81,19 @@ def find_place(
     ready = {thing for thing, binding in bindings if binding.statement.lineno <= block[last].lineno}
     waiting = frozenset(one.built for one in later if one.built not in ready)
     return Place(module, block, block[last], begin, apart, shared, tuple(later), waiting)
+
+
+def _check_built_before(at: Home, bindings: list[tuple[Built, Binding]], running: Set[Function]) -> None:
+    """What a method prepares for its class must not be built by what the training calls."""
+    module = at.scope.module
+    for thing, binding in bindings:
+        function = module.scope(binding.statement).function
+        if function in running and function is not at.frame.node:
+            raise NotMigrated(
+                f"`{thing.text}` is built after the training has begun, in {function.name}()",  # type: ignore[union-attr]
+                binding.statement.lineno,
+                module,
+            )
 
 
 def _begun_inside(

@@ -148,6 +148,14 @@ def test_a_method_that_a_loop_calls_again_and_again_does_not_prepare() -> None:
     assert "does not call" in refusal(SET_UP.replace("t.fit()", "for epoch in range(3):\n    t.fit()"))
 
 
+def test_a_method_does_not_prepare_what_its_training_builds_again() -> None:
+    text = SET_UP.replace("        for x, y in", "        self.build()\n        for x, y in")
+    assert after(text) == "self.build()"
+    assert "does not call" in refusal(
+        text.replace("        self.build()\n", "").replace("loss =", "self.build(); loss =")
+    )
+
+
 def test_a_loader_that_a_method_names_again_is_followed_to_who_built_it() -> None:
     text = TRAINER.replace("(self, model)", "(self, model, loader, optimizer)").replace("        self.build()\n", "")
     text = text.replace(
