@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.results import is_length
+from accel_migrate.analysis.notes.batch_rows import batch_sizes
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.plan import Change, Replace, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -24,30 +26,36 @@ _GOES_ON = (
     "an epoch has N times fewer steps on N processes than are counted for it here: the number leaps at the end of each epoch; "
     "take the length of the prepared loader if it should not"
 )
+_LEAPS = (
+    "what is counted here is this process's own, and what it is added to is of all of the data: on N processes the number leaps "
+    "at the end of each epoch; count with accelerator.num_processes if it should not"
+)
 _SIZE = re.compile(r"len\(\w+\)|\w+\.(shape\[0\]|size\(0\)|size\(\)\[0\])|([\w.]*\.)?batch_?size", re.I)
 
 
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     counts = counts_in(context.script, training)
+    sizes, _ = batch_sizes(context.script, training)
     for loop in training.loops:
-        counters = _counters(loop)
         if loop.module is not module or not loop.trains or not training.shares(loop):
             continue
+        counter = _Counter(module, _counters(loop), sizes, counts)
         for node in walk(loop.statement):
-            if isinstance(node, ast.Compare) and _compares_with_all(module, counts, node, counters):
+            spelled = training.ready(module, node)
+            if isinstance(node, ast.Compare) and counter.compares_with_all(node):
                 yield change(CODE, node, _DECIDES, loop=training.index, safety=Safety.NOTE)
-            elif isinstance(node, ast.BinOp) and _goes_on_from_all(module, counts, node, counters):
+            elif isinstance(node, ast.BinOp) and counter.goes_on_from_all(node):
                 yield change(CODE, node, _GOES_ON, loop=training.index, safety=Safety.NOTE)
-            if _counts_samples(node, counters) and _is_logged(context, node) and _is_of_all(module, counts, node):
-                assert isinstance(node, ast.BinOp)
-                spelled = training.ready(module, node)
-                if spelled is not None:
-                    end = module.source.end(node)
-                    edit = Replace(end, end, f" * {spelled}.num_processes")
-                    yield change(
-                        CODE, node, "counts the samples of all processes", [edit], loop=training.index, required=False
-                    )
+            elif not isinstance(node, ast.BinOp) or not counter.counts_samples(node) or not counter.is_of_all(node):
+                continue
+            elif _is_logged(module, node) and spelled is not None:
+                end = module.source.end(node)
+                edit = Replace(end, end, f" * {spelled}.num_processes")
+                message = "counts the samples of all processes"
+                yield change(CODE, node, message, [edit], loop=training.index, required=False)
+            elif isinstance(module.parents[node], ast.BinOp):
+                yield change(CODE, node, _LEAPS, loop=training.index, safety=Safety.NOTE)
 
 
 def _counters(loop: LoaderLoop) -> set[str]:
@@ -60,59 +68,88 @@ def _counters(loop: LoaderLoop) -> set[str]:
     return found
 
 
-def _counts_samples(node: ast.AST, counters: set[str]) -> bool:
-    """`batch_idx * len(data)`, `(i + 1) * x.size(0)`."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+@dataclass(frozen=True)
+class _Counter:
+    """What counts batches in a loop, by its names, and what it is set against."""
+
+    module: Module
+    counters: set[str]
+    sizes: set[Variable]  # of a batch, as a loader is given them
+    counts: Counts
+
+    def counts_samples(self, node: ast.expr) -> bool:
+        """`batch_idx * len(data)`, `(i + 1) * x.size(0)`."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            return False
+        for count, size in ((node.left, node.right), (node.right, node.left)):
+            is_size = _SIZE.fullmatch(unparse(size)) is not None or self.module.variable(size) in self.sizes
+            if unparse(count).removesuffix(" + 1") in self.counters and is_size:
+                return True
         return False
-    for count, size in ((node.left, node.right), (node.right, node.left)):
-        if unparse(count).removesuffix(" + 1") in counters and _SIZE.fullmatch(unparse(size)):
+
+    def goes_on_from_all(self, node: ast.BinOp) -> bool:
+        """`epoch * steps_per_epoch + i`, where the steps were counted before `prepare`."""
+        sides = (node.left, node.right) if isinstance(node.op, ast.Add) else ()
+        earlier = [part for part in sides if unparse(part) not in self.counters]
+        return len(earlier) == 1 and self._is_of_epochs(earlier[0])
+
+    def _is_of_epochs(self, node: ast.expr) -> bool:
+        times = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+        return times and self.counts.counted(self.module, node) is Counted.ALL
+
+    def compares_with_all(self, node: ast.Compare) -> bool:
+        """`seen * batch_size >= limit`, and `step % steps_per_epoch == 0` where that was counted before `prepare`."""
+        parts = [part for part in walk(node) if isinstance(part, ast.expr)]
+        if any(self.counts_samples(part) for part in parts):
             return True
-    return False
+        counted = any(unparse(part) in self.counters for part in parts)
+        numbers = [part for part in parts if is_length(part) or isinstance(part, ast.Name | ast.Attribute)]
+        return counted and any(self.counts.counted(self.module, part) is Counted.ALL for part in numbers)
+
+    def is_of_all(self, node: ast.expr) -> bool:
+        """Whether what it is divided by or added to, or else something shown beside it, counts the samples of all processes."""
+        inner: ast.AST = node
+        for parent in self.module.ancestors(node):
+            if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is inner:
+                return self.counts.counted(self.module, parent.right) is Counted.ALL
+            if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
+                if any(self._is_of_epochs(side) for side in (parent.left, parent.right) if side is not inner):
+                    return True
+            inner = parent
+        shown = [self.module.statement(node), *map(self.module.statement, _reads(self.module, node))]
+        beside = (p for each in shown for p in walk(each) if is_length(p) or isinstance(p, ast.Name))
+        return any(self.counts.counted(self.module, part) is Counted.ALL for part in beside)  # type: ignore[arg-type]
 
 
-def _goes_on_from_all(module: Module, counts: Counts, node: ast.BinOp, counters: set[str]) -> bool:
-    """`epoch * steps_per_epoch + i`, where the steps were counted before `prepare`."""
-    sides = (node.left, node.right) if isinstance(node.op, ast.Add) else ()
-    earlier = [part for part in sides if unparse(part) not in counters]
-    if len(earlier) != 1 or not isinstance(earlier[0], ast.BinOp):
-        return False
-    return isinstance(earlier[0].op, ast.Mult) and counts.counted(module, earlier[0]) is Counted.ALL
+def _reads(module: Module, node: ast.expr) -> list[ast.expr]:
+    """The reads of the variable that a count is put into, by itself or with what is added to it."""
+    statement = module.statement(node)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    return [
+        each
+        for each in module.walk(module.tree, ast.Name)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and variable is not None
+        if each.id == variable.name and module.variable(each) == variable
+    ]
 
 
-def _compares_with_all(module: Module, counts: Counts, node: ast.Compare, counters: set[str]) -> bool:
-    """`seen * batch_size >= limit`, and `step % steps_per_epoch == 0` where that was counted before `prepare`."""
-    parts = [part for part in walk(node) if isinstance(part, ast.expr)]
-    if any(_counts_samples(part, counters) for part in parts):
-        return True
-    counted = any(unparse(part) in counters for part in parts)
-    numbers = [part for part in parts if is_length(part) or isinstance(part, ast.Name | ast.Attribute)]
-    return counted and any(counts.counted(module, part) is Counted.ALL for part in numbers)
-
-
-def _is_logged(context: Context, node: ast.AST) -> bool:
-    """Whether it is an argument of a call that prints or formats, and so decides nothing."""
-    inner = node
-    for parent in context.module.ancestors(node):
+def _is_logged(module: Module, node: ast.expr) -> bool:
+    """Whether it is an argument of a call that prints or formats, and so decides nothing; also by a name that is that alone."""
+    inner: ast.AST = node
+    for parent in module.ancestors(node):
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.right is inner:
             return False  # a sum of this process is divided by what this process has seen
         inner = parent
-        if isinstance(parent, ast.Call | ast.JoinedStr | ast.Tuple):
+        if isinstance(parent, ast.Call | ast.JoinedStr | ast.Tuple | ast.keyword):
             continue
         if isinstance(parent, ast.FormattedValue | ast.BinOp | ast.Attribute):
             continue
+        variable = module.variable(parent.targets[0]) if isinstance(parent, ast.Assign) else None
+        if variable is not None and len(module.bindings(variable)) == 1:
+            return all(_is_logged(module, read) for read in _reads(module, node))
         return isinstance(parent, ast.Expr)
     return False
-
-
-def _is_of_all(module: Module, counts: Counts, node: ast.AST) -> bool:
-    """Whether what it is divided by, or else something shown beside it, counts the samples of all processes."""
-    inner = node
-    for parent in module.ancestors(node):
-        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is inner:
-            return counts.counted(module, parent.right) is Counted.ALL
-        inner = parent
-    beside = (part for part in walk(module.statement(node)) if is_length(part) or isinstance(part, ast.Name))
-    return any(counts.counted(module, part) is Counted.ALL for part in beside)  # type: ignore[arg-type]
 
 
 RULE = Rule(

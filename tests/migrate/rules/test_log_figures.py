@@ -157,6 +157,44 @@ def test_keeps_samples_beside_the_batches_of_this_process():
     stays(training(inside=line), line)
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        ("i * len(x)", 'print(f"{seen}/{len(loader.dataset)}")'),
+        ("i * size + epoch * len(loader.dataset)", "print(seen)"),
+        ("epoch * len(data) + (i + 1) * x.size(0)", 'wandb.log({"loss": 1}, step=seen)'),
+    ],
+)
+def test_counts_the_samples_of_all_in_a_variable_that_is_only_shown(count: str, shown: str):
+    script = training(inside=f"seen = {count}\n{shown}").replace("batch_size=4, sh", "batch_size=size, sh")
+    script = script.replace("data = Tensor", "size = 4\ndata = Tensor")
+    times = next(part for part in ("i * len(x)", "i * size", "(i + 1) * x.size(0)") if part in count)
+    becomes(script, f"seen = {count.replace(times, f'{times} * accelerator.num_processes')}")
+
+
+def test_notes_samples_that_leap_with_each_epoch_where_they_are_more_than_shown():
+    inside = "seen = i * len(x) + epoch * len(data)\nrate = 1 / (1 + seen)\nif seen > 3:\n    print(rate)"
+    stays(training(inside=inside), "seen = i * len(x) + epoch * len(data)")
+    assert "leaps at the end of each epoch" in noted(training(inside=inside), "AM606")
+
+
+@pytest.mark.parametrize(
+    ("inside", "told"),
+    [
+        ("losses.append(1)\nbar(len(losses), 10)", True),
+        ("losses.append(1)\nif len(losses) % 5 == 0:\n    print(1)", True),
+        ("losses.append(1)\nprint(sum(losses) / len(losses))", False),
+        ("losses.append(1)\nmean = sum(losses) / len(losses)", False),
+        ("losses.append(1)\nbar(len(losses), len(loader))", False),
+        ("if i:\n    losses.append(1)\nbar(len(losses), 10)", False),
+        ("losses = []\nlosses.append(1)\nbar(len(losses), 10)", False),
+    ],
+)
+def test_the_length_of_a_list_of_batches_is_a_number_of_batches(inside: str, told: bool):
+    source = training(functions="def bar(done, of):\n    print(done, of)\n", ready="losses = []", inside=inside)
+    assert ("what goes by the number of a batch" in noted(source, "AM801")) is told
+
+
 def test_keeps_a_count_that_decides():
     stays(training(inside="seen = i * len(x)"), "seen = i * len(x)")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
@@ -25,14 +25,17 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
     counts = counts_in(script, training)
     found: dict[ast.expr, Module] = {}
     for module, around in _regions(training):
-        counters = _counters(module, around)
-        for node in module.walk(around, ast.Name, ast.Attribute) if counters else ():
-            if isinstance(getattr(node, "ctx", None), ast.Load) and module.variable(node) in counters:
-                whole = _used(module, node)
+        counters, lists = _counters(module, around), _filled(module, around)
+        for node in module.walk(around, ast.Name, ast.Attribute) if counters or lists else ():
+            assert isinstance(node, ast.expr)
+            variable, parent = module.variable(node), module.parents[node]
+            read = parent if variable in lists and isinstance(parent, ast.Call) and is_length(parent) else node
+            if variable in counters or read is not node:
+                whole = _used(module, read) if isinstance(getattr(node, "ctx", None), ast.Load) else None
                 if (
                     whole is not None
                     and not _goes_on(module, whole)
-                    and not _is_of_share(module, counts, whole, counters)
+                    and not _is_of_share(module, counts, whole, counters | lists)
                     and not _is_mean(module, around, whole)
                 ):
                     found[whole] = module
@@ -67,6 +70,19 @@ def _counters(module: Module, around: ast.AST) -> set[Variable]:
         elif isinstance(node, ast.Assign) and _goes_on(module, node.value) and _names(module, node.value, found):
             found |= {module.variable(target) for target in node.targets}
     return {variable for variable in found if variable is not None}
+
+
+def _filled(module: Module, around: ast.AST) -> set[Variable]:
+    """Lists from before a loop to which each round appends one thing: their length numbers the batches."""
+    found: set[Variable] = set()
+    for call in module.walk(around, ast.Call):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+            variable, statement = module.variable(call.func.value), module.parents[call]
+            each_round = module.parents[statement] is around and isinstance(statement, ast.Expr)
+            if variable is not None and each_round:
+                if not any(module.holds(around, binding.statement) for binding in module.bindings(variable)):
+                    found.add(variable)
+    return found
 
 
 def _raises(module: Module, node: ast.AugAssign, inner: list[ast.AST], counters: set[Variable | None]) -> bool:
@@ -129,10 +145,10 @@ def _is_first(node: ast.Compare) -> bool:
 
 
 def _is_mean(module: Module, around: ast.AST, node: ast.expr) -> bool:
-    """`total / (i + 1)`: what the loop adds up, over as many batches as this process has added."""
+    """`total / (i + 1)`, `sum(losses) / len(losses)`: what the loop adds up, over as many batches as this process has added."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
         return False
-    added = {module.variable(each.target) for each in module.walk(around, ast.AugAssign)}
+    added = {module.variable(each.target) for each in module.walk(around, ast.AugAssign)} | _filled(module, around)
     return any(module.variable(part) in added - {None} for part in module.walk(node.left, ast.Name, ast.Attribute))
 
 
@@ -162,7 +178,7 @@ def _is_read_after(module: Module, training: Training, held: set[Variable | None
 
 def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[Variable]) -> bool:
     """Whether a number is set against the length of a sharded loader, taken after `prepare`, by itself or under a name."""
-    lengths = [part for part in module.walk(node) if is_length(part)]
+    lengths = [part for part in module.walk(node) if is_length(part) and not _is_len_of(module, part, counters)]
     for part in module.walk(node, ast.Name):
         variable = module.variable(part)
         values = (
@@ -172,3 +188,7 @@ def _is_of_share(module: Module, counts: Counts, node: ast.expr, counters: set[V
         )
         lengths += [inner for value in values if value is not None for inner in module.walk(value) if is_length(inner)]
     return any(counts.counted(module, length) is Counted.SHARE for length in lengths)  # type: ignore[arg-type]
+
+
+def _is_len_of(module: Module, call: ast.AST, counters: Set[Variable | None]) -> bool:
+    return isinstance(call, ast.Call) and module.variable(call.args[0]) in counters

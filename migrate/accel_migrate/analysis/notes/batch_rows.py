@@ -25,7 +25,7 @@ def can_be_split(script: Script, training: Training) -> bool:
 
 def counted_on(script: Script, training: Training) -> list[tuple[Module, ast.expr]]:
     """Each read of the batch size in what a step runs, where it is not only shown."""
-    sizes, numbers = _sizes(script, training)
+    sizes, numbers = batch_sizes(script, training)
     found: list[tuple[Module, ast.expr]] = []
     for module, around in _steps(script, training):
         for node in module.walk(around, ast.Name, ast.Attribute, ast.Constant):
@@ -68,7 +68,7 @@ def _is_of_one(module: Module, call: ast.Call) -> bool:
     return bool(values) and all(isinstance(value, ast.Constant) and value.value in (None, 1) for value in values)
 
 
-def _sizes(script: Script, training: Training) -> tuple[set[Variable], set[int]]:
+def batch_sizes(script: Script, training: Training) -> tuple[set[Variable], set[int]]:
     """The variables that a loader's batch size comes from, and the numbers where it is written as one."""
     variables: set[Variable] = set()
     numbers: set[int] = set()
