@@ -355,6 +355,11 @@ def test_a_method_runs_where_something_may_call_it(base: str, used: str, runs: b
     assert ("AM504" in codes(training(functions=f"{log}\n{used}\n"))) is runs
 
 
+def test_the_forward_of_a_model_runs_though_nobody_names_it():
+    net = "class Net(nn.Module):\n    def forward(self, x):\n        np.save('x', 1)\n        return x\n"
+    assert "AM504" in codes(training(functions=net, ready="model.head = Net()"))
+
+
 def test_follows_a_question_to_the_try_around_its_function():
     asking = "def pace():\n    return float(input())\n"
     caught = "try:\n    rate = pace()\nexcept Exception:\n    rate = 0.1\n"

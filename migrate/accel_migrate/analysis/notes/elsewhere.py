@@ -15,7 +15,7 @@ from accel_migrate.flow.scopes import Function, Module
 
 _Place = tuple[Module, Function | None]  # a function, or the level of a file
 _Call = tuple[Module, ast.Call]
-# Classes of libraries that call no method of those derived from them, but for `forward` and what Python calls.
+# Classes of libraries that call no method of those derived from them, but for `forward` and what Python calls itself.
 _CALLING_NOTHING = {"object", "abc.ABC", "torch.nn.Module", "torch.utils.data.Dataset"}
 
 
@@ -157,7 +157,7 @@ def _is_passed_on(script: Script, modules: Sequence[Module], owner: Module, func
     kind = owner.parents[function]
     if isinstance(kind, ast.ClassDef):
         bases = script.project.base_names(Definition(owner, kind)) - _CALLING_NOTHING
-        if bases or function.decorator_list or function.name.startswith("__"):
+        if bases or function.decorator_list or function.name.startswith("__") or function.name == "forward":
             return True
     return any(
         (name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")) == function.name
