@@ -9,7 +9,7 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.drawn import find_drawn
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
-from accel_migrate.edits import change
+from accel_migrate.edits import change, places
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -28,7 +28,7 @@ def find(context: Context) -> Iterator[Change]:
     advised: dict[str, Seed] = {}
     sure = True
     # What every process evaluates whole would be another figure on each, and so would be what is decided by it.
-    together = any(isinstance(each, Whole) and not each.on_main for each in training.evaluations)
+    together = [each.loop for each in training.evaluations if isinstance(each, Whole) and not each.on_main]
     for drawn in find_drawn(context.script, training, module, seeding):
         seed = seeding.of(drawn.library)
         alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
@@ -56,6 +56,12 @@ def find(context: Context) -> Iterator[Change]:
         message = f"every process {draws} the same numbers, {' and '.join(told.values())}, because all are seeded alike ({where})"
         if advised:
             message += f"; after {after}, if accelerator.num_processes > 1: {reseed}"
+        elif together:
+            evaluated = places(module, [(loop.module, loop.statement) for loop in together])
+            message += (
+                f"; seeding them apart is not advised, because every process goes through an evaluation by itself ({evaluated}), "
+                "and by what it draws would come to other figures"
+            )
         yield change(CODE, place, message, loop=training.index, safety=Safety.NOTE)
 
 

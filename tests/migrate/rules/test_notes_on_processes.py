@@ -227,6 +227,65 @@ def test_tells_noise_that_is_equal_everywhere():
     assert "torch.manual_seed(3 + accelerator.process_index)" in noted(source, "AM803")
 
 
+@pytest.mark.parametrize("seed", ["torch.manual_seed(seed=3)", "torch.manual_seed(3)", "torch.random.manual_seed(3)"])
+def test_a_seed_may_be_given_by_its_name(seed: str):
+    told = noted(training(ready=seed, inside="x = x + torch.randn(4, 3)"), "AM803")
+    assert "torch.manual_seed(3 + accelerator.process_index)" in told
+
+
+def test_says_why_processes_are_not_to_be_seeded_apart():
+    whole = "for x, y in test_loader:\n    total = model(x.to(device)).sum()\n    print(total)"
+    told = noted(training(ready="torch.manual_seed(3)", inside="x = x + torch.randn(4, 3)", after=whole), "AM803")
+    assert "process_index" not in told
+    assert (
+        "seeding them apart is not advised, because every process goes through an evaluation by itself (line " in told
+    )
+
+
+PHASES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.datasets import CIFAR10
+from tqdm import tqdm
+
+seen = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+plain = transforms.ToTensor()
+
+
+def rounds(net, loader, opt):
+    net.train(opt is not None)
+    {bar} tqdm(loader)
+    with torch.set_grad_enabled(opt is not None):
+        for x, y in bar:
+            x, y = x.cuda(), y.cuda()
+            loss = nn.functional.cross_entropy(net(x), y)
+            if opt is not None:
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+            total += loss.item()
+    return total
+
+
+train_loader = DataLoader(CIFAR10("data", transform={trained}), batch_size=8, shuffle=True, num_workers=2)
+test_loader = DataLoader(CIFAR10("data", transform={tested}), batch_size=8)
+net = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10)).cuda()
+opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+for epoch in range(3):
+    rounds(net, train_loader, opt)
+    rounds(net, test_loader, None)
+"""
+
+
+@pytest.mark.parametrize("bar", ["total, bar = 0.0,", "total = 0.0; bar ="])
+def test_a_loop_that_also_evaluates_trains_on_augmented_samples(bar: str):
+    source = PHASES.format(bar=bar, trained="seen", tested="plain")
+    assert "for augmentation (line 8)" in noted(source, "AM803")
+    assert "AM803" not in codes(PHASES.format(bar=bar, trained="plain", tested="seen"))
+
+
 def test_says_nothing_of_numbers_drawn_before_the_loop():
     assert "AM803" not in codes(training(ready="torch.manual_seed(3)\nfixed = torch.randn(4, 2)"))
 

@@ -44,7 +44,8 @@ def batch_numbers(script: Script, training: Training) -> list[tuple[Module, ast.
 
 def _regions(training: Training) -> Iterator[tuple[Module, ast.AST]]:
     """The loops over sharded loaders, and for batches that are asked for one by one the loop around the backward pass."""
-    yield from ((loop.module, loop.statement) for loop in training.loops if training.shares(loop))
+    shared = [loop for loop in training.loops if training.shares(loop) or training.trains_on_share(loop)]
+    yield from ((loop.module, loop.statement) for loop in shared)
     statements = {loop.statement for loop in training.loops}
     for backward in training.backwards:
         around = list(backward.module.ancestors(backward.call))

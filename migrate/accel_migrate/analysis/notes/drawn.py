@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
@@ -176,10 +177,12 @@ def _drops(module: Module, call: ast.Call) -> bool:
 def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
     """What the data of the loaders that are trained on draws for each sample; with workers, all follow torch's seed."""
     roles, graph = script.roles, script.graph
-    trained = [loop.module.variable(loop.loader) for loop in training.loops if loop.trains and training.shares(loop)]
+    trained = [loop.module.variable(loop.loader) for loop in training.loops if training.trains_on_share(loop)]
     loaded = loaded_with(script.project, training.place.module)  # a loop that scripts share has the loaders of all
     links = dict.fromkeys(link for v in trained if v is not None for link in chain(roles, graph, v))
-    for loader in [link for link in links if link.scope.module in loaded]:
+    whole = {e.loop.module.variable(e.loop.loader) for e in training.evaluations if isinstance(e, Whole)}
+    read_whole = {link for v in whole if v is not None for link in chain(roles, graph, v) if not training.holds(link)}
+    for loader in [link for link in links if link.scope.module in loaded and link not in read_whole]:
         for module, made in constructions(roles, loader, Role.LOADER):
             given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
             workers = "num_workers" in given

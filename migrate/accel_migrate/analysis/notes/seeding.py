@@ -96,13 +96,13 @@ class Seed:
         """How to write the number at a place of a file: as it is seeded by, where that can be read there."""
         if self.module is None or self.call is None or (self.sometimes and self.launched):
             return "torch.initial_seed() % 2**32"
-        names = [n for n in self.module.walk(self.call.args[0], ast.Name) if self.module.qualified(n) is None]
+        names = [n for n in self.module.walk(_number(self.call), ast.Name) if self.module.qualified(n) is None]
         scopes = [v.scope for n in names if (v := self.module.variable(n)) is not None]
         near = module.scope(place)
         same = (
             self.module is module and len(scopes) == len(names) and all(s is near or s.parent is None for s in scopes)
         )
-        return unparse(self.call.args[0]) if same or not names else "torch.initial_seed() % 2**32"
+        return unparse(_number(self.call)) if same or not names else "torch.initial_seed() % 2**32"
 
     def place(self, module: Module) -> str:
         assert self.module is not None
@@ -178,7 +178,7 @@ class Seeding:
 
     def _differs(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is another one on each process: by the rank, by the clock, or drawn."""
-        return _is_left_out(call) or self.flow.depends(module, call.args[0]) or self._is_drawn(module, call.args[0])
+        return _is_left_out(call) or self.flow.depends(module, _number(call)) or self._is_drawn(module, _number(call))
 
     def _is_optional(self, module: Module, call: ast.Call, around: frozenset[ast.AST]) -> bool:
         """`if args.seed: torch.manual_seed(args.seed)`, or a number that is drawn where none is given."""
@@ -192,8 +192,8 @@ class Seeding:
 
     def _may_be_of_process(self, module: Module, call: ast.Call) -> bool:
         """Whether a seed is given a number that differs by process somewhere: `seed = seed or int(time.time())`."""
-        variable = module.variable(call.args[0])
-        seeds = [(module, call.args[0]), *(self.graph.handed(variable) if variable is not None else [])]
+        variable = module.variable(_number(call))
+        seeds = [(module, _number(call)), *(self.graph.handed(variable) if variable is not None else [])]
         return any(self._may_be_drawn(owner, seed) for owner, seed in seeds)
 
     def _is_drawn(self, module: Module, node: ast.expr) -> bool:
@@ -326,7 +326,14 @@ def is_of_machine(module: Module, call: ast.Call) -> bool:
 
 def _is_left_out(call: ast.Call) -> bool:
     """`random.seed()`, `np.random.seed(None)`: whoever is given no number takes one from the machine."""
-    return not call.args or (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
+    number = _number(call)
+    return isinstance(number, ast.Constant) and number.value is None
+
+
+def _number(call: ast.Call) -> ast.expr:
+    """What a seed is given: by place, or by whatever name."""
+    given = [*call.args[:1], *[keyword.value for keyword in call.keywords if keyword.arg != "workers"]]
+    return given[0] if given else ast.Constant(None)
 
 
 def libraries_of(module: Module, call: ast.Call) -> tuple[str, ...]:

@@ -115,6 +115,10 @@ class Training:
             return loop.module.source.code(loader.slice) in {built.key for built in self.prepared}
         return not whole and self.holds(loop.module.variable(loader))
 
+    def trains_on_share(self, loop: LoaderLoop) -> bool:
+        """Whether a loop trains on a sharded loader, though it may evaluate another one that every process reads whole."""
+        return loop.trains and (self.shares(loop) or self.holds(loop.module.variable(loop.loader)))
+
     def holds(self, variable: Variable | None) -> bool:
         return variable is not None and variable in self.aliases
 
