@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
 from accel_migrate.analysis.notes.kept import find_kept
-from accel_migrate.analysis.notes.loss_reduced import unseen_losses
+from accel_migrate.analysis.notes.loss_reduced import unseen_lengths, unseen_losses
 from accel_migrate.analysis.notes.may_download import may_download
 from accel_migrate.analysis.notes.not_analysed import not_analysed
 from accel_migrate.analysis.notes.shares import trains_on_share
@@ -33,7 +33,7 @@ def find(context: Context) -> Iterator[Change]:
     told: set[str] = set()
     clauses = []
     for finder, text in _CLAUSES:
-        repeats = finder in (_losses, _order)  # of which the first clause does not speak
+        repeats = finder in (_losses, _lengths, _order)  # of which the first clause does not speak
         found = {each.name: each for each in finder(context) if repeats or each.name not in told}
         told |= set(found)
         if found:
@@ -73,6 +73,10 @@ def _losses(context: Context) -> Iterable[Unseen]:
     return unseen_losses(context.script, context.training)
 
 
+def _lengths(context: Context) -> Iterable[Unseen]:
+    return unseen_lengths(context.script, context.training) if not context.training.distribution.joins else []
+
+
 def _layers(context: Context) -> Iterable[Unseen]:
     script, training = context.script, context.training
     if is_settled(script, training) or batch_norm(script, training):
@@ -100,15 +104,20 @@ def _kept(context: Context) -> Iterable[Unseen]:
 _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
     (
         _code,
-        "what {} does, which was not analysed: every process runs it, so hand its files over as well, or see to it that it "
-        "downloads, writes and logs once, and mind what it counts, keeps from step to step or normalises, which is of one "
-        "process's batches",
+        "what {} does, which was not analysed: every process runs it, so see to it that it downloads, writes and logs once, and "
+        "mind what it draws, counts, keeps from step to step or normalises, which is of one process's batches; files of yours "
+        "that were not given can be handed over as well",
     ),
     (
         _losses,
         "how the loss is reduced, at {}: gradients are averaged over processes, which is right for a mean over samples; multiply "
         "a sum by accelerator.num_processes, and mind means over a mask or by length and losses between samples, which are of "
         "one process's batch",
+    ),
+    (
+        _lengths,
+        "how long the batches are that {} makes: where the loss is a mean over the places of padded batches, or over more rows "
+        "than samples, every process's batch weighs alike, whatever its length",
     ),
     (
         _layers,

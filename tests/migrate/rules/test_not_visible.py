@@ -11,9 +11,10 @@ from accel_migrate.source import Source
 from tests.migrate.rules.scripts import codes, training
 from tests.migrate.rules.verbs import noted
 
-CODE, LOSS, LAYERS, ORDER, KEPT, DOWNLOADS = (
+CODE, LOSS, LENGTHS, LAYERS, ORDER, KEPT, DOWNLOADS = (
     "which was not analysed",
     "how the loss is reduced",
+    "how long the batches are",
     "which layers",
     "in which order",
     "keeps from step to step: where",
@@ -126,7 +127,9 @@ def test_says_nothing_of_layers_that_are_known(functions: str, model: str) -> No
         ("DataLoader(data, batch_size=4, shuffle=True)", False),
         ("DataLoader(data, batch_size=4)", False),
         ("DataLoader(Rows(), batch_size=4)", False),
-        ("DataLoader(rows(), batch_size=4)", True),
+        ("DataLoader(rows(), batch_size=4)", False),  # of which is said that nobody has read it
+        ("DataLoader(part, batch_size=4)", False),
+        ("DataLoader(eval('data'), batch_size=4)", True),
         ("DataLoader(rows(), batch_size=4, shuffle=True)", False),
         ("DataLoader(Odd(), batch_size=4)", True),
         ("DataLoader(load_dataset('x', streaming=True), batch_size=4)", True),
@@ -137,16 +140,38 @@ def test_says_that_the_order_of_samples_cannot_be_read(data: str, told: bool) ->
     functions = (
         "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
     )
+    functions += "part, other = rows()\n"
     functions += "class Rows(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        return i, i\n"
     source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", data)
     assert (ORDER in said(source)) == told
 
 
-def test_says_that_a_mean_may_be_by_length():
-    collated = "DataLoader(data, batch_size=4, shuffle=True, collate_fn={})"
-    source = training().replace("DataLoader(data, batch_size=4, shuffle=True)", collated)
-    assert LOSS in said(source.replace("{}", "lambda rows: torch.stack(rows)"))
-    assert LOSS not in said(source.replace("{}", "None"))
+@pytest.mark.parametrize(
+    ("collate", "told"),
+    [
+        ("None", False),
+        ("lambda rows: torch.stack(rows)", False),
+        ("together", False),
+        ("Together()", False),
+        ("put_together", False),
+        ("lambda rows: pad_sequence(rows)", True),
+        ("longest", True),
+        ("partial(together, 3)", True),
+        ("tools.collate", True),
+    ],
+)
+def test_says_that_a_mean_may_be_over_batches_of_different_length(collate: str, told: bool):
+    functions = (
+        "import tools\nfrom functools import partial\nfrom torch.nn.utils.rnn import pad_sequence\n"
+        "def together(rows):\n    return torch.stack(rows)\n"
+        "def longest(rows):\n    return torch.zeros(len(rows), max(map(len, rows)))\n"
+        "class Together:\n    def __call__(self, rows):\n        return torch.stack(rows)\n"
+        "put_together = Together()\n"
+    )
+    collated = f"DataLoader(data, batch_size=4, shuffle=True, collate_fn={collate})"
+    source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", collated)
+    assert LOSS not in said(source)
+    assert (LENGTHS in said(source)) == told
 
 
 def test_follows_a_function_to_the_data_that_it_gives():
@@ -156,6 +181,11 @@ def test_follows_a_function_to_the_data_that_it_gives():
         assert (
             ORDER in said(source.replace("DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(rows())"))
         ) == told
+        both = training(functions=functions.format(f"{given}, 4") + "part, count = rows()\n")
+        assert (ORDER in said(both.replace("DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(part)"))) == told
+    filled = "def rows():\n    kept = []\n    for i in range(8):\n        kept.append((i, i))\n    return kept\n"
+    source = training(functions=filled)
+    assert ORDER not in said(source.replace("DataLoader(data, batch_size=4, shuffle=True)", "DataLoader(rows())"))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """How a loss is reduced over its batch: from the backward pass back over names, calls and functions.
 
 Silent where every loss is proven to be a mean over the samples of a batch: a loss of torch, or a mean, over rows that each
-come of one sample by operations that are known to keep them apart, of batches that no function of the script's own collates,
-to whatever length. Any other is a sum, uneven, or not known.
+come of one sample by operations that are known to keep them apart. Any other is a sum, uneven, or not known. How long the
+batches are that it is a mean over is another question.
 
 Every expression has a kind. A scalar is a `mean`, a `sum`, a mean by an `uneven` count, one `weighted` by class, or `unknown`;
 `rows` is a tensor that still has its samples, `free` what no sample has part in, `unseen` what a call gives that cannot be read.
@@ -31,7 +31,7 @@ from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.training import Script, Training
-from accel_migrate.analysis.values.constructions import all_constructions, constructions
+from accel_migrate.analysis.values.constructions import all_constructions, padding
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
@@ -68,9 +68,7 @@ def unseen_losses(script: Script, training: Training) -> Iterator[Unseen]:
     """The losses that are neither proven to be means over samples nor known to be something else."""
     for backward in training.backwards:
         found = reduced(script.roles, script.graph, backward)
-        if found.kind == "mean" and any(_collates(script, built.variable) for built in training.prepared):
-            yield Unseen(backward.module, backward.loss, unparse(backward.loss))
-        elif found.kind == "unknown" and not _is_paired(script, backward, found.node):
+        if found.kind == "unknown" and not _is_paired(script, backward, found.node):
             node = found.node if isinstance(found.node, ast.expr) else backward.loss
             owner = next((module for module in script.project.modules if node in module.parents), backward.module)
             name = f"{unparse(node.func)}()" if isinstance(node, ast.Call) else unparse(node)
@@ -83,14 +81,15 @@ def _is_paired(script: Script, backward: Backward, node: ast.AST | None) -> bool
     return pair is not None and pair.node is node
 
 
-def _collates(script: Script, loader: Variable) -> bool:
-    """Whether batches may differ in their length: a function of the script's own makes them of samples."""
-    return bool(script.roles.of(loader) & Role.LOADER) and any(
-        keyword.arg == "collate_fn" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
-        for link in chain(script.roles, script.graph, loader)
-        for _, call in constructions(script.roles, link, Role.LOADER)
-        for keyword in call.keywords
-    )
+def unseen_lengths(script: Script, training: Training) -> Iterator[Unseen]:
+    """What makes the batches of a loss that is a mean over them, where they may differ in their length."""
+    if not any(reduced(script.roles, script.graph, backward).kind == "mean" for backward in training.backwards):
+        return
+    for loop in training.loops:
+        if training.trains_on_share(loop):
+            for owner, collate in padding(script.roles, script.graph, loop.module, loop.loader):
+                name = f"{unparse(collate)}()" if isinstance(collate, ast.Name | ast.Attribute) else "its collate_fn"
+                yield Unseen(owner, collate or loop.statement, name)
 
 
 @once

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.analysis.notes.deeds import asks
 from accel_migrate.analysis.notes.elsewhere import calls_of_callers, may_run
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -49,6 +50,8 @@ def _whole(module: Module, name: ast.expr) -> ast.expr:
 def _runs(module: Module, node: ast.expr) -> bool:
     """Whether it is called, handed to a call, or a class or function is made with it; not what is only read."""
     parent = module.parents[node]
+    if isinstance(parent, ast.Call) and asks(module, parent):
+        return False  # AM607 speaks of it
     if isinstance(parent, ast.keyword):
         return isinstance(node, ast.Name)
     if isinstance(parent, ast.Call):

@@ -1,7 +1,7 @@
 """Sharded loaders of which nobody can read in which order they give their samples.
 
 `prepare` shards what all processes draw alike. Silent where every loader is torch's DataLoader with `shuffle=True`, with a
-sampler (AM807 speaks of the author's own), or over data that is indexed.
+sampler (AM807 speaks of the author's own), or over data that is indexed, or of a class of which is said that nobody has read it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from accel_migrate.analysis.values.constructions import all_constructions, const
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
@@ -66,21 +67,29 @@ def _says_order(call: ast.Call) -> bool:
 
 def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:
     data = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "dataset"), None)
-    if data is None:
-        return False
-    kept = list(contents(script.graph, module, data))
+    return data is not None and _all_indexed(script, module, data)
+
+
+def _all_indexed(script: Script, module: Module, data: ast.expr, depth: int = 0) -> bool:
+    """Whether all that an expression may be has a length and an index."""
+    made = all_constructions(script.roles, script.graph, module, data)  # `train, valid = build()`
+    if made:
+        return all(_has_index(script, owner, call, depth) for owner, call in made)
+    kept = list(contents(script.graph, module, data)) if depth < 4 else []
     parts = [(owner, part) for owner, part in kept if not _is_name(owner, part)]
-    parts += [split for owner, part in kept if (split := _split(owner, part)) is not None]
-    return bool(parts) and all(_has_index(script.roles, owner, part) for owner, part in parts)
+    parts += [split for owner, part in kept if (split := _split(script.roles, owner, part)) is not None]
+    return bool(parts) and all(_has_index(script, owner, part, depth) for owner, part in parts)
 
 
-def _split(module: Module, node: ast.expr) -> tuple[Module, ast.expr] | None:
+def _split(roles: Roles, module: Module, node: ast.expr) -> tuple[Module, ast.expr] | None:
     """`random_split(whole, [40, 8])`, of which a name is a part: what is split has a length and an index."""
     variable = module.variable(node)
     for binding in module.bindings(variable) if variable is not None else ():
-        if binding.path and isinstance(binding.value, ast.Call):
-            if (module.qualified(binding.value.func) or "").endswith("random_split"):
-                return module, binding.value
+        made = binding.value.func if binding.path and isinstance(binding.value, ast.Call) else None
+        if made is not None and (
+            (module.qualified(made) or "").endswith("random_split") or is_unseen(roles.project, module, made)
+        ):
+            return module, binding.value  # type: ignore[return-value]
     return None
 
 
@@ -88,8 +97,9 @@ def _is_name(module: Module, node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Attribute) and module.variable(node) is not None
 
 
-def _has_index(roles: Roles, module: Module, made: ast.expr) -> bool:
+def _has_index(script: Script, module: Module, made: ast.expr, depth: int) -> bool:
     """Whether a data set is one of a library that is indexed, or of a class of the project that is, or says it is a stream."""
+    roles = script.roles
     while isinstance(made, ast.Subscript):
         made = made.value
     if isinstance(made, _CONTAINERS):
@@ -98,16 +108,15 @@ def _has_index(roles: Roles, module: Module, made: ast.expr) -> bool:
         return False
     target = roles.target(module, made)
     if target is not None and not isinstance(target.node, ast.ClassDef):
-        returned = [node.value for node in target.module.walk(target.node, ast.Return)]
-        return bool(returned) and all(
-            value is not None and _has_index(roles, target.module, value) for value in returned
-        )
+        given = target.returned
+        return bool(given) and all(_all_indexed(script, target.module, value, depth + 1) for value in given)
     if target is not None:
         outside = roles.project.base_names(Definition(target.module, target.node))
         is_stream = any(base.endswith("IterableDataset") for base in outside)  # AM807 speaks of it
         return is_stream or roles.project.method(target, "__getitem__") is not None or _of_library(outside)
     streams = any(keyword.arg == "streaming" for keyword in made.keywords)
-    return not streams and (module.qualified(made.func) or "").startswith(_INDEXED)
+    known = (module.qualified(made.func) or "").startswith(_INDEXED) or is_unseen(roles.project, module, made.func)
+    return known and not streams
 
 
 def _of_library(bases: set[str]) -> bool:

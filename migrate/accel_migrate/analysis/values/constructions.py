@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.program.project import Definition
@@ -16,6 +17,7 @@ from accel_migrate.flow.scopes import Binding, Module, Variable
 _FOREIGN = ("dgl.", "torch_geometric.")
 _FARTHEST = 200
 _POSITIONS = {"batch_sampler": 4, "collate_fn": 6, "drop_last": 8}  # of a DataLoader's options
+_LENGTHENS = re.compile(r"pad|max\(|cat\(|concatenate\(|extend\(")  # in a function that makes a batch of samples
 _GRAPHS = {"torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader"}
 
 Made = tuple[Module, ast.Call]
@@ -176,14 +178,29 @@ def collates_graphs(roles: Roles, graph: CallGraph, loader: Variable) -> bool:
 
 def pads_batches(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
     """Whether a loader may collate by a function that pads, or is out of sight: batches may then differ in their length."""
+    return next(padding(roles, graph, module, loader), None) is not None
+
+
+def padding(
+    roles: Roles, graph: CallGraph, module: Module, loader: ast.expr
+) -> Iterator[tuple[Module, ast.expr | None]]:
+    """What a loader collates by, where its batches may differ in their length, or have other rows than their samples."""
     for owner, collate in _given(roles, graph, module, loader, "collate_fn"):
         if isinstance(collate, ast.Constant) and collate.value is None:
             continue
-        target = roles.project.definition(owner, collate) if collate is not None else None
-        body: ast.AST | None = collate if isinstance(collate, ast.Lambda) else target.node if target else None
-        if body is None or "pad" in unparse(body):
-            return True
-    return False
+        body = _collating(roles, graph, owner, collate) if collate is not None else None
+        if body is None or _LENGTHENS.search(unparse(body)):
+            yield owner, collate
+
+
+def _collating(roles: Roles, graph: CallGraph, module: Module, collate: ast.expr) -> ast.AST | None:
+    """The function that makes a batch of samples, or the class of an object that does, where that can be read."""
+    function = roles.project.definition(module, collate)
+    if isinstance(collate, ast.Lambda) or function is not None:
+        return function.node if function is not None else collate
+    made = all_constructions(roles, graph, module, collate) or []
+    classes = [target.node for owner, call in made if (target := roles.target(owner, call)) is not None]
+    return classes[0] if len(classes) == len(made) == 1 else None
 
 
 def may_drop_last(roles: Roles, graph: CallGraph, module: Module, loader: ast.expr) -> bool:
