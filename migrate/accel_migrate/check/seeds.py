@@ -33,7 +33,7 @@ _NUMBERS_OF_MACHINE = frozenset(["os.urandom", "os.getpid", "uuid.uuid4", "secre
 _APART = re.compile(r"rank|process_index|time|now\(|getpid|urandom|uuid|secrets|SystemRandom", re.IGNORECASE)
 _EACH_SAMPLE = frozenset(["__getitem__", "__iter__", "__call__", "collate_fn"])
 _AUGMENTS = re.compile(
-    r"(torchvision\.transforms\.(v2\.)?(Rand|ColorJitter|TrivialAugment|Auto|AugMix)|albumentations\.|imgaug\.)\w*"
+    r"(torchvision\.transforms\.(Rand|ColorJitter|TrivialAugment|Auto|AugMix)|albumentations\.|imgaug\.)\w*"
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar, overload
 
 from accel_migrate.flow.nodes import FIELDS
+from accel_migrate.flow.public_names import public
 from accel_migrate.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -245,7 +246,7 @@ class Module:
         return variable.scope.bindings.get(variable.name, [])
 
     def qualified(self, node: ast.AST) -> str | None:
-        """The full dotted name of an imported thing: `optim.SGD` is `torch.optim.SGD`."""
+        """The full dotted name of an imported thing, as it is documented: `optim.sgd.SGD` is `torch.optim.SGD`."""
         if node not in self._qualified:
             self._qualified[node] = self._find_qualified(node)
         return self._qualified[node]
@@ -263,7 +264,7 @@ class Module:
         variable = self.resolve(node.id, self.scope(node))
         if variable is None or any(not _may_be_import(b) for b in variable.scope.bindings[variable.name]):
             return None  # shadowed: here the name is not the imported thing
-        return ".".join([base, *reversed(parts)])
+        return public(".".join([base, *reversed(parts)]))
 
     # ---- construction, one walk
 
@@ -472,7 +473,7 @@ class Module:
 
     def bind_import(self, name: str, dotted: str, scope: Scope, binding: Binding) -> None:
         """Let a name of a scope stand for an imported thing."""
-        self.imports[name] = dotted
+        self.imports[name] = public(dotted)
         scope.bindings.setdefault(name, []).append(binding)
         self.imported_in.setdefault(name, set()).add(scope)
 

@@ -19,7 +19,6 @@ CODE = "AM809"
 _ORDERS = {"permutation", "shuffle", "sample", "randperm", "choice", "choices"}
 _SPLITS = {
     "torch.utils.data.random_split": ("torch", "generator", 2),
-    "torch.utils.data.dataset.random_split": ("torch", "generator", 2),
     "sklearn.model_selection.train_test_split": ("numpy", "random_state", None),
     "sklearn.model_selection.ShuffleSplit": ("numpy", "random_state", None),
     "sklearn.model_selection.StratifiedShuffleSplit": ("numpy", "random_state", None),

@@ -22,7 +22,7 @@ _READ = {"process_index", "local_process_index", "is_main_process", "is_local_ma
 _RANK_VARIABLE = re.compile(r"RANK$|PROCID$|LOCALID$|^PMI_RANK|_RANK_")
 _ONE_PROCESS = re.compile(r"(rank_?(zero|0)|master|main(_process)?)_only|only_on_(main|master|rank)|on_main_process")
 _PASSES_ON = {"int", "bool", "str", "float", "abs", "min", "max", "any", "all", "getattr", "divmod"}
-_SPAWNS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn"}
+_SPAWNS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}
 _TOLD = {"rank": "rank", "local_rank": "rank"}
 
 

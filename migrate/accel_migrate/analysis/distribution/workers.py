@@ -20,7 +20,7 @@ from accel_migrate.flow.scopes import Function, Module, Variable
 
 CODE = "AM706"
 GROUP = "AM701"
-SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.multiprocessing.spawn.spawn")
+SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _JOIN = "torch.distributed.init_process_group"
 
 

@@ -23,7 +23,7 @@ from accel_migrate.flow.scopes import Function, Module
 
 _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gumbel_softmax)")
 _AUGMENTS = re.compile(
-    r"torchvision\.transforms\.(v2\.)?(Random\w*|ColorJitter|RandAugment|TrivialAugmentWide|AutoAugment|AugMix)"
+    r"torchvision\.transforms\.(Random\w*|ColorJitter|RandAugment|TrivialAugmentWide|AutoAugment|AugMix)"
 )
 _FIXED = "Compose|Sequential|Normalize|Resize|CenterCrop|PadIfNeeded|LongestMaxSize|SmallestMaxSize|To\\w+|\\w+Params"
 _ALBUMENTED = re.compile(rf"albumentations\.(\w+\.)*(?!({_FIXED})$)[A-Z]\w*")

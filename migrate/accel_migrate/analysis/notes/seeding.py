@@ -25,7 +25,7 @@ from accel_migrate.flow.scopes import Function, Module
 LIBRARIES = ("torch", "numpy", "random")
 LAUNCHED = "accel launch seeds all processes alike"
 _SEEDS = {
-    "torch.manual_seed": ("torch",), "torch.random.manual_seed": ("torch",), "torch.seed": ("torch",),
+    "torch.manual_seed": ("torch",), "torch.seed": ("torch",),
     "numpy.random.seed": ("numpy",), "random.seed": ("random",), "transformers.set_seed": LIBRARIES,
     "transformers.trainer_utils.set_seed": LIBRARIES,
     "lightning.seed_everything": LIBRARIES, "pytorch_lightning.seed_everything": LIBRARIES,

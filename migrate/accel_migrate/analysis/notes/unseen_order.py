@@ -20,7 +20,7 @@ from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
-_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "torch_geometric.", "dgl.")
+_LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.", "dgl.")
 _INDEXED = (
     "torchvision.",
     "torchaudio.datasets.",

@@ -12,8 +12,8 @@ from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 
-_CUDA_ONLY = ("torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast")
-_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+_CUDA_ONLY = "torch.cuda.amp.autocast"
+_ANY_DEVICE = ("torch.autocast", "torch.amp.autocast")
 _NARROW = {
     "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.half": "fp16", "torch.float32": "no", "torch.float": "no",
 }  # fmt: skip
@@ -49,13 +49,13 @@ def regions_in(project: Project, module: Module) -> list[Region]:
     found = []
     for call in module.calls:
         dotted = module.qualified(call.func)
-        if dotted not in _CUDA_ONLY and dotted not in _ANY_DEVICE:
+        if dotted != _CUDA_ONLY and dotted not in _ANY_DEVICE:
             continue
         parent = module.parents[call]
         whole, disabled = _whole(module, call)
         entered = isinstance(parent, ast.withitem) or isinstance(module.parents[whole], ast.Assign)
         if entered and not _inside_model(project, module, call):
-            found.append(_region(module, call, whole, disabled, dotted in _CUDA_ONLY))
+            found.append(_region(module, call, whole, disabled, dotted == _CUDA_ONLY))
     return found
 
 

@@ -12,7 +12,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
-WEIGHTS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+WEIGHTS = ("torch.nn.Parameter",)
 
 
 class MadeOf(LossPath):
