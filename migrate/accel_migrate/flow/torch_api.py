@@ -55,6 +55,11 @@ PASSED_ON = frozenset({
 # Methods that put what they are handed into their object.
 GROWS = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft", "put"})
 
+# Methods of a tensor, and functions of torch, that give it in another shape, wherever it is.
+RESHAPES = frozenset({
+    "view", "reshape", "permute", "transpose", "expand", "repeat", "unsqueeze", "squeeze", "flatten", "movedim", "swapaxes",
+})  # fmt: skip
+
 
 @lru_cache(maxsize=4096)
 def made_by(dotted: str) -> str:
@@ -76,6 +81,12 @@ def is_parallel(dotted: str) -> bool:
 def is_bar(dotted: str) -> bool:
     """Whether a call hands on what its first argument yields, as a progress bar does."""
     return dotted.rpartition(".")[2] in _BARS
+
+
+def is_reshaping(dotted: str) -> bool:
+    """Whether a call gives the tensor that it is handed first in another shape: `torch.squeeze(y)`."""
+    owner, _, name = dotted.rpartition(".")
+    return owner == "torch" and name in RESHAPES
 
 
 def itself(node: ast.expr) -> ast.expr:

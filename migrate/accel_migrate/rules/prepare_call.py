@@ -97,7 +97,11 @@ def _call(context: Context, objects: list[Built], function: str, indent: int) ->
 
 
 def _told(context: Context, objects: list[Built]) -> str:
-    stays = "" if _are_placed(context, objects) else "; what the script does not move of a batch stays on the CPU"
+    stays = (
+        ""
+        if _are_placed(context, objects)
+        else "; batches stay on the CPU until the script moves them, or parts of them"
+    )
     return ", ".join(built.text for built in objects) + stays
 
 

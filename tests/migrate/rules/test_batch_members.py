@@ -190,3 +190,21 @@ def test_a_cast_to_a_type_of_numbers_moves_nothing():
     result = migrated(script("x, n", "loss = reader(x.type(torch.long).to(place)).mean()"))
     assert "device_placement" not in result
     assert "reader(x.type(torch.long)).mean()" in result
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "n = torch.squeeze(n)\nif torch.cuda.is_available():\n    x, n = x.cuda(), n.cuda()\nloss = (reader(x) - n).mean()",
+        "loss = (reader(torch.flatten(x, 1).to(place)) - n.to(place)).mean()",
+        "rows = torch.reshape(x, (len(x), -1))\nloss = (reader(rows.to(place)) - n.to(place)).mean()",
+    ],
+)
+def test_a_member_in_another_shape_is_moved_with_the_batch(inside: str):
+    result = migrated(script("x, n", inside))
+    assert "device_placement" not in result
+    assert ".cuda()" not in result.split("for x, n")[1] and ".to(" not in result.split("for x, n")[1]
+
+
+def test_a_member_that_is_computed_with_before_its_move_stays_on_the_cpu():
+    assert OFF in migrated(script("x, n", "n = torch.log(n)\nloss = (reader(x.to(place)) - n.to(place)).mean()"))

@@ -10,6 +10,7 @@ from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
+from accel_migrate.flow.torch_api import is_reshaping
 
 _LEAVES_DEVICE = {"cpu", "numpy", "tolist", "item"}
 
@@ -60,7 +61,8 @@ class Batches:
 
     def _call(self, module: Module, node: ast.Call, depth: int) -> set[Variable] | None:
         function = node.func
-        if module.qualified(function) == "torch.autograd.Variable" and node.args:
+        dotted = module.qualified(function) or ""
+        if (dotted == "torch.autograd.Variable" or is_reshaping(dotted)) and node.args:
             return self.loaders(module, node.args[0], depth + 1)
         if isinstance(function, ast.Name) and function.id in ("next", "iter") and node.args:
             loader = iterated_loader(self.roles, module, node.args[0])

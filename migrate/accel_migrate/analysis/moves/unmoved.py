@@ -16,11 +16,12 @@ from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.torch_api import RESHAPES, is_reshaping
 
 # All that may be done with a batch without a difference between devices; anything else is a read that depends on where it is.
 _ANYWHERE = {"shape", "size", "dim", "ndim", "dtype", "numel", "item", "tolist", "cpu", "keys", "__len__", "type"}
 _LOOKS = {"len", "print", "isinstance", "type", "str", "repr", "int", "float", "range", "is_tensor"}
-_RESHAPES = {"view", "reshape", "permute", "transpose", "expand", "repeat", "unsqueeze", "squeeze", "flatten", "get"}
+_RESHAPES = {*RESHAPES, "get"}
 _DRAWS = {"bernoulli", "multinomial", "apply_", "map_"}  # by the CPU's own generator, or by the CPU alone
 _DRAWS |= {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 _DEPTH = 5
@@ -170,7 +171,8 @@ class Members:
             return None
         if self._meets_output(module, call.args, handed):
             return None
-        if module.qualified(call.func) == "torch.autograd.Variable":
+        dotted = module.qualified(call.func) or ""
+        if dotted == "torch.autograd.Variable" or (is_reshaping(dotted) and handed is call.args[0]):
             return self._use(module, call, depth + 1) if depth < _DEPTH else None
         if self.data_parallel and self.roles.role(module, call.func) & Role.MODEL:
             return None
