@@ -156,8 +156,11 @@ def add_argument(source: Source, call: ast.Call, text: str) -> Replace:
     if not arguments:
         inside = opening_bracket(source, call) + 1
         return Replace(inside, inside, text)
-    last = max(arguments, key=source.end)
-    line = source.text[source.text.rfind("\n", 0, source.start(last)) + 1 : source.start(last)]
-    own_line = not line.strip() and len(arguments) > 1
-    end = source.end(last)
-    return Replace(end, end, f",\n{line}{text}" if own_line else f", {text}")
+    return behind(source, max(arguments, key=source.end), text, len(arguments) > 1)
+
+
+def behind(source: Source, argument: ast.expr | ast.arg | ast.keyword, text: str, among_others: bool) -> Replace:
+    """One more argument or parameter behind another, on a line of its own where that has its own among others."""
+    line = source.text[source.text.rfind("\n", 0, source.start(argument)) + 1 : source.start(argument)]
+    end = source.end(argument)
+    return Replace(end, end, f",\n{line}{text}" if among_others and not line.strip() else f", {text}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accel_migrate.analysis.placement.reach import NAME, NewParameter
 from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.roles import arguments_of, positional_of
-from accel_migrate.edits import change, opening_bracket, replace_node
+from accel_migrate.edits import behind, change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Edit, Insert, Replace
@@ -91,8 +91,7 @@ def _added(module: Module, function: Function) -> Edit:
     positional = [*function.args.posonlyargs, *function.args.args]
     plain = positional[: len(positional) - len(function.args.defaults)]
     if plain:
-        end = source.end(plain[-1])
-        return Replace(end, end, f", {NAME}")
+        return behind(source, plain[-1], NAME, len(_arguments(function)) > 1)
     bracket = source.text.index("(", source.start(function) + len("def "))
     others = _arguments(function) or function.args.vararg or function.args.kwarg
     return Replace(bracket + 1, bracket + 1, f"{NAME}, " if others else NAME)
@@ -111,15 +110,13 @@ def _call(context: Context, caller: Module, call: ast.Call, function: Function, 
     index = len(positional_of(_target(parameter))) - len(function.args.defaults)
     arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if len(call.args) >= index and index > 0:
-        end = source.end(call.args[index - 1])
-        return [Replace(end, end, f", {spelled}")]
+        return [behind(source, call.args[index - 1], spelled, len(arguments) > 1)]
     bracket = opening_bracket(source, call)
     if not arguments:
         return [Replace(bracket + 1, bracket + 1, spelled if index <= 0 else f"{NAME}={spelled}")]
     if index <= 0 and call.args:
         return [Replace(bracket + 1, bracket + 1, f"{spelled}, ")]
-    end = max(source.end(argument) for argument in arguments)
-    return [Replace(end, end, f", {NAME}={spelled}")]
+    return [behind(source, max(arguments, key=source.end), f"{NAME}={spelled}", len(arguments) > 1)]
 
 
 def _target(parameter: NewParameter) -> Definition:

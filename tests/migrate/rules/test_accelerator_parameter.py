@@ -45,3 +45,23 @@ def test_many_lines_keep_the_name() -> None:
 def test_lines_that_go_do_not_count() -> None:
     text = migrated(SCRIPT.format(described="", reads=""))
     assert "device" not in text.partition("def train(model, accelerator")[2].partition("def main")[0]
+
+
+def test_an_argument_has_a_line_of_its_own_where_the_others_have() -> None:
+    text = SCRIPT.format(described="", reads="")
+    text = text.replace(
+        "def train(model, device, loader, optimizer):", "def train(\n    model,\n    loader,\n    n=2,\n):"
+    )
+    text = text.replace("        optimizer.step()", "        steps.step()").replace(
+        "    for x", "    steps = made(model)\n    for x"
+    )
+    text = text.replace(
+        "train(model, device, loader, optimizer)", "train(\n        model,\n        loader,\n        n=3,\n    )"
+    )
+    text = text.replace("to(device), y.to(device)", "cuda(), y.cuda()")
+    text = text.replace(
+        "def train", "def made(model):\n    return torch.optim.SGD(model.parameters(), lr=0.1)\n\ndef train"
+    )
+    result = migrated(text)
+    assert "def train(\n    model,\n    loader,\n    accelerator,\n    n=2,\n):" in result
+    assert "train(\n        model,\n        loader,\n        accelerator,\n        n=3,\n    )" in result

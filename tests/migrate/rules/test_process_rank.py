@@ -101,3 +101,37 @@ def test_a_function_that_asks_is_handed_the_accelerator(parameters, call, defini
     text = migrated(script(body=call).replace("    def main():", helper))
     assert definition in text
     assert called in text
+
+
+@pytest.mark.parametrize(("between", "lines"), [("", 1), ("elif '--here' in sys.argv:\n    where = 'cpu'", 2)])
+def test_a_device_that_is_set_below_the_accelerator_is_set_once(between: str, lines: int) -> None:
+    source = f"""
+import os, sys
+import torch
+from torch import nn
+from torch.distributed import init_process_group
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+
+where = "cuda"
+exec(open("options.py").read())
+many = int(os.environ.get("RANK", -1)) != -1
+if many:
+    init_process_group(backend="nccl")
+    mine = int(os.environ["LOCAL_RANK"])
+    where = f"cuda:{{mine}}"
+    torch.cuda.set_device(where)
+{between}
+kind = "cuda" if "cuda" in where else "cpu"
+print(kind)
+net = nn.Linear(4, 2).to(where)
+steps = torch.optim.SGD(net.parameters(), lr=0.1)
+if many:
+    net = DDP(net, device_ids=[mine])
+for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 2)), batch_size=4):
+    x, y = x.to(where), y.to(where)
+    steps.zero_grad()
+    nn.functional.mse_loss(net(x), y).backward()
+    steps.step()
+"""
+    assert migrated(source).count("where = str(accelerator.device)") == lines

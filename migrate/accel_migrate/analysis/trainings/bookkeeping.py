@@ -9,7 +9,8 @@ from dataclasses import replace
 from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Distribution, Replacement
 from accel_migrate.analysis.distribution.unwrapping import deferred, unwrapped
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move
-from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.placement.outside_device import OutsideDevice
+from accel_migrate.analysis.placement.reach import NAME, Reach
 from accel_migrate.analysis.placement.respelling import Respelling
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
@@ -156,8 +157,9 @@ def tidied(
     device: DeviceDefinition | None,
     passed: set[ast.AST],
     start: ast.stmt,
+    given: OutsideDevice | None,
 ) -> tuple[Distribution, tuple[str, ...]]:
-    """Without definitions that nothing reads any more, and what a spawned function must now ask by itself."""
+    """Without definitions that nothing needs any more, and what a spawned function must now ask by itself."""
     replacements = []
     replaced = set(device.module.walk(device.statement)) if device is not None else set()
     for replacement in distribution.replacements:
@@ -168,6 +170,8 @@ def tidied(
             variables = [replacement.module.variable(t) for t in statement.targets if isinstance(t, ast.Name)]
             if len(variables) == len(statement.targets) and not any(_is_read(v, gone) for v in variables):
                 replacement = replace(replacement, node=statement, text=None, message="nothing asks for it any more")
+        elif isinstance(statement, ast.Assign) and _is_said_already(replacement, statement, start, given):
+            replacement = replace(replacement, node=statement, text=None)
         replacements.append(replacement)
     rebound = []
     spawned = distribution.spawned
@@ -180,6 +184,19 @@ def tidied(
     if distribution.worker is not None:
         rebound += distribution.worker.told(start, gone)
     return replace(distribution, replacements=tuple(replacements)), tuple(rebound)
+
+
+def _is_said_already(
+    replacement: Replacement, statement: ast.Assign, start: ast.stmt, given: OutsideDevice | None
+) -> bool:
+    """Whether a device would be set to what the line below the Accelerator sets it to, and nothing else does in between."""
+    if given is None or replacement.text is None or replacement.node is not statement.value:
+        return False
+    later = [
+        b.statement for b in given.variable.scope.module.bindings(given.variable) if b.statement.lineno > start.lineno
+    ]
+    text = f"{unparse(statement.targets[0])} = {replacement.text.replace(ACCELERATOR, NAME)}"
+    return later == [statement] and text in given.rebound()
 
 
 def _is_read(variable: Variable | None, gone: frozenset[ast.AST]) -> bool:

@@ -269,7 +269,7 @@ class _Reader:
                 break
         if not self.keep_device:
             tied.check(modules, gone)
-        distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement)
+        distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement, given)
         self._check_told(distribution, rebound, creation)
         prints = self._printed_once(
             found, printing(self.roles, self.graph, reach, start, modules, list(setup.uses)), modules
