@@ -16,12 +16,12 @@ import tempfile
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from accel_migrate.analysis.program.project import Project as Program
 from accel_migrate.analysis.values.loops import backward_calls
 from accel_migrate.analysis.values.observed import backwards_in, observed_in
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import MigrateError
 from accel_migrate.facts import Facts
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.proof.observe import observe
 from accel_migrate.proof.runs import Runner

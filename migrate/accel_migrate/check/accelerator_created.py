@@ -158,7 +158,7 @@ def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
         return
     for each in side.files:
         for node in each.walk(each.tree, ast.Call):
-            if _spawns(each, node) and (each is file or _imports(side, each, file)):
+            if _spawns(each, node) and (each is file or file in side.program.imports(each)):
                 yield (
                     file,
                     call,
@@ -168,7 +168,7 @@ def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
     prepared = any(
         f is file and f.scope(c).frame.node is f.tree and not _under_main_guard(f, c) for f, c in side.asked("prepare")
     )
-    importer = next((each for each in side.files if each is not file and _imports(side, each, file)), None)
+    importer = next((each for each in side.files if each is not file and file in side.program.imports(each)), None)
     if importer is not None and not prepared:
         yield file, call, f"{importer.path.name} imports {file.path.name}, which would make an Accelerator"
 
@@ -183,12 +183,6 @@ def _spawns(file: Module, node: ast.Call) -> bool:
         k.arg == "multiprocessing_context"
         and not (isinstance(k.value, ast.Constant) and k.value.value in (None, "fork"))
         for k in node.keywords
-    )
-
-
-def _imports(side: Side, file: Module, imported: Module) -> bool:
-    return any(
-        (found := side.program.imported(file, name)) is not None and found[0] is imported for name in file.imports
     )
 
 

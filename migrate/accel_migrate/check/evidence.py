@@ -31,7 +31,7 @@ class Side:
 
     @property
     def files(self) -> list[Module]:
-        return self.program.files
+        return self.program.modules
 
     def once(self, make: Callable[[Side], T]) -> T:
         """What several conditions make of this version."""
@@ -102,13 +102,9 @@ class Side:
         found = set(files)
         waiting = list(found)
         while waiting:
-            file = waiting.pop()
-            plain = [a.name for n in file.walk(file.tree, ast.Import) for a in n.names]
-            brought = [self.program.imported(file, name) for name in file.imports]
-            for there in (*brought, *[self.program.locate(file, module) for module in (*plain, *file.stars)]):
-                if there is not None and there[0] not in found:
-                    found.add(there[0])
-                    waiting.append(there[0])
+            new = {*self.program.imports(waiting.pop())} - found
+            found |= new
+            waiting += new
         return found
 
     def asked(self, *methods: str) -> Iterator[tuple[Module, ast.Call]]:

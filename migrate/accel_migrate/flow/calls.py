@@ -92,15 +92,7 @@ class Flows:
         self.callees: dict[ast.Call, set[Function]] = {}
         self.callers: dict[Function, list[Site]] = {}
         self.function_file: dict[Function, Module] = {}
-        self._class_file = {node: f for f in program.files for node in f.scopes if isinstance(node, ast.ClassDef)}
-        self._classes = {
-            (scope.parent, node.name): node
-            for f in program.files
-            for node, scope in f.scopes.items()
-            if isinstance(node, ast.ClassDef) and scope.parent is not None
-        }
-        self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
-        self._families = Families(program, self._class_named)
+        self._families = Families(program)
         self._copies: dict[Place, set[Place]] = {}
         self._computed: dict[Place, set[Place]] = {}
         self._origins: dict[Place, list[Place]] | None = None  # the copies backwards, once they are all there
@@ -111,15 +103,15 @@ class Flows:
         self._followed = {id(call): kind for _, call, kind in seeds}
         self._methods: dict[str, list[Function]] = {}
         self._returns: dict[Function, list[ast.expr]] = {}
-        for file in program.files:
+        for file in program.modules:
             for node in file.walk(file.tree, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda):
                 self._define(file, node)
-        for file in program.files:
+        for file in program.modules:
             self._imports(file)
             for owner in file.walk(file.tree, ast.ClassDef):
                 self._put(self.variable(file.scope(owner), owner.name), Made("class", owner))
         self._solve()  # what a class inherits from is known before it is called
-        for file in program.files:
+        for file in program.modules:
             for node in file.walk(file.tree, *_CONSTRAINING):
                 self._constrain(file, node)
         self._solve()
@@ -229,7 +221,7 @@ class Flows:
         return self._is_derived(one, other) or self._is_derived(other, one)
 
     def _is_derived(self, heir: ast.AST, owner: ast.AST) -> bool:
-        found = [heir] if isinstance(heir, ast.ClassDef) else []
+        found: list[ast.AST] = [heir] if isinstance(heir, ast.ClassDef) else []
         for each in found:
             found += [base for base in self._bases(each) if base not in found]
         return owner in found
@@ -356,7 +348,7 @@ class Flows:
             self._calls.setdefault(("partial", node), []).append(Site(file, node))
         elif name == "super" and isinstance(node.func, ast.Name):
             owner = file.scope(node).owner_class
-            for base in self._bases(owner.node) if owner is not None else ():  # type: ignore[arg-type]
+            for base in self._bases(owner.node) if owner is not None else ():
                 self._put(place, Made("instance", base))
         elif name in PASSED_ON:
             for argument in [*node.args, *[k.value for k in node.keywords if k.arg == "iterable"]]:
@@ -550,7 +542,8 @@ class Flows:
 
     def _fields(self, owner: ast.ClassDef, depth: int = 0) -> list[str]:
         """The annotated names of a class, those that it inherits first."""
-        inherited = [name for base in self._bases(owner) if depth < 8 for name in self._fields(base, depth + 1)]
+        bases = [base for base in self._bases(owner) if isinstance(base, ast.ClassDef) and depth < 8]
+        inherited = [name for base in bases for name in self._fields(base, depth + 1)]
         annotated = [each.target for each in owner.body if isinstance(each, ast.AnnAssign)]
         return [*inherited, *[target.id for target in annotated if isinstance(target, ast.Name)]]
 
@@ -616,36 +609,13 @@ class Flows:
             made.kind == "class" for made in self.objects.get(self.place(site.file, function.value), ())
         )
 
-    def _method(self, owner: ast.AST, name: str, depth: int = 0) -> Function | None:
+    def _method(self, owner: ast.AST, name: str) -> Function | None:
         """A method of a class, or of the classes of the project that it inherits from."""
-        if not isinstance(owner, ast.ClassDef) or depth > 8:
-            return None
-        for statement in owner.body:
-            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-                return statement
-        found = (self._method(base, name, depth + 1) for base in self._bases(owner))
-        return next((method for method in found if method is not None), None)
+        found = self.program.method(self.program.classes[owner], name) if isinstance(owner, ast.ClassDef) else None
+        return found.node if found is not None and isinstance(found.node, Function) else None
 
-    def _bases(self, owner: ast.ClassDef) -> list[ast.ClassDef]:
-        """The classes of the project that a class is derived from, by their names: what flows is not yet known."""
-        if owner not in self._derived:
-            file = self._class_file[owner]
-            named = [self._class_named(file, base) for base in owner.bases]
-            self._derived[owner] = [each for each in named if each is not None and each is not owner]
-        return self._derived[owner]
-
-    def _class_named(self, file: Module, node: ast.expr) -> ast.ClassDef | None:
-        dotted = file.qualified(node)
-        found = self.program.locate(file, dotted) if dotted else None
-        for _ in range(8):
-            if found is None or found[1] is None:
-                break
-            there, name = found[0], found[1]
-            if (there.root, name) in self._classes:
-                return self._classes[there.root, name]
-            found = self.program.imported(there, name)
-        scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) and not dotted else None
-        return self._classes.get((scope, node.id)) if scope is not None and isinstance(node, ast.Name) else None
+    def _bases(self, owner: ast.AST) -> list[ast.AST]:
+        return [base.node for base in self.program.bases(self.program.classes[owner])]
 
 
 def _is_property(function: Function) -> bool:

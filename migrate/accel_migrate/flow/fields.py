@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Function, Program, parameters
@@ -30,15 +29,15 @@ def self_of(file: Module, node: ast.expr) -> Scope | None:
 class Families:
     """The classes of a program, with those that they share objects with: what they are derived from, and their heirs."""
 
-    def __init__(self, program: Program, base_of: Callable[[Module, ast.expr], ast.ClassDef | None]) -> None:
+    def __init__(self, program: Program) -> None:
         self._of: dict[ast.AST, list[ast.ClassDef]] = {}
         self._open: set[ast.ClassDef] = set()
-        for file in program.files:
+        for file in program.modules:
             for node in file.walk(file.tree, ast.ClassDef):
                 for base in node.bases:
-                    found = base_of(file, base)
-                    if found is not None:
-                        self._join(node, found)
+                    found = program.definition(file, base)
+                    if found is not None and isinstance(found.node, ast.ClassDef):
+                        self._join(node, found.node)
                     elif not _is_of_library(program, file, base):
                         self._open.add(node)  # a class of the program, perhaps, and it is not known which
                 if any(_name(part) in _FROM_OTHERS for part in walk(node)):

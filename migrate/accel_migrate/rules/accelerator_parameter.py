@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.reach import NAME, NewParameter
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.roles import arguments_of, positional_of
 from accel_migrate.edits import behind, change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
 from accel_migrate.plan import Change, Edit, Insert, Replace
 from accel_migrate.rule import Context, Rule

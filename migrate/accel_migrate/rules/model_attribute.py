@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.made_of import computes
 from accel_migrate.edits import change, replace_node
+from accel_migrate.flow.program import Definition
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.constructions import constructions, is_foreign_loader, is_torchs_sampler
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
+from accel_migrate.flow.program import Definition
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

@@ -6,10 +6,10 @@ import ast
 from pathlib import Path
 from textwrap import dedent
 
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.trainings.script import read
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.source import Source
 
@@ -82,7 +82,7 @@ def kept(*texts: str) -> list[str]:
 def role(text: str, name: str) -> Role:
     """The role of a name, anywhere in the file."""
     (module,) = modules(text)
-    roles = Roles(Project([module]))
+    roles = Roles(Program([module]))
     found = Role.NONE
     for variable in roles.known:
         if variable.name == name:

@@ -95,7 +95,7 @@ def test_a_lambda_of_a_class_gets_its_object_unless_it_is_static() -> None:
     text = "class Own:\n    kept = {}\nOwn().kept(make())\n"
     for lambda_, first in (("staticmethod(lambda net: net)", True), ("lambda own, net: own", False)):
         program = Program([read("train.py", text.format(lambda_))])
-        (file,) = program.files
+        (file,) = program.modules
         made = next(node for node in file.walk(file.tree, ast.Call) if ast.unparse(node) == "make()")
         flows = Flows(program, [(file, made, "net")])
         (function,) = file.walk(file.tree, ast.Lambda)
@@ -105,7 +105,7 @@ def test_a_lambda_of_a_class_gets_its_object_unless_it_is_static() -> None:
 def loaders(text: str) -> dict[str, set[int]]:
     """The lines of the loaders that `self.<name>` and `it.<name>` may be, by how they are written in a call of `use`."""
     program = Program([read("train.py", text)])
-    (file,) = program.files
+    (file,) = program.modules
     calls = [call for call in file.walk(file.tree, ast.Call) if getattr(call.func, "id", "") == "DataLoader"]
     flows = Flows(program, [(file, call, "loader") for call in calls])
     used = [call.args[0] for call in file.walk(file.tree, ast.Call) if getattr(call.func, "id", "") == "use"]

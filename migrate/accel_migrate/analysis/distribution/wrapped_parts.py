@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.distribution.replacements import Wrapping
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 

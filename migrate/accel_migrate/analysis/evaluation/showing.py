@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 CLOCKS = {"time.time", "time.perf_counter", "time.monotonic", "time.process_time", "timeit.default_timer"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 _EMPTY = {

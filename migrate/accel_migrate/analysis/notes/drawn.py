@@ -11,7 +11,6 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.of_models import OfModels
 from accel_migrate.analysis.notes.seeding import Seeding, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.imported import loaded_with
@@ -19,6 +18,7 @@ from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
 
 _DROPS = re.compile(r"torch\.nn\.(functional\.)?(\w*[dD]ropout\w*|rrelu|RReLU|gumbel_softmax)")

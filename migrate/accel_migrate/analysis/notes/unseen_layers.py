@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable

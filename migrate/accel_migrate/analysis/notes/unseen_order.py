@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, constructions
 from accel_migrate.analysis.values.contents import contents
@@ -18,6 +17,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.unread import is_unseen
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch_geometric.", "dgl.")

@@ -11,6 +11,7 @@ from accel_migrate.analysis.moves.cuda_bound import is_left_behind
 from accel_migrate.analysis.moves.devices import DeviceDefinition, moves_in
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_told
 from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
@@ -127,11 +128,4 @@ def _runs_as_script(module: Module, node: ast.expr) -> bool:
 
 def files_of(roles: Roles, modules: tuple[Module, ...]) -> list[Module]:
     """The files of a training, and all that they import."""
-    found = list(modules)
-    for module in found:
-        for dotted in dict.fromkeys(module.imports.values()):
-            for name in (dotted, dotted.rpartition(".")[0]):
-                other = roles.project.imported_module(module, name) if name else None
-                if other is not None and other not in found:
-                    found.append(other)
-    return found
+    return [*modules, *brought_by(roles.project, modules)]

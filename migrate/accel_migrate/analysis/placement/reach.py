@@ -7,11 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from accel_migrate.analysis.moves.devices import is_device
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.program import default_of
+from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 NAME = "accelerator"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Function, Module
 
 _CUDA_ONLY = "torch.cuda.amp.autocast"
@@ -44,7 +44,7 @@ class Region:
         return _text(self) == _text(other)
 
 
-def regions_in(project: Project, module: Module) -> list[Region]:
+def regions_in(project: Program, module: Module) -> list[Region]:
     """The regions of a file that are entered by `with`, at once or through a variable; not those inside models."""
     found = []
     for call in module.calls:
@@ -82,7 +82,7 @@ def _whole(module: Module, call: ast.Call) -> tuple[ast.expr, ast.expr | None]:
     return call, None
 
 
-def _inside_model(project: Project, module: Module, node: ast.AST) -> bool:
+def _inside_model(project: Program, module: Module, node: ast.AST) -> bool:
     owner = module.scope(node).owner_class
     return owner is not None and project.is_torch_module(Definition(module, owner.node))  # type: ignore[arg-type]
 

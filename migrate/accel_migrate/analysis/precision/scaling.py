@@ -6,11 +6,11 @@ import ast
 from dataclasses import dataclass, field
 
 from accel_migrate.analysis.precision.autocasting import opposite, regions_in
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 Test = tuple[Module, ast.expr]  # a condition, with the file it is written in

@@ -9,13 +9,13 @@ from itertools import pairwise
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.storage.lifting import Lifted, lifted_guards
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import itself
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.storage.files import Save, Written, saves_in, written_in
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.loading import Load, StateLoaded, loads_in, states_loaded_in
@@ -15,6 +14,7 @@ from accel_migrate.analysis.storage.states import StateTaken, is_changed, same_m
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.storage.files import is_forward, opens_events
 from accel_migrate.analysis.values.imported import is_imported
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
 _TOLD = ("close", "flush")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.containers import kept_in
 from accel_migrate.analysis.values.loops import Backward, CallGraph, variables_in
 from accel_migrate.analysis.values.provenance import chain, is_root
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 

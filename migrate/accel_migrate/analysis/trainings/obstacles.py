@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.libraries import is_library
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 

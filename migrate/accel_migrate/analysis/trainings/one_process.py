@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
 _LIBRARIES = {"torch", "copy", "pickle", "wandb", "numpy", "torchinfo", "torchsummary", "transformers", "logging"}

@@ -8,12 +8,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.program import default_of
+from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 

@@ -31,7 +31,6 @@ from accel_migrate.analysis.placement.starts import (
 from accel_migrate.analysis.precision.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
@@ -65,6 +64,7 @@ from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module, Scope, Variable
 from accel_migrate.flow.star_imports import unknown_names
 
@@ -84,7 +84,7 @@ def read(
     `staying` are the trainings, by their
     index, that keep all of their moves, each with what would be wrong without them.
     """
-    project = Project(modules)
+    project = Program(modules)
     roles = Roles(project, facts)
     graph = CallGraph(roles)
     flow = RankFlow(roles, graph)

@@ -15,7 +15,6 @@ from accel_migrate.analysis.placement.starts import Start
 from accel_migrate.analysis.precision.precision import Precision
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.storage.attributes import Question
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.trainings.decisions import Decision
@@ -24,6 +23,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.observed import Observed
 from accel_migrate.analysis.values.provenance import Built, Place
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 
@@ -125,7 +125,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    project: Project
+    project: Program
     roles: Roles
     graph: CallGraph
     trainings: tuple[Training, ...]

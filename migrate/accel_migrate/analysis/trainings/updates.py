@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 # Loaders of graphs cut their data by themselves. One is torch's own, that collates graphs.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.idle import Unit, Words
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 
 _FORKS = (None, "fork")
@@ -16,61 +16,46 @@ _FORKS = (None, "fork")
 def is_imported(roles: Roles, module: Module) -> bool:
     """Whether a file runs more than once in a training: for its own sake, and for those who import it."""
     others = [other for other in roles.project.modules if other is not module]
-    return any(module in _imports(roles.project, other) for other in others) or any(
+    return any(module in roles.project.imports(other) for other in others) or any(
         _spawns(roles, other, call) for other in roles.project.modules for call in other.calls
     )
 
 
-def loaded_with(project: Project, module: Module) -> list[Module]:
+def loaded_with(project: Program, module: Module) -> list[Module]:
     """The files that a training of this file may run with: those that import it, and what all of them import."""
     if len(project.modules) == 1:
         return [module]
     loaded = dict.fromkeys([module, *importers_of(project, module)])
     pending = list(loaded)
     for each in pending:
-        imports = _imports(project, each)
+        imports = project.imports(each)
         pending += [other for other in imports if other not in loaded]
         loaded.update(dict.fromkeys(imports))
     return list(loaded)
 
 
-def importers_of(project: Project, module: Module) -> list[Module]:
+def importers_of(project: Program, module: Module) -> list[Module]:
     """The files that import a file, and those that import these."""
-    imports = {each: _imports(project, each) for each in project.modules}
     found = [module]
     for each in found:
-        found += [other for other in project.modules if each in imports[other] and other not in found]
+        found += [other for other in project.modules if each in project.imports(other) and other not in found]
     return found[1:]
 
 
-def idle_in(project: Project, module: Module, running: Iterable[Unit]) -> frozenset[Unit]:
+def idle_in(project: Program, module: Module, running: Iterable[Unit]) -> frozenset[Unit]:
     """What cannot run in a training of this file, whatever other scripts of the project call."""
     loaded = loaded_with(project, module)
     scripts = {module, *importers_of(project, module)}
     return Words([m.tree for m in loaded], [m.tree for m in loaded if m not in scripts]).idle(running)
 
 
-def brought_by(project: Project, modules: Iterable[Module]) -> list[Module]:
+def brought_by(project: Program, modules: Iterable[Module]) -> list[Module]:
     """All that some files import, and these in turn, without themselves."""
     first = list(modules)
     pending = list(first)
     for each in pending:
-        pending += [other for other in _imports(project, each) if other not in pending]
+        pending += [other for other in project.imports(each) if other not in pending]
     return pending[len(first) :]
-
-
-def _imports(project: Project, importer: Module) -> list[Module]:
-    """The files that the imports of a file name, in their order."""
-    dotted: list[str] = []
-    for node in importer.walk(importer.tree, ast.Import, ast.ImportFrom):
-        if isinstance(node, ast.Import):
-            dotted += [name for alias in node.names for name in (alias.name.partition(".")[0], alias.name)]
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            inner = base if base.endswith(".") else f"{base}."
-            dotted += [base, *[f"{inner}{alias.name}" for alias in node.names]]
-    found = [project.imported_module(importer, name) for name in dict.fromkeys(dotted)]
-    return list(dict.fromkeys(each for each in found if each is not None))
 
 
 def _spawns(roles: Roles, module: Module, call: ast.Call) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.program import default_of
+from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 WEIGHTS = ("torch.nn.Parameter",)

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.loops import CallGraph
@@ -14,6 +13,7 @@ from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
 _WITH_WEIGHTS = {

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 # Methods of every module that make no part of a loss, or are the forward itself.

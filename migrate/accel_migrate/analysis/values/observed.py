@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.facts import Facts, Place
+from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 
@@ -27,7 +27,7 @@ class Observed:
 BACKWARD = "backward pass"
 
 
-def backwards_in(project: Project, facts: Facts) -> dict[tuple[Module, int], frozenset[Observed]]:
+def backwards_in(project: Program, facts: Facts) -> dict[tuple[Module, int], frozenset[Observed]]:
     """The models that the losses of a line were computed through in a run."""
     modules, scopes = _files(project)
     found = {}
@@ -42,7 +42,7 @@ def backwards_in(project: Project, facts: Facts) -> dict[tuple[Module, int], fro
     return found
 
 
-def observed_in(project: Project, facts: Facts) -> Iterator[Observed]:
+def observed_in(project: Program, facts: Facts) -> Iterator[Observed]:
     """What a run showed of the variables of these files."""
     modules, scopes = _files(project)
 
@@ -64,7 +64,7 @@ def observed_in(project: Project, facts: Facts) -> Iterator[Observed]:
 _Files = tuple[dict[Path, Module], dict[Path, dict[int, Scope]]]
 
 
-def _files(project: Project) -> _Files:
+def _files(project: Program) -> _Files:
     modules = {module.source.path: module for module in project.modules}
     return modules, {path: _scopes(module) for path, module in modules.items()}
 

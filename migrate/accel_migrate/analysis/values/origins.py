@@ -6,11 +6,10 @@ import ast
 import re
 from enum import Flag, auto
 
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.program import default_of
+from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 _DEPTH = 10

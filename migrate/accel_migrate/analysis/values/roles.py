@@ -9,11 +9,11 @@ from enum import Flag, auto
 from functools import cached_property
 from typing import NamedTuple
 
-from accel_migrate.analysis.program.project import Definition, Project
 from accel_migrate.analysis.values.observed import Observed, backwards_in, observed_in
 from accel_migrate.facts import Facts
 from accel_migrate.flow import torch_api
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Definition, Program
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import ITSELF, OPTIMIZER_NAME, itself, made_by
 
@@ -106,7 +106,7 @@ _OBSERVED = {
 class Roles:
     """The roles of every variable, brought to a fixed point over assignments, calls and returns."""
 
-    def __init__(self, project: Project, facts: Facts | None = None) -> None:
+    def __init__(self, project: Program, facts: Facts | None = None) -> None:
         self.project = project
         self.observed: dict[Variable, Observed] = {}  # what is known from a run alone
         self.computed: dict[

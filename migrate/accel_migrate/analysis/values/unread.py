@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.libraries import is_library
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.values.loops import Backward, CallGraph, passes_through
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.libraries import is_library
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 
 _MOST = 50  # places that a thing is followed to
 
 
-def is_unseen(project: Project, module: Module, node: ast.expr) -> bool:
+def is_unseen(project: Program, module: Module, node: ast.expr) -> bool:
     """Whether a name comes from a file or a package that is neither given nor known, or from a file that does not set it."""
     dotted = module.qualified(node)
     if dotted is None or is_library(dotted) or project.imported_module(module, dotted) is not None:

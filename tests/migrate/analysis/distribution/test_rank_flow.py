@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
@@ -20,7 +20,7 @@ HEAD = "import os, sys, argparse, builtins\nimport torch\nimport torch.distribut
 def guarded(text: str) -> bool:
     """Whether only some processes come by the call of `meet()`."""
     module = Module(Source.from_bytes(Path("train.py"), (HEAD + dedent(text)).encode()))
-    roles = Roles(Project([module]))
+    roles = Roles(Program([module]))
     flow = RankFlow(roles, CallGraph(roles))
     (call,) = [c for c in module.calls if isinstance(c.func, ast.Name) and c.func.id == "meet"]
     return flow.on_some(module, call)

@@ -6,10 +6,10 @@ import ast
 from pathlib import Path
 
 from accel_migrate.analysis.placement.respelling import Respelling
-from accel_migrate.analysis.program.project import Project
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
@@ -26,7 +26,7 @@ made = make("fast")
 
 def test_a_parameter_becomes_what_callers_pass_whatever_was_asked_of_the_original():
     module = Module(Source.from_bytes(Path("train.py"), TEXT.encode()))
-    graph = CallGraph(Roles(Project([module])))
+    graph = CallGraph(Roles(Program([module])))
     call = module.tree.body[1].body[0].value
     assert isinstance(call, ast.Call)
     assert unparse(call) == "pick(kind)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from accel_migrate.analysis.program.project import Project
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
@@ -26,7 +26,7 @@ LOADER = "from torch.utils.data import DataLoader\nloader = DataLoader(list(rang
 
 def _home(files: dict[str, str], dotted: str) -> str | None:
     modules = [Module(Source.from_bytes(Path(name), text.encode())) for name, text in files.items()]
-    found = Project(modules).imported_variable(modules[0], dotted)
+    found = Program(modules).imported_variable(modules[0], dotted)
     return f"{found.scope.module.source.path}:{found.name}" if found is not None else None
 
 
