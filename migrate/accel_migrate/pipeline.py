@@ -16,6 +16,7 @@ from accel_migrate.errors import MigrateError, SourceError, internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.imports import used_by
 from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.version import Version
 from accel_migrate.limits import LARGEST_PIECE
 from accel_migrate.plan import Change, FileResult, Note, Safety, Status, Together
 from accel_migrate.rewriting import LOOP_LEFT, Left, Loop, failure, rewrite
@@ -246,8 +247,8 @@ def _attempted(
             left[loop.path].add(loop.line, "a training that shares functions with it is left")
     loops = [(training, loop) for training, loop in loops if training.index not in without]
     done = rewrite(
-        [module.source for module in modules],
-        [module.source for module in others],
+        modules,
+        others,
         [loop for _, loop in loops],
         left,
         lambda result: _check_stable(result, settings),
@@ -393,12 +394,12 @@ def _name_missing(left: Mapping[Path, Left], training: Training, missing: list[M
             said.add(first, f"{names} must change with it; run: accel-migrate {files}")
 
 
-def _check_stable(result: Source, settings: Settings) -> None:
+def _check_stable(result: Version, settings: Settings) -> None:
     """A second run over the result must find nothing more to do."""
-    if _left_alone(result):
+    if _left_alone(result.source):
         return
     script = read(
-        [Module(result)],
+        [result.module],
         settings.keep_device,
         settings.prints_once,
         for_accelerate=settings.target == "accelerate",

@@ -12,6 +12,7 @@ from accel_migrate.emptied import emptied
 from accel_migrate.errors import MigrateError, internal_error
 from accel_migrate.flow.depth import depth
 from accel_migrate.flow.imports import Imports, used_by
+from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.version import Version
 from accel_migrate.leftovers import leftovers, without_unread
 from accel_migrate.plan import Change, FileResult, Note, Status
@@ -80,18 +81,19 @@ class Left:
 
 
 def rewrite(
-    sources: Sequence[Source],
-    around: Sequence[Source],
+    modules: Sequence[Module],
+    around: Sequence[Module],
     loops: Sequence[Loop],
     left: Mapping[Path, Left],
-    confirm: Callable[[Source], None],
+    confirm: Callable[[Version], None],
     accept: Callable[[Source, Change, None], bool] = lambda source, change, together: True,
 ) -> Rewriting:
-    """Rewrite the sources. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
+    """Rewrite the files. `around` is read with them and never changes; `confirm` raises on a result that is wrong.
 
     `accept` is asked for each change that only follows from those of the loops.
     """
-    programs = {source.path: Version(source) for source in (*sources, *around)}
+    programs = {module.path: Version(module.source, module) for module in (*modules, *around)}
+    sources = [module.source for module in modules]
     taken: dict[Loop, Taken] = {}
     failed: dict[Path, Exception] = {}
     done: dict[tuple[Path, tuple[Change, ...]], _Rewritten] = {}
@@ -99,7 +101,7 @@ def rewrite(
     checked: dict[frozenset[tuple[Path, tuple[Change, ...]]], list[Violation]] = {}
 
     def others(path: Path) -> list[Source]:
-        return [source for source in (*sources, *around) if source.path != path]
+        return [module.source for module in (*modules, *around) if module.path != path]
 
     while True:
         applied = _applied(loop for loop in loops if loop not in taken)
@@ -174,7 +176,7 @@ def _rewritten(
     before: Version,
     others: Sequence[Source],
     changes: tuple[Change, ...],
-    confirm: Callable[[Source], None],
+    confirm: Callable[[Version], None],
     accept: Callable[[Source, Change, None], bool],
 ) -> _Rewritten:
     """The file with all changes made, and with those that take away what they left without a reader."""
@@ -201,7 +203,7 @@ def _rewritten(
             break
         changes = (*changes, *accepted)
         result = made()
-    confirm(result.source)
+    confirm(result)
     return _Rewritten(tuple(sorted(changes, key=_place)), result, bool(declined))
 
 

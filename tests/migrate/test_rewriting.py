@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from accel_migrate.flow.scopes import Module
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import Change, FileResult, Insert, Remove, Replace, Status
 from accel_migrate.rewriting import Left, Loop, rewrite
@@ -20,7 +21,8 @@ def said_after(it: Source, index: int, text: str) -> Change:
 
 
 def results(sources: list[Source], loops: list[Loop]) -> dict[str, FileResult]:
-    done = rewrite(sources, [], loops, {each.path: Left() for each in sources}, lambda result: None).results
+    modules = [Module(each) for each in sources]
+    done = rewrite(modules, [], loops, {each.path: Left() for each in sources}, lambda result: None).results
     return {str(path): result for path, result in done.items()}
 
 

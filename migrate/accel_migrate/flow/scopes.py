@@ -471,6 +471,13 @@ class Module:
             joined = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
             self.bind_import(bound, joined, scope, Binding(statement, alias, None, (), "import"))
 
+    def forget(self) -> None:
+        """Answer anew what has been asked, since more names are bound now."""
+        for known in ("_answers", "method_calls"):
+            self.__dict__.pop(known, None)
+        self._qualified.clear()
+        self._variables.clear()
+
     def bind_import(self, name: str, dotted: str, scope: Scope, binding: Binding) -> None:
         """Let a name of a scope stand for an imported thing."""
         self.imports[name] = public(dotted)

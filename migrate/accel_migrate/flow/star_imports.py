@@ -39,6 +39,7 @@ def _spell_out(module: Module, find: Find, seen: set[Module]) -> None:
                 module.bind_import(
                     name, dotted, module.root, Binding(statement, statement.names[0], None, (), "import")
                 )
+                module.forget()
 
 
 def unknown_names(module: Module, find: Find) -> Iterator[tuple[str, str, int]]:

@@ -19,8 +19,11 @@ _BLOCKS_OF = {kind: [name for name in _BLOCKS if name in kind._fields] for kind 
 class Version:
     """One version of a file."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, module: Module | None = None) -> None:
+        """`module` is that of the source, where it has been read already."""
         self.source = source
+        if module is not None:
+            self.module = module
         self._assignments: dict[Scope, Assignment] = {}
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+from accel_migrate.flow.program import Program
+from accel_migrate.flow.scopes import Module
 from accel_migrate.pipeline import migrate
 from accel_migrate.source import Source
 
@@ -81,3 +83,12 @@ def test_files_that_pass_their_names_on_to_each_other():
         train=TRAIN + "go(model)\n", helpers=HELPERS + circle, second=circle.replace("second", "helpers")
     )
     assert results["train"]
+
+
+def test_what_was_asked_before_a_star_import_is_spelled_out_is_answered_anew() -> None:
+    texts = {"train.py": "from kit import *\nnet = Net()\n", "kit.py": "class Net: ...\n"}
+    train, kit = (Module(Source.from_bytes(Path(name), text.encode())) for name, text in texts.items())
+    (call,) = train.calls
+    assert train.qualified(call.func) is None
+    Program([train, kit])
+    assert train.qualified(call.func) == "kit.Net"
