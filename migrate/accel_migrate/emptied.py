@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accel_migrate.effects import only_reads
-from accel_migrate.flow.definitions import Names, Scope
+from accel_migrate.flow.definitions import Names
+from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change, Edit, Remove, Unwrap
 from accel_migrate.source import Source
@@ -54,8 +55,8 @@ def _given_to_themselves(before: Version, after: Version) -> Iterator[Change]:
         if name is None:
             continue
         for scope in after.names.scopes:
-            nodes = [node for node in scope.bound.get(name.id, ()) if node in new]
-            originals = [s.bound.get(name.id, []) for s in before.names.scopes if s.path == scope.path]
+            nodes = [node for node in scope.bound(name.id) if node in new]
+            originals = [s.bound(name.id) for s in before.names.scopes if s.path == scope.path]
             olds = [node for found in originals for node in found if node in values]
             if name in nodes and len(originals) == 1 and len(olds) == len(nodes):
                 original = values[olds[nodes.index(name)]]

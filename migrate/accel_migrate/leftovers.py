@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from accel_migrate.effects import only_loads, only_reads
-from accel_migrate.flow.definitions import Names, Scope, exported
+from accel_migrate.flow.definitions import Names, exported
+from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change, Edit, Insert, Remove, Substitute, Unimport
 from accel_migrate.source import Source
@@ -33,8 +34,8 @@ def leftovers(before: Version, after: Version, others: Sequence[Source]) -> Iter
         kept = _only(new, path)
         if scope is None or kept is None or scope.is_class or (scope is old.root and name in handed_on):
             continue
-        nodes = scope.bound.get(name, [])
-        if not nodes or len(nodes) != len(kept.bound.get(name, ())):
+        nodes = scope.bound(name)
+        if not nodes or len(nodes) != len(kept.bound(name)):
             continue  # gone already, or partly: then it is not a plain leftover
         gone = {other for where, other in lost if where == path}
         edits = [_without(before, node, binders.get(node), gone, others) for node in nodes]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
-from accel_migrate.check.scattered import path_of
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
 
@@ -42,7 +41,7 @@ def _changed(evidence: Evidence) -> list[tuple[Defined, Defined]]:
 def _functions(file: Module) -> Iterator[tuple[str, Defined]]:
     for node in file.walk(file.tree, ast.FunctionDef, ast.AsyncFunctionDef):
         if isinstance(node, Defined):
-            yield path_of(file.scopes[node]), node
+            yield file.scopes[node].path, node
 
 
 def _may_run(side: Side, file: Module, call: ast.Call, function: Defined) -> bool:

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 from itertools import pairwise
 
-from accel_migrate.flow.definitions import Read, Variable
+from accel_migrate.flow.definitions import Read
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Variable
 from accel_migrate.flow.version import Version
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from accel_migrate.check.condition import Project
 from accel_migrate.check.pair import Pair
-from accel_migrate.flow.definitions import Called, Names, Scope, Variable
+from accel_migrate.flow.definitions import Called, Names
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Scope, Variable
 from accel_migrate.flow.version import Version
 
 _STARTS_PROCESSES = frozenset({"spawn", "start_processes", "Process"})
@@ -38,19 +39,13 @@ def deferred_reads(program: Version) -> Iterator[DeferredRead]:
     names = program.names
     needs = _Needs(names)
     for call in names.calls:
-        home = _home(call.scope)
+        home = call.scope.frame
         for function in needs.called(call):
             for variable in needs.of(function):
                 if variable.scope is not home or variable in names.bound_elsewhere:
                     continue
                 if not program.assignment(home).is_bound(variable, call.statement):
                     yield DeferredRead(function.name, variable.name, home.path, call.node)
-
-
-def _home(scope: Scope) -> Scope:
-    while scope.runs_in_place and scope.parent is not None:
-        scope = scope.parent
-    return scope
 
 
 class _Needs:
@@ -63,15 +58,15 @@ class _Needs:
         self._known: dict[Scope, set[Variable]] = {}
         self._methods: dict[str, list[Scope]] = {}
         for scope in names.scopes:
-            if scope.parent is not None and scope.parent.is_class and not scope.runs_in_place:
+            if scope.parent is not None and scope.parent.is_class and scope.frame is scope:
                 self._methods.setdefault(scope.name, []).append(scope)
         for read in names.reads:
-            home = _home(read.scope)
+            home = read.scope.frame
             variable = names.resolve(read.name, read.scope)
-            if variable is not None and home.parent is not None and _home(variable.scope) is not home:
+            if variable is not None and home.parent is not None and variable.scope.frame is not home:
                 self._own.setdefault(home, set()).add(variable)
         for call in names.calls:
-            home = _home(call.scope)
+            home = call.scope.frame
             if home.parent is not None:
                 self._calls.setdefault(home, set()).update(self.called(call))
 
@@ -89,8 +84,8 @@ class _Needs:
         return found
 
     def _defined(self, variable: Variable) -> Iterable[Scope]:
-        for node in variable.scope.bound.get(variable.name, ()):
-            scope = self.names.scope_of.get(node)
+        for node in variable.scope.bound(variable.name):
+            scope = self.names.module.scopes.get(node)
             if scope is None:
                 continue
             if not scope.is_class:
@@ -136,7 +131,7 @@ def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[
         for alias in node.names
     }
     for scope in names.scopes:
-        if scope.parent is names.root and not scope.runs_in_place and scope.name in imported:
+        if scope.parent is names.root and scope.frame is scope and scope.name in imported:
             yield scope
     for call in names.calls:
         last = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else getattr(call.node.func, "id", "")
@@ -153,8 +148,8 @@ def _only_as_script(program: Version) -> set[str]:
         return set()
     return {
         name
-        for name, nodes in names.root.bound.items()
-        if nodes and all(any(a <= getattr(node, "lineno", 0) <= b for a, b in spans) for node in nodes)
+        for name in names.root.bindings
+        if all(any(a <= getattr(node, "lineno", 0) <= b for a, b in spans) for node in names.root.bound(name))
     }
 
 
@@ -165,7 +160,7 @@ def _read_as_script(program: Version) -> set[str]:
     return {
         variable.name
         for variable, reads in program.names.reads_of.items()
-        if variable.scope is root and variable.name in only and any(_home(read.scope) is not root for read in reads)
+        if variable.scope is root and variable.name in only and any(read.scope.frame is not root for read in reads)
     }
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from accel_migrate.check.condition import Condition, Project, Violation
-from accel_migrate.flow.definitions import Scope
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.version import Version
 
@@ -54,13 +53,7 @@ def _moves(program: Version) -> Iterator[_Move]:
     cpu = _Cpu(program)
     for call in program.names.calls:
         if cpu.receives(call.node):
-            yield _Move(_function(call.scope), call.node)
-
-
-def _function(scope: Scope) -> str:
-    while scope.runs_in_place and scope.parent is not None:
-        scope = scope.parent
-    return scope.path
+            yield _Move(call.scope.frame.path, call.node)
 
 
 class _Cpu:
@@ -102,7 +95,7 @@ class _Cpu:
         if name not in self._known:
             self._known[name] = False  # a name bound to itself is not known
             values = self._values.get(name, [])
-            bound = sum(len(scope.bound.get(name, ())) for scope in self.names.scopes)
+            bound = sum(len(scope.bound(name)) for scope in self.names.scopes)
             self._known[name] = bool(values) and bound == len(values) and all(map(self.is_cpu, values))
         return self._known[name]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.moved_later import run_before_their_move
-from accel_migrate.check.scattered import path_of
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
@@ -79,8 +78,8 @@ def _left_before_prepare(evidence: Evidence) -> Iterator[tuple[Module, ast.stmt,
     for file, call in side.asked("prepare"):
         scope = file.scope(call).frame
         old = evidence.before.file(file.path)
-        known = {path_of(each): each for each in old.scopes.values()} if old is not None else {}
-        graph, was = side.graph(scope), known.get(path_of(scope))
+        known = {each.path: each for each in old.scopes.values()} if old is not None else {}
+        graph, was = side.graph(scope), known.get(scope.path)
         prepared = step_of(file, call, graph)
         if old is None or was is None or prepared is None or not isinstance(scope.node, Function):
             continue
@@ -149,7 +148,7 @@ def _meetings(file: Module) -> dict[Key, list[ast.expr]]:
                 continue
         else:
             name = type(node).__name__ + type(getattr(node, "op", None)).__name__
-        found.setdefault((path_of(file.scope(node).frame), name), []).append(node)
+        found.setdefault((file.scope(node).frame.path, name), []).append(node)
     return found
 
 

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, step_of
-from accel_migrate.check.scattered import path_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
@@ -21,14 +20,14 @@ def run_before_their_move(evidence: Evidence) -> Iterator[tuple[Module, ast.Call
         new = evidence.after.file(old.path)
         if new is None or new not in evidence.after.involved:
             continue
-        scopes = {path_of(scope): scope for scope in new.scopes.values()}
+        scopes = {scope.path: scope for scope in new.scopes.values()}
         for move in old.walk(old.tree, ast.Call):
             model = _moved(move)
             scope = old.scope(move).frame
             if not model or not isinstance(scope.node, Function):
                 continue
             above = list(_runs_above(evidence, old, scope, move, model))
-            now = scopes.get(path_of(scope)) if above else None
+            now = scopes.get(scope.path) if above else None
             if now is not None and not _is_placed(evidence.after, new, now, model):
                 for call in above:
                     yield (

@@ -9,8 +9,10 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.correlated import is_bound_under_its_condition
 from accel_migrate.check.deferred import deferred_reads, lost_on_import
 from accel_migrate.check.pair import Pair
-from accel_migrate.flow.definitions import BUILTINS, Read, Scope
+from accel_migrate.flow.cfg import graph_of
+from accel_migrate.flow.definitions import BUILTINS, Read
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
 
 CODE = "AM950"
@@ -47,7 +49,7 @@ def _undefined(file: Pair) -> Iterator[Violation]:
 def _unbound(file: Pair) -> Iterator[Violation]:
     """Names that a path leads to before they are bound, which no path did in the original."""
     for scope in file.after.names.scopes:
-        if scope.runs_in_place or isinstance(scope.node, ast.Lambda) or not file.is_new(scope):
+        if scope.frame is not scope or isinstance(scope.node, ast.Lambda) or not file.is_new(scope):
             continue
         found = list(file.after.assignment(scope).unbound())
         if not found:
@@ -69,13 +71,13 @@ def _is_bound_above(scope: Scope, read: Read) -> bool:
     if not isinstance(read.statement, ast.stmt):
         return False
     first, last = read.statement.lineno, read.statement.end_lineno or read.statement.lineno
-    lines = [getattr(node, "lineno", last + 1) for node in scope.bound.get(read.name, ())]
+    lines = [getattr(node, "lineno", last + 1) for node in scope.bound(read.name)]
     return any(line < first for line in lines) and all(line <= last for line in lines)
 
 
 def _unbound_names(program: Version, path: str) -> set[str]:
     """Names that a path of the original leads to before they are bound, other than under the condition that binds them."""
-    scopes = [scope for scope in program.names.scopes if scope.path == path and not scope.runs_in_place]
+    scopes = [scope for scope in program.names.scopes if scope.path == path and scope.frame is scope]
     reads = [read for scope in scopes for read in program.assignment(scope).unbound()]
     known = [(read, program.names.resolve(read.name, read.scope)) for read in reads]
     return {
@@ -102,7 +104,7 @@ def _made_again(file: Pair) -> Iterator[Violation]:
     names = file.after.names
     for call in names.calls:
         if isinstance(call.node.func, ast.Name) and call.node.func.id == "Accelerator":
-            if names.graph(call.scope).in_loop(call.statement):
+            if graph_of(file.after.tree, call.scope.frame.node).in_loop(call.statement):  # type: ignore[arg-type]
                 yield Violation(
                     CODE, file.path, call.node.lineno, "the Accelerator would be made in a loop, once per round"
                 )
@@ -130,11 +132,11 @@ def _gone_from_a_file(project: Project) -> Iterator[Violation]:
 
 def _lost(file: Pair) -> set[str]:
     before, after = file.before.names, file.after.names
-    return set() if after.binds_unknown else set(before.root.bound) - set(after.root.bound)
+    return set() if after.binds_unknown else set(before.root.bindings) - set(after.root.bindings)
 
 
 def _is_module(program: Version, name: str) -> bool:
-    return any(isinstance(node, ast.alias) for node in program.names.root.bound.get(name, ()))
+    return any(isinstance(node, ast.alias) for node in program.names.root.bound(name))
 
 
 CONDITION = Condition(

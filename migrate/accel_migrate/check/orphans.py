@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.pair import Pair
 from accel_migrate.effects import only_loads, only_reads
-from accel_migrate.flow.definitions import Read, Scope, Variable, exported
+from accel_migrate.flow.definitions import Read, exported
+from accel_migrate.flow.scopes import Scope, Variable
 from accel_migrate.flow.version import Version
 
 CODE = "AM951"
@@ -32,10 +33,10 @@ def _unread(project: Project, file: Pair) -> Iterator[Violation]:
         return  # whoever binds by a name in a string may read by one
     handed_on = exported(file.after.tree)
     for scope in file.after.names.scopes:
-        for name, nodes in scope.bound.items():
-            if (scope.path, name) not in lost or not nodes or scope.is_class or name == "_":
+        for name in scope.bindings:
+            if (scope.path, name) not in lost or scope.is_class or name == "_":
                 continue
-            node = nodes[-1]
+            node = scope.bound(name)[-1]
             if (
                 _must_stay(file.after, scope, node)
                 or _is_tried(file.after, node)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from accel_migrate.flow.definitions import Scope
+from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
 from accel_migrate.plan import Change
 

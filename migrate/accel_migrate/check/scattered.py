@@ -9,7 +9,7 @@ from accel_migrate.check.evidence import Evidence, Side, is_accelerator
 from accel_migrate.check.whereabouts import CPU, UNKNOWN, Whereabouts
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Function
-from accel_migrate.flow.scopes import Module, Scope
+from accel_migrate.flow.scopes import Module
 
 Found = Iterator[tuple[Module, ast.AST, str]]
 Key = tuple[object, str, str]  # the file, the function and the text of an expression
@@ -53,17 +53,7 @@ def _parallel(side: Side) -> set[Key]:
 
 
 def _key(file: Module, node: ast.expr) -> Key:
-    return file.path, path_of(file.scope(node).frame), unparse(node)
-
-
-def path_of(scope: Scope) -> str:
-    """The names of a function and of all around it."""
-    names = []
-    at: Scope | None = scope
-    while at is not None:
-        names.append(getattr(at.node, "name", ""))
-        at = at.parent
-    return ".".join(reversed(names))
+    return file.path, file.scope(node).frame.path, unparse(node)
 
 
 def _fed(side: Side, file: Module, call: ast.Call, was: set[Key]) -> list[ast.expr]:

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from accel_migrate.flow.definitions import Events, Names, Read, Scope, Variable
+from accel_migrate.flow.cfg import graph_of
+from accel_migrate.flow.definitions import Events, Names, Read
+from accel_migrate.flow.scopes import Scope, Variable
 
 
 class Assignment:
@@ -15,7 +17,7 @@ class Assignment:
     def __init__(self, names: Names, scope: Scope) -> None:
         self.names = names
         self.scope = scope
-        self.graph = names.graph(scope)
+        self.graph = graph_of(scope.module.tree, scope.node)  # type: ignore[arg-type]
         points = self.graph.points
         self._events = [names.events(point) for point in points.points]
         self._bits: dict[Variable, int] = {}
@@ -51,8 +53,7 @@ class Assignment:
                 continue
             seen.add(point)
             events = self._events[point]
-            bound = [Variable(scope, name) for name, scope in (*events.early, *events.binds)] if events else []
-            if variable in bound:
+            if events is not None and (variable in events.early or variable in events.binds):
                 found[self.graph.points.points[point].node] = None
             elif point == 0 and variable.name in self.scope.parameters and variable.scope is self.scope:
                 found[self.scope.node] = None
@@ -113,13 +114,13 @@ class Assignment:
     def _change(self, events: Events | None) -> tuple[int, int]:
         gain = loss = 0
         if events is not None:
-            for name, scope in (*events.early, *events.binds):
-                gain |= self._bit(Variable(scope, name))
-            for name, scope in events.deletes:
-                loss |= self._bit(Variable(scope, name))
+            for variable in (*events.early, *events.binds):
+                gain |= self._bit(variable)
+            for variable in events.deletes:
+                loss |= self._bit(variable)
         return gain, loss
 
     def _applied_early(self, events: Events, state: int) -> int:
-        for name, scope in events.early:
-            state |= self._bit(Variable(scope, name))
+        for variable in events.early:
+            state |= self._bit(variable)
         return state

@@ -42,7 +42,7 @@ class Scope:
     parent: Scope | None
     module: Module
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    outer_names: set[str] = field(default_factory=set)  # declared global or nonlocal here
+    outer_names: dict[str, str] = field(default_factory=dict)  # declared global or nonlocal here
     is_class: bool = field(init=False)
     is_function: bool = field(init=False)
     function: Function | None = field(init=False)  # the innermost `def` around, itself included
@@ -64,6 +64,26 @@ class Scope:
         else:
             self.owner_class = outer.owner_class if outer is not None else None
             self.self_name = outer.self_name if outer is not None else None
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return self.node.name
+        return "" if self.parent is None else "<lambda>" if isinstance(self.node, ast.Lambda) else "<comprehension>"
+
+    @cached_property
+    def path(self) -> str:
+        """The names of the scopes around, from the module inwards."""
+        return f"{self.parent.path}.{self.name}" if self.parent is not None else ""
+
+    def bound(self, name: str) -> list[ast.AST]:
+        """The nodes that bind a name: names, imports, parameters, definitions, handlers, patterns."""
+        return [binding.target for binding in self.bindings.get(name, ())]
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        own = self.bindings.items() if self.frame is self else ()
+        return frozenset(name for name, bound in own if any(binding.kind == "parameter" for binding in bound))
 
 
 class Variable(NamedTuple):
@@ -183,11 +203,10 @@ class Module:
         seen: Scope | None = scope
         first = True
         while seen is not None:
-            if (
-                name in seen.bindings
-                and (first or not seen.is_class)
-                and not (name in seen.outer_names and seen.parent is not None)
-            ):
+            declared = seen.outer_names.get(name) if seen.outer_names and seen.parent is not None else None
+            if declared == "global":
+                return Variable(self.root, name) if name in self.root.bindings else None
+            if name in seen.bindings and (first or not seen.is_class) and not declared:
                 return Variable(seen, name)
             first = False
             seen = seen.parent
@@ -370,7 +389,9 @@ class Module:
             if kind in ("assign", "augment") and isinstance(scope.node, _COMPREHENSION):  # a walrus binds outside
                 while isinstance(home.node, _COMPREHENSION) and home.parent is not None:
                     home = home.parent
-            if target.id in home.outer_names:
+            if home.outer_names.get(target.id) == "global":
+                home = self.root
+            elif target.id in home.outer_names:
                 home = home.parent or home
                 while home.parent is not None and (home.is_class or target.id not in home.bindings):
                     home = home.parent
@@ -450,8 +471,12 @@ class Module:
 
     _bind_MatchStar = _bind_MatchAs
 
+    def _bind_MatchMapping(self, node: ast.MatchMapping, scope: Scope, statement: ast.stmt) -> None:
+        if node.rest is not None:
+            scope.bindings.setdefault(node.rest, []).append(Binding(statement, node, None, (), "match"))
+
     def _bind_Global(self, node: ast.Global | ast.Nonlocal, scope: Scope, statement: ast.stmt) -> None:
-        scope.outer_names.update(node.names)
+        scope.outer_names.update(dict.fromkeys(node.names, "global" if isinstance(node, ast.Global) else "nonlocal"))
 
     _bind_Nonlocal = _bind_Global
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from accel_migrate.flow.assignment import Assignment
-from accel_migrate.flow.definitions import Names, Scope
+from accel_migrate.flow.definitions import Names, names_of
 from accel_migrate.flow.nodes import FIELDS
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Module, Scope
 from accel_migrate.source import Source
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -34,14 +34,13 @@ class Version:
     def module(self) -> Module:
         return Module(self.source)
 
-    @cached_property
+    @property
     def names(self) -> Names:
-        return Names(self.source.tree)
+        return names_of(self.module)
 
     def assignment(self, scope: Scope) -> Assignment:
         """Definite assignment in a scope of this file."""
-        while scope.runs_in_place and scope.parent is not None:
-            scope = scope.parent
+        scope = scope.frame
         if scope not in self._assignments:
             self._assignments[scope] = Assignment(self.names, scope)
         return self._assignments[scope]

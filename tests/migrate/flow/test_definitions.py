@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from accel_migrate.flow.definitions import Variable
+from accel_migrate.flow.scopes import Variable
 from accel_migrate.flow.version import Version
 from accel_migrate.source import Source
 
@@ -18,7 +18,7 @@ def version(text: str) -> Version:
 
 def unbound(text: str) -> list[str]:
     it = version(text)
-    scopes = [scope for scope in it.names.scopes if not scope.runs_in_place]
+    scopes = [scope for scope in it.names.scopes if scope.frame is scope]
     return [read.name for scope in scopes for read in it.assignment(scope).unbound()]
 
 

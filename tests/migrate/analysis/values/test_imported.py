@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from accel_migrate.flow.program import Program
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
+from accel_migrate.flow.program import Program
 from accel_migrate.flow.scopes import Module
 from accel_migrate.source import Source
 
