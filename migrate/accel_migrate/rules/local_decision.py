@@ -44,26 +44,25 @@ def find(context: Context) -> Iterator[Change]:
 def _left_by_error(context: Context) -> Iterator[Change]:
     """A step that may fail on one process alone, where the script catches that and goes on: out of memory, a bad sample."""
     training, graph = context.training, context.script.graph
-    waiting: list[tuple[Module, ast.AST]] = [(each.module, each.call) for each in training.backwards]
+    steps: list[tuple[Module, ast.AST]] = [(each.module, each.call) for each in training.backwards]
     seen: set[ast.AST] = set()
-    for module, node in waiting:
+    for module, node in steps:
         function = module.scope(node).function
-        handler = _catching(module, node) if module is context.module else None
-        if handler is not None and handler not in seen:
-            seen.add(handler)
-            caught = f"except {unparse(handler.type)}" if handler.type is not None else "except"
-            message = (
-                f"`{caught}` takes a process out of a step that fails on it alone, and the others wait for its gradients for "
-                "ever; raise the error again where accelerator.num_processes > 1"
-            )
-            yield change(CODE, handler, message, loop=training.index, safety=Safety.NOTE)
         if function is not None and function not in seen:
             seen.add(function)
-            waiting += graph.sites.get(function, ())
+            steps += graph.sites.get(function, ())
+    own = [node for module, node in steps if module is context.module]
+    for handler in dict.fromkeys(h for node in own if (h := _catching(context.module, node, own)) is not None):
+        caught = f"except {unparse(handler.type)}" if handler.type is not None else "except"
+        message = (
+            f"`{caught}` takes a process out of a step that fails on it alone, and the others wait for its gradients for "
+            "ever; raise the error again where accelerator.num_processes > 1"
+        )
+        yield change(CODE, handler, message, loop=training.index, safety=Safety.NOTE)
 
 
-def _catching(module: Module, node: ast.AST) -> ast.ExceptHandler | None:
-    """The handler, inside a loop, that an error of a node comes to and that does not raise it again."""
+def _catching(module: Module, node: ast.AST, steps: list[ast.AST]) -> ast.ExceptHandler | None:
+    """The handler that an error of a step comes to and that goes on with steps: in a loop, or because it has some itself."""
     inner, found = node, None
     for above in module.ancestors(node):
         if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -71,16 +70,17 @@ def _catching(module: Module, node: ast.AST) -> ast.ExceptHandler | None:
         if isinstance(above, ast.For | ast.While) and found is not None:
             return found
         if isinstance(above, ast.Try) and inner in above.body:
-            goes_on = [each for each in above.handlers if not _leaves(each)]
-            found = found or next(iter(goes_on), None)
+            own = [each for each in above.handlers if each.type is None or unparse(each.type) not in _NO_ERROR]
+            again = [each for each in own if any(module.holds(each, step) for step in steps)]
+            if again:
+                return again[0]
+            found = found or next((each for each in own if not _leaves(each)), None)
         inner = above
     return None
 
 
 def _leaves(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler is of no error of a step, or lets the error out again: the process ends, and the others with it."""
-    if handler.type is not None and unparse(handler.type) in _NO_ERROR:
-        return True
+    """Whether a handler lets the error out again: the process ends, and the others with it."""
     return any(
         isinstance(part, ast.Raise) or (isinstance(part, ast.Expr) and never_returns(part.value))
         for part in handler.body

@@ -11,7 +11,7 @@ from accel_migrate.settings import DEFAULTS, Settings
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import codes, training
-from tests.migrate.rules.verbs import _migrated, migrated, noted
+from tests.migrate.rules.verbs import _migrated, migrated, noted, notes
 
 OF_ACCELERATE = Settings(target="accelerate")  # where nobody seeds the processes but the script
 LAUNCHED = "accel launch seeds all processes alike"
@@ -1494,3 +1494,48 @@ def test_tells_a_length_that_is_taken_before_prepare_and_no_mean_so_far():
     assert "number of a batch" not in told
     assert "taken before prepare" not in early()
     assert "number of a batch" in noted(training(inside="rate = 0.1 / (i + 1)\nprint(rate)"), "AM801")
+
+
+TRIED_AGAIN = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def fit(model, device, epochs=2):
+        loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,))), batch_size=8, shuffle=True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(epochs):
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                loss = nn.functional.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    def main():
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(4, 2).to(device)
+        try:
+            fit(model, device)
+        except {caught}:
+            print("again, for a shorter time")
+            {again}
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("caught", "again", "is_told"),
+    [
+        ("torch.cuda.OutOfMemoryError", "fit(model, device, epochs=1)", True),
+        ("Exception as error", "fit(model, device)\n            raise", True),
+        ("torch.cuda.OutOfMemoryError", "torch.cuda.empty_cache()", False),
+        ("RuntimeError", "raise", False),
+        ("KeyboardInterrupt", "fit(model, device, epochs=1)", False),
+    ],
+)
+def test_tells_that_one_process_may_train_again_after_an_error(caught: str, again: str, is_told: bool):
+    source = dedent(TRIED_AGAIN.format(caught=caught, again=again))
+    assert any("the others wait for its gradients" in message for message in notes(source)) is is_told
