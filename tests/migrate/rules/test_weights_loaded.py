@@ -246,6 +246,44 @@ def test_takes_the_wrapper_where_files_go_on_fitting(load: str, saved: str):
     assert _beside("score.py", load, saved).status is Status.MIGRATED
 
 
+RESUMES = """
+    import torch
+    from torch import nn
+
+    def fit(kept):
+        for x in torch.randn(9, 1, 2):
+            loss = net(x).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.save({{"net": net.state_dict()}}, kept)
+
+    net = nn.DataParallel(nn.Linear(2, 1)).cuda()
+    {load}
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit("{kept}")
+    """
+
+
+@pytest.mark.parametrize(
+    ("load", "kept", "is_apart"),
+    [
+        ("if resume: net.load_state_dict(torch.load('other.pt')['net'])", "other.pt", True),
+        ("net.load_state_dict(torch.load('other.pt')['net'])", "other.pt", False),
+        ("if resume: net.load_state_dict(torch.load('first.pt')['net'])", "other.pt", False),
+        ("if resume: net.load_state_dict(torch.load('m.pt')['net'])", "m.pt", False),
+    ],
+)
+def test_a_training_beside_that_resumes_from_its_own_file_counts_on_no_other(load: str, kept: str, is_apart: bool):
+    texts = {
+        "train.py": PARALLEL.format(saved="model", before="pass"),
+        "other.py": RESUMES.format(load=load, kept=kept),
+    }
+    sources = [Source.from_bytes(Path(name), dedent(text).encode()) for name, text in texts.items()]
+    result = migrate(sources[:1], siblings={sources[1].path: sources[1]})[0]
+    assert (result.status is Status.MIGRATED) is is_apart
+
+
 DOWNLOADED = [
     "net.load_state_dict(torch.hub.load_state_dict_from_url(path))",
     "got = torch.utils.model_zoo.load_url(path)['net']; net.load_state_dict(got)",

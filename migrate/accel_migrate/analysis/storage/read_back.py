@@ -32,7 +32,7 @@ def read_back(module: Module, written: Iterable[ast.stmt]) -> Iterator[ast.stmt]
         read = _path_read(module, call) if call not in inside else None
         function = module.scope(call).function
         line = lines.get((function, _spelled(read))) if read is not None else None
-        if line is None or not waited.get(function, 0) < line < call.lineno or not _always_runs(module, call):
+        if line is None or not waited.get(function, 0) < line < call.lineno or not always_runs(module, call):
             continue
         waited[function] = call.lineno
         yield module.statement(call)
@@ -42,18 +42,18 @@ def reader(graph: CallGraph, module: Module, written: ast.stmt) -> tuple[Module,
     """A call that reads a file which a statement writes, wherever it is, as far as their paths are one text or one name."""
     calls = [(call, module.qualified(call.func)) for call in module.walk(written, ast.Call)]
     paths = [path for call, dotted in calls for path in written_paths(call, dotted) or ()]
-    names = {name for path in paths for name in _names(graph, module, path)}
+    names = {name for path in paths for name in known_as(graph, module, path)}
     for file in graph.roles.project.modules if names else ():
         for call in file.calls:
             loads = file.qualified(call.func) == "torch.load" and call.args
             path = call.args[0] if loads else _path_read(file, call)
             if path is not None and not module.holds(written, call):
-                if not names.isdisjoint(_names(graph, file, path)):
+                if not names.isdisjoint(known_as(graph, file, path)):
                     return file, call
     return None
 
 
-def _names(graph: CallGraph, module: Module, path: ast.expr) -> set[str | Variable]:
+def known_as(graph: CallGraph, module: Module, path: ast.expr) -> set[str | Variable]:
     """All that a path is known as: the variables that it goes through, or the text of what is in them."""
     return {file.variable(part) or _spelled(part) for file, part in contents(graph, module, _bare(path))}
 
@@ -82,7 +82,7 @@ def _bare(path: ast.expr) -> ast.expr:
     return path
 
 
-def _always_runs(module: Module, call: ast.Call) -> bool:
+def always_runs(module: Module, call: ast.Call) -> bool:
     """Whether nothing on the way decides, other than loops and what runs the script: no process may wait alone."""
     for parent in module.ancestors(call):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -9,6 +9,7 @@ from pathlib import Path
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.prefixes import states_with_prefix
+from accel_migrate.analysis.storage.read_back import always_runs, known_as
 from accel_migrate.analysis.storage.states import is_same, same_models
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
@@ -34,7 +35,7 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
                 call.lineno,
                 module,
             )
-        if writes and Path(module.source.path).parent in folders and not _reads_download(module, call):
+        if writes and Path(module.source.path).parent in folders and not _is_apart(graph, storage, module, call):
             raise NotMigrated(
                 f"{where}, so their keys must begin with `module.`, and those that are saved without the training's wrapper do "
                 "not; save and load the model itself (`model.module`) first",
@@ -46,7 +47,7 @@ def check_other_wrappers(roles: Roles, graph: CallGraph, distribution: Distribut
 def loads_elsewhere(roles: Roles, graph: CallGraph, storage: Storage) -> Iterator[tuple[Module, ast.Call]]:
     """Loads into wrappers of other files, of weights that the script may have saved."""
     for module, _, call in _loads(roles, graph, storage):
-        if not _reads_download(module, call):
+        if not _is_apart(graph, storage, module, call):
             yield module, call
 
 
@@ -99,22 +100,38 @@ def _loads_into(module: Module, call: ast.Call, wrapped: frozenset[Variable]) ->
     return is_same(module, owner, wrapped)
 
 
-def _reads_download(module: Module, call: ast.Call) -> bool:
-    """Whether weights come from the network: no training of the project saved them."""
+def _is_apart(graph: CallGraph, storage: Storage, module: Module, call: ast.Call) -> bool:
+    """Whether no training but its own has saved the weights: they come from the network, or a script resumes from its file."""
     given = [*call.args, *[keyword.value for keyword in call.keywords if keyword.arg == "state_dict"]]
-    return any(_is_downloaded(module, read) for read in given[:1])
+    read = [each for node in given[:1] for each in _read_by(module, node)]
+    return bool(read) and all(each is not None and _is_own(graph, storage, module, each) for each in read)
 
 
-def _is_downloaded(module: Module, read: ast.expr, depth: int = 0) -> bool:
-    while isinstance(read, ast.Subscript):
-        read = read.value
-    if isinstance(read, ast.Call):
-        return (module.qualified(read.func) or "").rpartition(".")[2] in _DOWNLOADS
-    variable = module.variable(read)
-    if not isinstance(read, ast.Name) or variable is None or depth > 5:
-        return False
-    values = [binding.value for binding in reaching(module, read, variable)]
-    return bool(values) and all(value is not None and _is_downloaded(module, value, depth + 1) for value in values)
+def _read_by(module: Module, node: ast.expr, depth: int = 0) -> list[ast.Call | None]:
+    """The calls that give some weights, through names and keys; None for what is not visible."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Call):
+        return [node]
+    variable = module.variable(node)
+    if not isinstance(node, ast.Name) or variable is None or depth > 5:
+        return [None]
+    values = [binding.value for binding in reaching(module, node, variable)]
+    found = [each for value in values if value is not None for each in _read_by(module, value, depth + 1)]
+    return [*found, *[None for value in values if value is None]]
+
+
+def _is_own(graph: CallGraph, storage: Storage, module: Module, read: ast.Call) -> bool:
+    dotted = module.qualified(read.func) or ""
+    if dotted != "torch.load" or not read.args:
+        return dotted.rpartition(".")[2] in _DOWNLOADS
+    if always_runs(module, read):
+        return False  # who reads the file in the first run has it from elsewhere
+    names = known_as(graph, module, read.args[0])
+    own = [call for call in module.calls if module.qualified(call.func) == "torch.save" and len(call.args) > 1]
+    others = [(save.module, save.call) for save in storage.saves if len(save.call.args) > 1]
+    saved = any(not names.isdisjoint(known_as(graph, module, call.args[1])) for call in own)
+    return saved and all(names.isdisjoint(known_as(graph, file, call.args[1])) for file, call in others)
 
 
 def _comes_before(module: Module, wrapper: ast.Call, other: Module, call: ast.Call) -> bool:
