@@ -11,10 +11,12 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.evidence import Side
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.scopes import Module
 from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
@@ -35,6 +37,7 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
     calls = [(file, call) for file, call in before.calls if file.path in changed and before.flows.callees.get(call)]
     lost = Counter((file.path, _name(call)) for file, call in calls)
     lost -= Counter((file.path, _name(call)) for file, call in after.calls if after.flows.callees.get(call))
+    lost -= _of_one_way(before, after, {call for _, call in calls}) if lost else Counter()
     defined = {function.name for file in after.files for function in file.walk(file.tree, ast.FunctionDef)}
     for file, call in calls if lost else ():
         for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():
@@ -45,6 +48,24 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
                 message = f"`{unparse(call)}` would no longer be called, and `{unparse(more)}` with it"
                 yield Violation(CODE, file.path, 1, message)
                 return
+
+
+def _of_one_way(before: Side, after: Side, calls: set[ast.Call]) -> Counter[tuple[Path, str]]:
+    """What both ways of a choice called that is one way now: a run called one of the two, and calls the one that is left."""
+    found: Counter[tuple[Path, str]] = Counter()
+    left = Counter((file.path, ast.dump(choice.test)) for file, choice in _choices(after))
+    for file, choice in _choices(before):
+        left[key := (file.path, ast.dump(choice.test))] -= 1
+        if left[key] < 0:
+            ways = [way if isinstance(way, list) else [way] for way in (choice.body, choice.orelse)]
+            called = [[node for part in way for node in walk(part) if node in calls] for way in ways]
+            body, orelse = (Counter((file.path, _name(node)) for node in way) for way in called)
+            found += body & orelse
+    return found
+
+
+def _choices(side: Side) -> Iterator[tuple[Module, ast.If | ast.IfExp]]:
+    return ((file, node) for file in side.files for node in file.walk(file.tree, ast.If, ast.IfExp))
 
 
 def _name(call: ast.Call) -> str:
@@ -102,6 +123,19 @@ class _Plan:
             owner = self._owner(edit)
             if owner is not None:
                 self.replaced.setdefault(owner, []).append(edit)
+        for head in list(self.heads):
+            if isinstance(head, ast.If) and self._texts(head.body) == self._texts(head.orelse):
+                for statement in head.orelse:
+                    self._goes(statement)  # the other way is as it would have become
+
+    def _texts(self, block: list[ast.stmt]) -> list[str]:
+        """The heads that a block has once its changes are made."""
+        inside = {node for statement in block for node in walk(statement)} - self.gone - self.heads
+        staying = [head for head in self.originals if head.node in inside]
+        return [
+            self._rewritten(head.node, self.replaced[head.node]) if head.node in self.replaced else head.text
+            for head in staying
+        ]
 
     def keeps(self, node: ast.AST) -> bool:
         return not (node in self.gone or node in self.heads or node in self.replaced or self.may_go(node))

@@ -145,3 +145,29 @@ def test_what_a_function_of_another_file_does_goes_with_no_call(value: str, lost
     assert [v.message.partition(" would no longer be called, and ")[2] for v in found] == (
         [f"`{lost}` with it"] if lost else []
     )
+
+
+KEEPS = "class Small:\n    def __init__(self):\n        self.width = 4\n\ndef small():\n    return Small()\n\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_lost"),
+    [
+        ("net = small().cuda() if gpu else small()\n", "net = small()\n", False),
+        ("if gpu:\n    net = small().cuda()\nelse:\n    net = small()\n", "net = small()\n", False),
+        ("net = small().cuda() if gpu else small()\n", "net = small() if gpu else None\n", True),
+        ("net = small().cuda() if gpu else small()\nsmall()\n", "net = small()\n", True),
+        ("if gpu:\n    net = small().cuda()\nelse:\n    net = other\n", "net = other\n", True),
+    ],
+)
+def test_of_two_ways_that_call_a_function_one_way_is_left(before: str, after: str, is_lost: bool) -> None:
+    source = Source.from_bytes(Path("train.py"), (KEEPS + before).encode())
+    assert any("no longer be called" in each for each in told([], source, KEEPS + after)) is is_lost
+
+
+def test_the_other_way_of_a_choice_goes_where_it_is_as_the_first_became() -> None:
+    before = "if gpu:\n    net = small()\n    net.cuda()\nelse:\n    net = {}()\nfit(net)\n"
+    for other, is_accounted in (("small", True), ("large", False)):
+        source = Source.from_bytes(Path("train.py"), before.format(other).encode())
+        edits: list[Edit] = [Remove(statement(source, "net.cuda")), Unwrap(statement(source, "if gpu"))]
+        assert (not told(edits, source, "net = small()\nfit(net)\n")) is is_accounted
