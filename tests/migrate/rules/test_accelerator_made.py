@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes, training
-from tests.migrate.rules.verbs import migrated
+from tests.migrate.rules.verbs import migrated, unchanged
 
 NEW = "from accel_runtime import Accelerator\n"
 REST = training().partition("import wandb\n")[2].replace("SummaryWriter", "str")
@@ -59,3 +59,56 @@ def test_the_import_is_above_an_accelerator_that_is_made_above_all_imports(top: 
         result.index("import Accelerator") < result.index("accelerator = Accelerator()") < result.index("import copy")
     )
     assert result.startswith(top)
+
+
+BELOW = """
+    import argparse
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    use_cuda = torch.cuda.is_available()
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,))), batch_size=8)
+    net = nn.Linear(4, 2)
+    if use_cuda:
+        net.cuda()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def gap(guess, y):
+        return nn.functional.cross_entropy(guess, y)
+
+    {device}
+
+    def fit():
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            loss = gap(net(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+
+    fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        'device = torch.device("cuda")',
+        'device = torch.device("cuda" if use_cuda else "cpu")',
+        'if use_cuda:\n        device = "cuda"\n    else:\n        device = "cpu"',
+    ],
+)
+def test_a_device_that_is_named_below_prepare_does_not_put_off_the_accelerator(device: str):
+    made = "lr=0.1)\naccelerator = Accelerator()\nnet, opt, loader = accelerator.prepare(net, opt, loader)\n"
+    result = migrated(BELOW.format(device=device))
+    assert made in result
+    assert "device =" not in result
+    read = migrated(BELOW.format(device=f"{device}\n    noise = torch.randn(4, device=device)"))
+    assert made in read
+    assert "device = accelerator.device\nnoise = " in read
+
+
+def test_a_device_by_options_that_are_known_only_below_prepare_is_left():
+    options = "args = argparse.ArgumentParser().parse_args()\n    device = 'cpu' if args.cpu else 'cuda'"
+    assert "before the options that it is made from are known" in unchanged(BELOW.format(device=options))

@@ -22,6 +22,8 @@ from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
+_UNKNOWN = "the Accelerator is needed here, before the options that it is made from are known, or the GPUs named"
+
 
 @dataclass(frozen=True, eq=False)
 class Start:
@@ -97,13 +99,16 @@ def _placed(
 ) -> Start:
     module = creation.module
     early = _early(graph, module, place, given, kept, reach, distribution, needs, gone)
+    anchor: ast.stmt
+    if device is not None and _is_behind(place, device):
+        device = None  # it gets the Accelerator's where it is named
+    wished = names_in(cpu)
     if device is not None:
-        anchor: ast.stmt = below_definition(device) if stays else device.statement
+        anchor = below_definition(device) if stays else device.statement
     elif creation is place.module.scope(place.after) or creation.is_class:
         anchor = place.after
     else:
         anchor = _way_home(roles, graph, creation, place)
-    wished = names_in(cpu)
     block = place.block if anchor is place.after else module.block(anchor)
     if not creation.is_class:
         anchor, block = _above_all(module, creation, anchor, block, early, wished)
@@ -128,11 +133,7 @@ def _placed(
     for position, statement in enumerate(block[: index + 1]):
         if not creation.is_class and _needs(roles, graph, module, creation, statement, early, users):
             if position < known:
-                raise NotMigrated(
-                    "the Accelerator is needed here, before the options that it is made from are known, or the GPUs named",
-                    statement.lineno,
-                    module,
-                )
+                raise NotMigrated(_UNKNOWN, statement.lineno, module)
             return Start(module, statement, block, cpu, False, joins=position == first)
         if position < max(earliest, top):
             continue
@@ -151,7 +152,19 @@ def _placed(
         for statement in block[: index + 1]:
             if any(module.holds(statement, call) for call in moved):
                 return Start(module, statement, block, cpu, False)
+    binding = [position for position, statement in enumerate(block) if _binds(module, statement, wished)]
+    if binding and binding[0] > index:
+        raise NotMigrated(_UNKNOWN, anchor.lineno, module)
     return Start(module, anchor, block, cpu, True)
+
+
+def _is_behind(place: Place, device: DeviceDefinition) -> bool:
+    """Whether the script names its device only below the place of `prepare`, which cannot wait for that."""
+    block = place.block
+    if place.module is not device.module or place.after not in block:
+        return False
+    below = block[block.index(place.after) + 1 :]
+    return any(device.module.holds(statement, device.statement) for statement in below)
 
 
 def _early(
