@@ -6,7 +6,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,33 +14,28 @@ from accel_migrate.check.deciding import Deciding
 from accel_migrate.check.devices_together import Devices
 from accel_migrate.check.evidence import Side
 from accel_migrate.check.fed_on_device import is_move
+from accel_migrate.check.machines_gpu import MachinesGpu
+from accel_migrate.check.with_a_gpu import GPUS, WithAGpu, asked_of, device_named, is_choice, opposite
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
-from accel_migrate.flow.scopes import Module, Scope
+from accel_migrate.flow.scopes import Module
 
 CODE = "AM964"
-_GPUS = ("cuda", "mps", "xpu")
-_AVAILABLE = ("is_available", "device_count")
 _RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
 _CHOSEN = re.compile(rb"set_device|\.cuda\(\s*[A-Za-z_]")
 _WORD = re.compile(r"\w+")
-_DEPTH = 4
-_OPPOSITE = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
 
 
 def find(project: Project) -> Iterator[Violation]:
     """The choices that the Accelerator took over: it has one device, so they must agree, and it must be told."""
+    found = [*_gpus_unset(project), *_chosen_outside(project), *_options_unheard(project)]
+    found += _choices_unheard(project)
+    yield from found or _not_the_machines(project)
+
+
+def _choices_unheard(project: Project) -> Iterator[Violation]:
+    """`"cuda" if args.gpu else "cpu"` that is gone."""
     after = project.evidence.after
-    yield from _gpus_unset(project)
-    yield from _chosen_outside(project)
-    yield from _options_unheard(project)
     if not after.created or not any(b"cpu" in pair.before.source.data for pair in project.changed):
         return
     told = {name for _, call in after.created for keyword in call.keywords for name in _read(keyword.value)}
@@ -96,7 +90,7 @@ def _chosen_outside(project: Project) -> Iterator[Violation]:
     words = {word for _, value in given for word in _read(value)}
     changed = {pair.path for pair in project.changed}
     for file, call, named, found in before.once(Devices).moves():
-        unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *_GPUS))
+        unknown = sorted(text for text in found - told if text.split(":")[0] not in ("cpu", *GPUS))
         if file.path not in changed or named is None or not unknown:
             continue
         if not words & {*_read(named), *_WORD.findall(unknown[0])} and not _calls_left(after)[file.path, unparse(call)]:
@@ -131,6 +125,30 @@ def _options_unheard(project: Project) -> Iterator[Violation]:
                 )
                 yield Violation(CODE, file.path, 1, message)
                 return
+
+
+def _not_the_machines(project: Project) -> Iterator[Violation]:
+    """Moves that are gone beside an Accelerator that is told nothing: they went to the GPU wherever there is one, as it does."""
+    before, after = project.evidence.before, project.evidence.after
+    if not after.created or any(word in pair.before.source.data for pair in project.files for word in _RANKS):
+        return
+    told = {f.path for f, call in after.created if any(keyword.arg in ("cpu", "device") for keyword in call.keywords)}
+    untold = {file.path for file, _ in after.created} - told
+    changed = {pair.path for pair in project.changed if not told or pair.path in untold}
+    for file, call, named, _ in before.once(Devices).moves():
+        numbered = isinstance(call.func, ast.Attribute) and call.func.attr == "cuda"
+        if file.path not in changed or named is None or numbered or not project.evidence.ran(file, call):
+            continue
+        if _calls_left(after)[file.path, unparse(call)]:
+            continue
+        text = before.once(MachinesGpu).doubted(file, named)
+        if text is not None:
+            message = (
+                f"`{unparse(call)[:60]}` goes to {text}, which is not known to be a GPU wherever there is one, and the "
+                "Accelerator would not know of it"
+            )
+            yield Violation(CODE, file.path, 1, message)
+            return
 
 
 @once
@@ -195,127 +213,18 @@ class _Choices:
     """Where a file chooses between the CPU and a GPU: `"cuda" if ... else "cpu"`."""
 
     def __init__(self, file: Module) -> None:
-        self.file = file
-        self.found = [node for node in file.walk(file.tree, ast.IfExp) if _is_choice(node)]
+        self._gpu = WithAGpu(file)
+        self.found = [node for node in file.walk(file.tree, ast.IfExp) if is_choice(node)]
 
     def choice(self, node: ast.IfExp) -> _Choice:
-        test = self._with_a_gpu(node.test, _DEPTH)
-        condition = test if _device(node.body) == "cpu" else _not(test)
+        test = self._gpu.condition(node.test)
+        condition = test if device_named(node.body) == "cpu" else opposite(test)
         if isinstance(condition, bool):
             return _Choice(node, str(condition), (frozenset(),))
-        asked = _asked_of(node.test)
-        made = self._value(asked.name) if asked is not None else None
+        asked = asked_of(node.test)
+        made = self._gpu.value(asked.name) if asked is not None else None
         sources = [condition, node.test, *([made] if made is not None else [])]
         return _Choice(node, unparse(condition), tuple(frozenset(_read(source)) for source in sources))
-
-    @cached_property
-    def _assigned(self) -> dict[tuple[Scope | None, str], list[ast.expr | None]]:
-        found: dict[tuple[Scope | None, str], list[ast.expr | None]] = {}
-        for node in self.file.walk(self.file.tree, ast.Name):
-            if isinstance(node.ctx, ast.Store):
-                parent = self.file.parents[node]
-                value = parent.value if isinstance(parent, ast.Assign) else None
-                found.setdefault((self.file.binder(node.id, self.file.scope(node)), node.id), []).append(value)
-        return found
-
-    def _with_a_gpu(self, test: ast.expr, depth: int) -> bool | ast.expr:
-        """A condition without the question whether there is a GPU: on a machine with one."""
-        asked = _asked_of(test) if depth else None
-        made = self._value(asked.name) if asked is not None else None
-        if asked is not None and made is not None:
-            choice = made.args[0] if isinstance(made, ast.Call) and len(made.args) == 1 else made
-            if isinstance(choice, ast.IfExp) and _is_choice(choice):  # the same choice once more
-                taken = self._with_a_gpu(choice.test, depth - 1)
-                return taken if (_device(choice.body) == "cpu") != asked.for_gpu else _not(taken)
-        match test:
-            case ast.Constant():
-                return bool(test.value)
-            case ast.Call() if unparse(test.func).endswith(_AVAILABLE):
-                return True
-            case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-                return self._with_a_gpu(inner, depth)
-            case ast.Attribute(attr="is_available"):
-                return True
-            case ast.Compare() if any(word in unparse(test) for word in _AVAILABLE):
-                return True
-            case ast.UnaryOp(op=ast.Not()):
-                return _not(self._with_a_gpu(test.operand, depth))
-            case ast.BoolOp():
-                return _joined(test.op, [self._with_a_gpu(value, depth) for value in test.values])
-            case ast.IfExp():
-                chosen = self._with_a_gpu(test.test, depth)
-                if isinstance(chosen, bool):
-                    return self._with_a_gpu(test.body if chosen else test.orelse, depth)
-            case ast.Name() if depth:
-                value = self._value(test)
-                if value is not None and "is_available" in unparse(value):
-                    return self._with_a_gpu(value, depth - 1)
-        return test
-
-    def _value(self, name: ast.Name) -> ast.expr | None:
-        """What a name is set to, where that happens once."""
-        values = self._assigned.get((self.file.binder(name.id, self.file.scope(name)), name.id), [])
-        return values[0] if len(values) == 1 else None
-
-
-class _Asked(NamedTuple):
-    name: ast.Name  # of what was chosen
-    for_gpu: bool  # whether it is a GPU; else, whether it is the CPU
-
-
-def _asked_of(test: ast.expr) -> _Asked | None:
-    """`"cuda" in device`, `device.startswith("cuda")`, `device.type != "cpu"`: a question to a device chosen above."""
-    match test:
-        case ast.Compare(left=ast.Constant(value="cuda"), ops=[ast.In()], comparators=[ast.Name() as name]):
-            return _Asked(name, True)
-        case ast.Call(
-            func=ast.Attribute(value=ast.Name() as name, attr="startswith"), args=[ast.Constant(value="cuda")]
-        ):
-            return _Asked(name, True)
-        case ast.Compare(
-            left=ast.Name() | ast.Attribute(value=ast.Name(), attr="type") as left,
-            ops=[ast.Eq() | ast.NotEq() as operator],
-            comparators=[ast.Constant(value="cuda" | "cpu" as kind)],
-        ):
-            chosen = left.value if isinstance(left, ast.Attribute) else left
-            assert isinstance(chosen, ast.Name)
-            return _Asked(chosen, isinstance(operator, ast.Eq) == (kind == "cuda"))
-    return None
-
-
-def _is_choice(node: ast.IfExp) -> bool:
-    kinds = [_device(node.body), _device(node.orelse)]
-    return "cpu" in kinds and any(kind in _GPUS for kind in kinds)
-
-
-def _device(node: ast.expr) -> str:
-    """The kind of device that an expression names; empty for any other."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and unparse(node.func) in ("torch.device", "device"):
-        node = node.args[0]
-    if isinstance(node, ast.JoinedStr) and node.values:
-        node = node.values[0]  # f"cuda:{number}"
-    return node.value.split(":")[0] if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _not(test: bool | ast.expr) -> bool | ast.expr:
-    if isinstance(test, bool):
-        return not test
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
-        return ast.Compare(test.left, [_OPPOSITE[type(test.ops[0])]()], test.comparators)
-    return ast.UnaryOp(ast.Not(), test)
-
-
-def _joined(operator: ast.boolop, parts: list[bool | ast.expr]) -> bool | ast.expr:
-    """`and` or `or` of what is left when the known parts are taken out."""
-    decides = isinstance(operator, ast.Or)
-    if any(part is decides for part in parts):
-        return decides
-    asked = [part for part in parts if not isinstance(part, bool)]
-    if len(asked) > 1:
-        return ast.BoolOp(operator, asked)
-    return asked[0] if asked else not decides
 
 
 def _read(node: ast.AST) -> Iterator[str]:

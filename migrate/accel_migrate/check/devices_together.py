@@ -322,6 +322,27 @@ class Devices:
             return []
         return [value for _, value in self._assigned.get((file.binder(node.id, file.scope(node)), node.id), ())]
 
+    def follows(self, file: Module, node: ast.Attribute) -> bool:
+        """Whether `owner.device` is the Accelerator's, or where something is already."""
+        return is_accelerator(node.value) or self._is_placed(file, node.value)
+
+    def entries(self, key: object) -> list[tuple[Module, ast.expr]]:
+        """What entries of mappings are set to under a key."""
+        return self._keyed.get(key, [])
+
+    def is_option(self, file: Module, node: ast.Attribute) -> bool:
+        """Whether a parser fills an attribute."""
+        return node.attr in self._options and not self._is_set_by_class(file, node)
+
+    def set_to(self, file: Module, node: ast.Name | ast.Attribute) -> list[tuple[Module, ast.expr]]:
+        """The values that a name or attribute gets anywhere, also one of another file."""
+        dotted = file.qualified(node)
+        there = self._side.program.locate(file, dotted) if dotted else None
+        if there is not None and there[1] is not None:
+            return self._assigned.get((there[0].root, there[1]), [])
+        binder = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None
+        return self._assigned.get((binder, node.id if isinstance(node, ast.Name) else node.attr), [])
+
     def of(self, file: Module, node: ast.expr) -> set[str]:
         """The devices that an expression may name."""
         if node not in self._known:

@@ -159,8 +159,8 @@ RULE = Rule(
     summary="import and make the Accelerator where the script chose its device",
     why="The Accelerator knows how the script was launched and gives each process its own device; one that is chosen "
     "by hand puts every process on the same. A request for the CPU (`--no-cuda`) is kept as `cpu=`, also that of a script that "
-    "knows of Apple's GPU (mps) and the CPU alone, and a device that the user picks (`--device cuda:1`) as `device=`. A script "
-    "that knows of no device and makes tensors of its own stays on the CPU.",
+    "knows of Apple's GPU (mps) and the CPU alone, and a device that the user picks (`--device cuda:1`) as `device=`; None, "
+    "which moves nothing, is the CPU. A script that knows of no device and makes tensors of its own stays on the CPU.",
     example_before='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     example_after="accelerator = Accelerator()",
     find=find,

@@ -153,3 +153,43 @@ def test_a_move_that_reads_as_before_may_be_the_accelerators() -> None:
     )
     assert said("AM964", before, taken.replace("{}", ""))
     assert not said("AM964", before, taken.replace("{}", "cpu=args.cpu"))
+
+
+GONE = "import os\nimport torch\n{}\nnet = Net().to(device)\n"
+LEFT = MADE + "import os\nimport torch\n{}\naccelerator = Accelerator()\nnet = accelerator.prepare(Net())\n"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "def pick(n):\n    return torch.device('cuda' if n else 'cpu'), n\ndevice, n = pick(count())",
+        "def pick():\n    return os.environ.get('PLACE', 'cpu'), 1\n[device, n] = pick()",
+        "device, n = ('cuda' if os.environ.get('GPUS') else 'cpu'), 1",
+        "device: str = 'cuda' if os.environ.get('GPUS') else 'cpu'",
+        "for device in ['cpu']:\n    pass",
+        "device = None",
+        "device = 'cpu'\nif os.environ.get('GPUS'):\n    device = 'cuda'",
+        "def pick():\n    if torch.cuda.is_available() and not HOST:\n        return 'cuda'\n    return 'cpu'\ndevice = pick()",
+        "def pick():\n    if torch.cuda.device_count() == 0:\n        return 'cuda'\n    return 'cpu'\ndevice = pick()",
+        "if torch.cuda.is_available():\n    device = settings()\nelse:\n    device = 'cpu'",
+    ],
+)
+def test_a_device_that_is_not_proven_to_be_the_machines_gpu(chosen: str) -> None:
+    (message,) = said("AM964", GONE.format(chosen), LEFT.format(chosen))
+    assert "is not known to be a GPU wherever there is one" in message or "would not know of it" in message
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "device = 'cuda'",
+        "device: str = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'",
+        "device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'\nelif FAST:\n    device = None",
+        "def pick():\n    if torch.cuda.is_available():\n        return 'cuda'\n    return 'cpu'\ndevice = pick()",
+        "def pick():\n    if not torch.cuda.is_available():\n        return None\n    return 'cuda'\ndevice = pick()",
+        "def pick():\n    if torch.cuda.device_count() == 0:\n        return 'cpu'\n    return 'cuda'\ndevice = pick()",
+    ],
+)
+def test_a_device_that_is_the_machines_gpu_on_every_path(chosen: str) -> None:
+    assert not said("AM964", GONE.format(chosen), LEFT.format(chosen))

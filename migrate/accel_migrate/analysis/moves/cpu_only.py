@@ -106,7 +106,7 @@ def _words(module: Module) -> Iterator[str]:
 
 def _names_device(roles: Roles, modules: Sequence[Module]) -> bool:
     named = [where(roles, m, k.value) for m in modules for call in m.calls for k in call.keywords if k.arg == "device"]
-    return any(meant & ~(Where.CPU | Where.FOLLOWS) for meant in named)
+    return any(meant & ~(Where.CPU | Where.IN_PLACE) for meant in named)
 
 
 def _is_handed(module: Module, value: ast.expr | None, variable: Variable) -> bool:
@@ -177,7 +177,7 @@ def _makes(roles: Roles, module: Module, call: ast.Call) -> bool:
     there = [k.value for k in call.keywords if k.arg == "device"]
     if isinstance(moved, ast.Call) and isinstance(moved.func, ast.Attribute) and moved.func.attr == "to":
         there += moved.args[:1]
-    return not any(where(roles, module, device) == Where.FOLLOWS for device in there)
+    return not any(where(roles, module, device) in Where.IN_PLACE for device in there)
 
 
 def _moves_batch(roles: Roles, module: Module, call: ast.Call) -> bool:

@@ -59,9 +59,9 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
     meant = where(roles, module, node)
     if meant & (Where.GPU | Where.FIRST | Where.NUMBERED):
         return True
-    if isinstance(node, ast.Constant) or not meant & ~Where.FOLLOWS:
+    if isinstance(node, ast.Constant) or not meant & ~Where.IN_PLACE:
         return False
-    if not meant & ~(Where.CPU | Where.FOLLOWS):
+    if not meant & ~(Where.CPU | Where.IN_PLACE):
         variable = module.variable(node)
         return variable is not None and _model_goes_to(roles, variable)
     dotted = module.qualified(node)
@@ -140,13 +140,13 @@ class DeviceDefinition:
     statement: ast.stmt
     value: ast.expr | None  # of a single assignment
     later: tuple[ast.stmt, ...] = ()  # `if torch.cuda.is_available(): device = "cuda"` below `device = "cpu"`
-    does_more: bool = False  # the branches of the `if` do something else too, so it stays
+    does_more: bool = False  # it sets something else too, so it stays
 
     @property
     def values(self) -> list[ast.expr]:
         """All that it may set the variable to."""
-        assigned = [node for s in (self.statement, *self.later) for node in walk(s) if isinstance(node, ast.Assign)]
-        return [node.value for node in assigned if any(self.module.variable(t) == self.variable for t in node.targets)]
+        nodes = [node for s in (self.statement, *self.later) for node in walk(s)]
+        return [value for node in nodes if (value := set_by(self.module, node, self.variable)) is not None]
 
     @property
     def is_text(self) -> bool:
@@ -165,7 +165,10 @@ def device_definition(roles: Roles, variable: Variable) -> DeviceDefinition | No
     if not is_one or names_cpu(roles, variable):
         return None
     bindings = [b for b in module.bindings(variable) if b.kind == "assign" and b.value is not None]
-    if not bindings or not all(_is_plain(b, roles, module) for b in bindings):
+    apart = [b for b in bindings if set_by(module, b.statement, variable) is not b.value]
+    if len(bindings) == 1 and apart:  # `device, count = pick()`
+        return DeviceDefinition(module, variable.scope, variable, bindings[0].statement, None, does_more=True)
+    if not bindings or apart:
         return None
     both = _branches(roles, module, bindings)
     if both is not None and not _sets_only(module, [*both.body, *both.orelse], variable):
@@ -229,14 +232,12 @@ def _is_refined(definition: DeviceDefinition, block: list[ast.stmt], later: ast.
     )
 
 
-def _is_plain(binding: Binding, roles: Roles, module: Module) -> bool:
-    statement = binding.statement
-    return (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and statement.value is binding.value
-        and not binding.path
-    )
+def set_by(module: Module, statement: ast.AST, variable: Variable) -> ast.expr | None:
+    """What an assignment, with an annotation or without, sets a variable to, and nothing else."""
+    match statement:
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) if module.variable(target) == variable:
+            return statement.value
+    return None
 
 
 def _whole(module: Module, statement: ast.stmt, variable: Variable) -> ast.stmt:
@@ -254,11 +255,7 @@ def _sets_only(module: Module, statements: list[ast.stmt], variable: Variable) -
         if isinstance(statement, ast.If):
             if not _sets_only(module, [*statement.body, *statement.orelse], variable):
                 return False
-        elif not _sets_gpu(module, statement) and not (
-            isinstance(statement, ast.Assign)
-            and len(statement.targets) == 1
-            and module.variable(statement.targets[0]) == variable
-        ):
+        elif not _sets_gpu(module, statement) and set_by(module, statement, variable) is None:
             return False
     return True
 

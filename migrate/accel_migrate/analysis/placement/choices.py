@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, is_cpu, set_by
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
@@ -42,7 +42,10 @@ def find_choice(
     if device is not None:
         choice = choice_of(roles, device, distribution.ranks)
     elif given is not None:
-        choice = Choice(device=given.variable.name)
+        moved = Where.NOTHING
+        for move in moves:
+            moved |= where(roles, move.module, move.device) if move.device is not None else Where.NOTHING
+        choice = Choice(device=_or_cpu(given.variable.name, moved))
     else:
         choice = Choice(cpu=_unless_told_later(guard_wish(roles, creation, moves, distribution), distribution))
     choice = _with_inline_wishes(creation, moves, choice, device is not None or given is not None)
@@ -105,7 +108,7 @@ def _wish_of_value(module: Module, value: ast.expr, kind: str | None) -> bool | 
     if isinstance(value, ast.IfExp):
         body, orelse = (_wish_of_value(module, part, kind) for part in (value.body, value.orelse))
         return _chosen(simplified(module, value.test, kind), body, orelse)
-    return is_cpu(value)
+    return is_cpu(value) or (isinstance(value, ast.Constant) and value.value is None)
 
 
 def _on_each_kind(
@@ -236,9 +239,15 @@ def choice_of(roles: Roles, definition: DeviceDefinition, ranks: frozenset[Varia
     picked = [value for value in values if where(roles, module, value) & (Where.NUMBERED | Where.UNKNOWN)]
     if not picked or any(names_rank(module, value, ranks) for value in picked):
         return Choice(cpu=cpu_wish(module, definition))
-    if len(values) > 1 or definition.value is None:
-        return Choice(device=definition.variable.name, stays=True)
-    return Choice(device=device_text(module, definition.value))
+    text = device_text(module, definition.value) if definition.value is not None else ""
+    if len(values) > 1 or not text or (meant & Where.UNMOVED and "(" in text):
+        return Choice(device=_or_cpu(definition.variable.name, meant), stays=True)
+    return Choice(device=_or_cpu(text, meant))
+
+
+def _or_cpu(text: str, meant: Where) -> str:
+    """A device by its name, or the CPU where the name is None: that moved nothing, and an Accelerator takes a GPU for it."""
+    return f'"cpu" if {text} is None else {text}' if meant & Where.UNMOVED else text
 
 
 def device_text(module: Module, value: ast.expr) -> str:
@@ -282,9 +291,8 @@ def _wish_after(
                 _wish_after(module, part, device, wish, kind) for part in (statement.body, statement.orelse)
             )
             wish = _chosen(simplified(module, statement.test, kind), body, orelse)
-        elif isinstance(statement, ast.Assign):
-            if any(module.variable(target) == device for target in statement.targets):
-                wish = _wish_of_value(module, statement.value, kind)
+        elif (value := set_by(module, statement, device)) is not None:
+            wish = _wish_of_value(module, value, kind)
         elif any(module.holds(statement, binding.statement) for binding in module.bindings(device)):
             raise NotMigrated("the device is chosen inside a block that is not an `if`", statement.lineno, module)
     return wish

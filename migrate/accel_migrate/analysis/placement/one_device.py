@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.cuda_bound import is_left_behind
-from accel_migrate.analysis.moves.devices import DeviceDefinition, moves_in
-from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_told
+from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
+from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number, is_told
 from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.origins import Where, where
+from accel_migrate.analysis.values.origins import Where, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module, Variable
 
-_RIGHT = Where.CPU | Where.FOLLOWS | Where.GPU
+_RIGHT = Where.CPU | Where.IN_PLACE | Where.GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +35,21 @@ class Tied:
     distribution: Distribution
     idle: frozenset[Unit]  # what does not run in this training
 
-    def check(self, modules: tuple[Module, ...], gone: frozenset[ast.AST]) -> None:
-        """NotMigrated for a device that stays, in these files and what they import, and may be another than the Accelerator's."""
+    def check(self, modules: tuple[Module, ...], gone: frozenset[ast.AST], moves: list[Move]) -> None:
+        """NotMigrated for a device that stays, in these files and what they import, and may be another than the Accelerator's.
+
+        So may be what nobody knows, of moves that go.
+        """
+        dropped = {move.device for move in moves if not is_number(move)}
         for module in files_of(self.roles, modules):
             for node in _devices(self.roles, module):
                 if module not in modules and _runs_as_script(module, node):
                     continue
                 if unit_of(node, module.ancestors(node)) in self.idle:
                     continue
-                if node in gone or where(self.roles, module, node) & ~_RIGHT == Where.NOTHING:
+                if where(self.roles, module, node) & ~_RIGHT == Where.NOTHING:
+                    continue
+                if node in gone and not (node in dropped and self._is_unknown(module, node)):
                     continue
                 if not self._holds(module, node) and not self._is_never_called(module, node):
                     name = module.source.code(node)
@@ -52,6 +58,13 @@ class Tied:
                         node.lineno,
                         module,
                     )
+
+    def _is_unknown(self, module: Module, node: ast.expr) -> bool:
+        """Whether nothing says which device it is: neither what it is bound to here, nor where that comes from."""
+        variable = module.variable(node)
+        links = chain(self.roles, self.graph, variable) if variable is not None else []
+        found = [where(self.roles, module, node), *[of_variable(self.roles, link) for link in links]]
+        return all(meant & Where.UNKNOWN for meant in found)
 
     def stays_on_cuda(
         self, modules: tuple[Module, ...], gone: frozenset[ast.AST], prepared: frozenset[Variable]

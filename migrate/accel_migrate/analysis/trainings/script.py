@@ -268,7 +268,7 @@ class _Reader:
             if start.cpu or start.device or not tied.stays_on_cuda(modules, gone | moved, found.storage.held):
                 break
         if not self.keep_device:
-            tied.check(modules, gone)
+            tied.check(modules, gone, found.dropped)
         distribution, rebound = tidied(found.distribution, gone, device, passed, start.statement, given)
         self._check_told(distribution, rebound, creation)
         prints = self._printed_once(

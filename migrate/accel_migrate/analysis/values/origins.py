@@ -27,7 +27,9 @@ class Where(Flag):
     FIRST = auto()  # "cuda:0": what an Accelerator takes on one process
     NUMBERED = auto()  # one that the author or the user picked
     FOLLOWS = auto()  # `x.device`: where something is already
+    UNMOVED = auto()  # None: `x.to(None)` moves nothing
     UNKNOWN = auto()
+    IN_PLACE = FOLLOWS | UNMOVED
 
 
 def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where:
@@ -41,6 +43,7 @@ def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where
     if isinstance(node, ast.BoolOp):
         found = Where.NOTHING
         for value in node.values:
+            found &= ~Where.UNMOVED if isinstance(node.op, ast.Or) else found  # what is None leaves it to the next
             found |= where(roles, module, value, depth + 1)
         return found
     if isinstance(node, ast.Call):
@@ -54,7 +57,7 @@ def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where
 
 def of_constant(value: object) -> Where:
     if value is None:
-        return Where.FOLLOWS  # `x.to(None)` moves nothing
+        return Where.UNMOVED
     if isinstance(value, int) and not isinstance(value, bool):
         return Where.FIRST if value == 0 else Where.NUMBERED
     if value == "cpu":
@@ -94,14 +97,17 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
         return where(roles, module, call.args[0], depth + 1)
     if isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1:
         return Where.FOLLOWS if _names_attribute(call.args[1], "device") else Where.UNKNOWN
+    if unparse(call.func).endswith((".get", "getenv")) and call.args:  # of the environment, or of a configuration
+        rest = [*call.args[1:], *[keyword.value for keyword in call.keywords]]
+        return Where.UNKNOWN | (where(roles, module, rest[0], depth + 1) if rest else Where.UNMOVED)
     target = roles.target(module, call)
     if target is None or isinstance(target.node, ast.ClassDef):
-        return Where.UNKNOWN
-    if _depends_on_caller(target) or _does_more(roles, target):
         return Where.UNKNOWN
     found = Where.NOTHING
     for value in target.returned:
         found |= where(roles, target.module, value, depth + 1)
+    if _depends_on_caller(target) or _does_more(roles, target):
+        return Where.UNKNOWN | found & Where.UNMOVED
     return found or Where.UNKNOWN
 
 
@@ -115,6 +121,9 @@ def _depends_on_caller(target: Definition) -> bool:
     if isinstance(node, ast.ClassDef) or node.args.args or node.args.kwonlyargs:
         return True
     tests = [part.test for part in walk(node) if isinstance(part, ast.If | ast.IfExp)]
+    asked = [part for test in tests for part in walk(test) if isinstance(part, ast.Name)]
+    if not all(name.id == "hasattr" or (target.module.qualified(name) or "").startswith("torch") for name in asked):
+        return True
     return not all("is_available" in unparse(test) or "device_count" in unparse(test) for test in tests)
 
 
@@ -136,24 +145,33 @@ def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth
     variable = module.variable(node)
     if variable is not None and variable.scope.module.bindings(variable):
         return of_variable(roles, variable, depth + 1)
-    default = _default_of_option(roles, module, node)
-    if default is not None:
-        return Where.UNKNOWN | where(roles, module, default, depth + 1)
+    defaults = _defaults_of_option(roles, module, node)
+    if defaults:
+        found = Where.UNKNOWN
+        for home, default in defaults:
+            found |= where(roles, home, default, depth + 1)
+        return found
     if isinstance(node, ast.Attribute) and node.attr == "device":
         return _of_attribute(roles, module, node, variable, depth)
     return Where.UNKNOWN
 
 
-def _default_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attribute) -> ast.expr | None:
-    """The default that the file's own parser gives to `args.place`."""
+def _defaults_of_option(roles: Roles, module: Module, node: ast.Name | ast.Attribute) -> list[tuple[Module, ast.expr]]:
+    """The defaults that parsers give to `args.place`; None where the option may be left out without one."""
     if not isinstance(node, ast.Attribute) or module.variable(node) is None:
-        return None
-    for call in module.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
-            flags = [str(a.value).lstrip("-").replace("-", "_") for a in call.args if isinstance(a, ast.Constant)]
-            if node.attr in flags and is_options(roles, module.variable(node.value)):
-                return next((k.value for k in call.keywords if k.arg == "default"), None)
-    return None
+        return []
+    found: list[tuple[Module, ast.expr]] = []
+    for home in roles.project.modules:
+        for call in home.calls:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+                continue
+            flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant)]
+            said = {keyword.arg: keyword.value for keyword in call.keywords}
+            left_out = flags[:1] and flags[0].startswith("-") and not {"required", "action"} & {*said}
+            default = said.get("default", ast.Constant(None) if left_out else None)
+            if default is not None and node.attr in [flag.lstrip("-").replace("-", "_") for flag in flags]:
+                found.append((home, default))
+    return found if found and is_options(roles, module.variable(node.value)) else []
 
 
 def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: Variable | None, depth: int) -> Where:

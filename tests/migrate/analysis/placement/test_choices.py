@@ -137,3 +137,83 @@ def test_an_attribute_of_the_options_is_no_question_to_the_machine() -> None:
 def test_a_choice_inside_another_block_leaves_the_loop() -> None:
     chosen = 'device = "cpu"\nwith open("log") as log:\n    if args.host:\n        device = "cuda"'
     assert "not an `if`" in unchanged(KINDS.format(chosen=chosen))
+
+
+OWN = """
+import argparse
+import os
+import torch
+from torch.utils.data import DataLoader
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--place", {option})
+args = parser.parse_args()
+
+
+def pick(wanted):
+    if not wanted:
+        return None
+    return torch.device("cuda")
+
+
+def pair(wanted):
+    return torch.device("cuda" if wanted else "cpu"), wanted
+
+
+{chosen}
+loader = DataLoader(data, batch_size=4)
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        'device, count = pair(int(os.environ.get("GPUS", 0)))',
+        "[device, count] = pair(args.place)",
+        'device, count = ("cuda" if args.place else "cpu"), 1',
+    ],
+)
+def test_a_device_among_other_results_is_told_by_its_name(chosen: str) -> None:
+    text = migrated(OWN.format(option="default='1'", chosen=chosen))
+    assert f"{chosen}\naccelerator = Accelerator(device=device)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "chosen", "told"),
+    [
+        ("choices=['cpu', 'cuda']", "device = args.place", '"cpu" if args.place is None else args.place'),
+        ("default=None", "device = args.place", '"cpu" if args.place is None else args.place'),
+        ("default='cuda'", "device = args.place", "args.place"),
+        ("required=True", "device = args.place", "args.place"),
+        ("default=None", "device = args.place or 'cuda:1'", "args.place or 'cuda:1'"),
+        ("default=None", "device = pick(args.place)", '"cpu" if device is None else device'),
+        ("default=None", "device = os.environ.get('PLACE')", '"cpu" if device is None else device'),
+        ("default=None", "device = os.environ.get('PLACE', 'cuda')", "os.environ.get('PLACE', 'cuda')"),
+    ],
+)
+def test_none_moves_nothing_so_it_is_the_cpu(option: str, chosen: str, told: str) -> None:
+    assert f"Accelerator(device={told})" in migrated(OWN.format(option=option, chosen=chosen))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ('device: str = "cuda" if args.place else "cpu"', "cpu=not args.place"),
+        ('device: str = "cuda" if torch.cuda.is_available() else "cpu"', ""),
+        ('device = "cuda" if args.place else None', "cpu=not args.place"),
+    ],
+)
+def test_a_choice_with_an_annotation_or_of_none_keeps_its_condition(chosen: str, told: str) -> None:
+    assert f"accelerator = Accelerator({told})\n" in migrated(OWN.format(option="default=''", chosen=chosen))
+
+
+def test_a_device_that_nothing_says_leaves_the_loop() -> None:
+    assert "may name another device" in unchanged(
+        OWN.format(option="default=''", chosen="for device in args.place: pass")
+    )
