@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
+from accel_migrate.check.divergence import ends_the_run
 from accel_migrate.check.evidence import Evidence, Side
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
@@ -25,6 +26,7 @@ _HARMLESS = frozenset(
     )
 )
 _TELLS = re.compile(r"is_initialized|world|num_processes|distrib|dist|ddp|parallel|gpu|rank|size|multi", re.IGNORECASE)
+_COUNTS = re.compile(r"world|num_processes|nprocs|count|size", re.IGNORECASE)
 _DEEPEST = 6
 
 
@@ -61,6 +63,18 @@ def _found(evidence: Evidence) -> Iterator[tuple[Module, ast.AST, str]]:
             yield *begins, message
     if any(_runs_alone(evidence.before, file, call, frozenset()) for file, call in gone):
         yield from _chosen(side)
+    for file in side.involved:
+        before = evidence.before.file(file.path)
+        demands = [node for node, test in _demands(file) if "num_processes" in test and re.search(r"\b1\b", test)]
+        if before is not None and len(demands) > sum(bool(_COUNTS.search(test)) for _, test in _demands(before)):
+            yield file, demands[0], f"`{unparse(demands[0]).splitlines()[0][:60]}` would end the script on one process"
+
+
+def _demands(file: Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Conditions by which a script ends: assertions, and `if`s with a branch that ends with an error or an exit."""
+    for node in file.walk(file.tree, ast.Assert, ast.If):
+        if isinstance(node, ast.Assert) or any(ends_the_run(branch) for branch in (node.body, node.orelse)):
+            yield node, unparse(node.test)
 
 
 def _needs_group(file: Module, call: ast.Call) -> bool:
@@ -141,7 +155,8 @@ CONDITION = Condition(
     name="group_needed",
     summary="what needs a process group would run on one process without one",
     why="`init_process_group` is gone, and the Accelerator starts a group on several processes only. Collectives, "
-    "questions about the group and DistributedSamplers that stay must ask first whether there are several processes.",
+    "questions about the group and DistributedSamplers that stay must ask first whether there are several processes. What asked "
+    "for a launcher alone (`assert rank != -1`) does not end the script on one process.",
     example_before="accelerator = Accelerator()\nsampler = DistributedSampler(rows)",
     example_after="accelerator = Accelerator()\nsampler = DistributedSampler(rows) if accelerator.num_processes > 1 else None",
     find=find,

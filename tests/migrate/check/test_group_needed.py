@@ -65,3 +65,17 @@ def test_another_script_that_starts_the_group_itself_is_not_asked_for() -> None:
     before = {"train.py": BEFORE + "import parts.sums\n", "other.py": BEFORE + call, "parts/sums.py": helper}
     assert not said("AM966", before, {**before, "train.py": AFTER + "import parts.sums\n"})
     assert said("AM966", before, {**before, "other.py": AFTER + call})
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        "assert accelerator.num_processes > 1",
+        "if accelerator.num_processes == 1:\n    raise RuntimeError",
+        "if accelerator.num_processes > 1:\n    begin()\nelse:\n    exit(1)",
+    ],
+)
+def test_a_launcher_was_asked_for_and_not_several_processes(demand: str) -> None:
+    (message,) = said("AM966", BEFORE + "assert rank != -1\n", AFTER + demand + "\n")
+    assert "would end the script on one process" in message
+    assert not said("AM966", BEFORE + "assert world_size > 1\n", AFTER + demand + "\n")

@@ -6,7 +6,7 @@ import pytest
 from accel_migrate.settings import Settings
 
 from tests.migrate.rules.handwritten import script
-from tests.migrate.rules.verbs import migrated
+from tests.migrate.rules.verbs import migrated, unchanged
 
 
 @pytest.mark.parametrize(
@@ -135,3 +135,34 @@ for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 2)), batch_
     steps.step()
 """
     assert migrated(source).count("where = str(accelerator.device)") == lines
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        'assert int(os.environ["LOCAL_RANK"]) != -1, "start with torchrun"',
+        'assert "RANK" in os.environ, "start with torchrun"',
+        'assert "RANK" in os.environ and "WORLD_SIZE" in os.environ',
+        'if int(os.environ.get("RANK", -1)) == -1: raise RuntimeError("start with torchrun")',
+        'if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ: exit(1)',
+    ],
+)
+def test_a_demand_for_a_launcher_goes(demand):
+    text = migrated(script(start=demand))
+    assert "num_processes" not in text and "assert" not in text and "raise" not in text and "exit" not in text
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        'assert int(os.environ["RANK"]) != -1 and READY',
+        'if "RANK" not in os.environ: exit(1)\n        else: ready()',
+        'if "RANK" in os.environ: ready()\n        else: raise RuntimeError("start with torchrun")',
+    ],
+)
+def test_a_demand_that_does_more_leaves_the_loop(demand):
+    assert "ends the script where no launcher started it" in unchanged(script(start=demand))
+
+
+def test_a_demand_for_several_processes_stays():
+    assert "assert accelerator.num_processes > 1\n" in migrated(script(start="assert dist.get_world_size() > 1"))

@@ -10,6 +10,7 @@ from accel_migrate.analysis.distribution.replacements import ACCELERATOR, Replac
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.points import never_returns
 from accel_migrate.flow.scopes import Module, Variable
 
 CODE = "AM704"
@@ -106,13 +107,9 @@ class Ranks:
         for number in self._numbers_of_gpus(module):
             yield self._read(module, number, "local_process_index")
         for test, is_there in _presence_tests(module):
-            more = ">" if is_there else "=="
-            yield Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator")
-            several = module.parents[test]
-            if isinstance(several, ast.BoolOp) and all(_is_presence(module, part) for part in several.values):
-                yield Replacement(
-                    CODE, module, several, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator"
-                )
+            above = module.parents[test]
+            together = isinstance(above, ast.BoolOp) and all(_is_presence(module, part) for part in above.values)
+            yield _whether_launched(module, above if together else test, is_there)  # type: ignore[arg-type]
         for call in module.calls:
             attribute = _BY_CALL.get(module.qualified(call.func) or "")
             if attribute is not None and not is_guarded(module, call):
@@ -144,10 +141,7 @@ class Ranks:
                     CODE, module, test, text if equal else f"not {text}", "one process is the main one", optional
                 )
             if number == -1:
-                more = "==" if equal else ">"
-                return Replacement(
-                    CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional
-                )
+                return _whether_launched(module, test, not equal, optional)
         asked = f"{ACCELERATOR}.{attribute}"
         text = f"str({asked})" if _is_text(module, whole) else asked
         return Replacement(CODE, module, whole, text, "asks the Accelerator", optional)
@@ -172,6 +166,29 @@ class Ranks:
         if isinstance(test, ast.Call):
             return bool(MAIN_NAME.search(unparse(test.func)))
         return isinstance(test, ast.Name | ast.Attribute) and bool(MAIN_NAME.search(unparse(test)))
+
+
+def _whether_launched(module: Module, test: ast.expr, asks_for_it: bool, optional: bool = False) -> Replacement:
+    """A question whether a launcher started the script: whether there are several processes.
+
+    Where the script ends without a launcher, the demand goes: on one process that a launcher started it did not end.
+    """
+    above = module.parents[test]
+    statement = module.statement(test)
+    ending = statement.orelse if isinstance(statement, ast.If) and asks_for_it else getattr(statement, "body", [])
+    if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and ending and _ends(ending[-1])):
+        alone = above is statement and (isinstance(statement, ast.Assert) == asks_for_it)
+        if not alone or (isinstance(statement, ast.If) and statement.orelse):
+            first = unparse(statement).splitlines()[0][:60]
+            reason = f"`{first}` ends the script where no launcher started it; take that out first"
+            raise NotMigrated(reason, test.lineno, module)
+        return Replacement(CODE, module, statement, None, "one process needs no launcher")
+    more = ">" if asks_for_it else "=="
+    return Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional)
+
+
+def _ends(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Raise) or (isinstance(statement, ast.Expr) and never_returns(statement.value))
 
 
 def _counts_gpus(module: Module, node: ast.expr) -> bool:
