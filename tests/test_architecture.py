@@ -72,7 +72,6 @@ ANALYSIS = [
     "moves",
     "processes",
     "values",
-    "program",
 ]
 
 

@@ -42,25 +42,6 @@ class Assignment:
         states = [self._into[point] for point in self.graph.points.of[statement]]
         return all(state is None or state & self._bit(variable) for state in states)
 
-    def reaching(self, variable: Variable, statement: ast.AST) -> list[ast.AST]:
-        """The statements whose binding of a variable may be the one that a statement finds; its parameter is the scope."""
-        found: dict[ast.AST, None] = {}
-        seen: set[int] = set()
-        waiting = [origin for point in self.graph.points.of[statement] for origin in self._before[point]]
-        while waiting:
-            point = waiting.pop()
-            if point in seen:
-                continue
-            seen.add(point)
-            events = self._events[point]
-            if events is not None and (variable in events.early or variable in events.binds):
-                found[self.graph.points.points[point].node] = None
-            elif point == 0 and variable.name in self.scope.parameters and variable.scope is self.scope:
-                found[self.scope.node] = None
-            else:
-                waiting += self._before[point]
-        return list(found)
-
     def _is_ours(self, variable: Variable) -> bool:
         if variable in self.names.bound_elsewhere:
             return False

@@ -25,6 +25,7 @@ BUILTINS = frozenset(dir(builtins)) | {
     "__module__",
     "__qualname__",
 }
+LATER_PARTS = frozenset(("target", "bound", "forgotten"))
 _LOOPS = frozenset((ast.For, ast.AsyncFor))
 _OWNERS = frozenset((*ast.stmt.__subclasses__(), ast.ExceptHandler, ast.match_case))
 _UNKNOWN_BINDERS = frozenset({"exec", "globals", "vars", "locals"})
@@ -85,7 +86,7 @@ class Names:
 
     def events(self, point: Point) -> Events | None:
         """What happens to names at a point of a graph."""
-        if point.part in ("target", "bound", "forgotten"):
+        if point.part in LATER_PARTS:
             return self._then.get(point.node)
         if point.part == "test" and isinstance(point.node, ast.For | ast.AsyncFor):
             return None
@@ -143,9 +144,7 @@ class Names:
             return
         node = owner_of(self.module, binding.target)
         match binding.kind:
-            case "for":
-                self._of(self._then, node).binds.append(variable)
-            case "definition" if isinstance(node, ast.ClassDef):
+            case _ if binds_later(binding):
                 self._of(self._then, node).binds.append(variable)
             case "except":
                 self._of(self._at, node).binds.append(variable)
@@ -162,6 +161,11 @@ class Names:
 def names_of(module: Module) -> Names:
     """The names of a file: all who read it ask for them."""
     return Names(module)
+
+
+def binds_later(binding: Binding) -> bool:
+    """Whether a name is bound after the head of its statement has run: by a loop in each round, by a class at its end."""
+    return binding.kind == "for" or type(binding.target) is ast.ClassDef
 
 
 def owner_of(module: Module, node: ast.AST) -> ast.AST:

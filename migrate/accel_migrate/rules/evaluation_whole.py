@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 

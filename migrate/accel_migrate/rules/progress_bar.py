@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.step_counts import Ended, ended_by
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import add_argument, change, opening_bracket
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.plan import Change, Guard, Replace, Safety
 from accel_migrate.rule import Context, Rule

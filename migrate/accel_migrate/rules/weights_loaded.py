@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.loading import Load
 from accel_migrate.analysis.storage.prefixes import counts_on_prefix, loads_of_old_files, states_with_prefix
 from accel_migrate.analysis.storage.states import StateTaken
@@ -13,6 +12,7 @@ from accel_migrate.analysis.storage.wrapped_loads import loads_elsewhere
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Edit, Insert, Safety
 from accel_migrate.rule import Context, Rule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.reaching import reaching
 
 _ARRAYS = {"zeros", "zeros_like", "tensor", "array"}
 

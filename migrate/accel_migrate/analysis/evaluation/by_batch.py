@@ -16,11 +16,11 @@ from accel_migrate.analysis.evaluation.figures import NotExact, stored_in
 from accel_migrate.analysis.evaluation.quiet import Quiet, root_of
 from accel_migrate.analysis.evaluation.results import check_after, is_length
 from accel_migrate.analysis.evaluation.showing import only_shows
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
 _MORE = "the loop does more than add up its figures"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.results import is_set_above
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module
 
 # What takes the place of an expression, around how many batches all processes have had.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
 _BUILTINS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.evaluation.figures import NotExact
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
 _JOINS = {"cat", "concat", "concatenate", "vstack", "hstack", "chain", "from_iterable"}

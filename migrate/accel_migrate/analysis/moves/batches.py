@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import CallGraph, iterated_loader
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.tensor_types import is_cpu_type
 from accel_migrate.flow.torch_api import is_reshaping

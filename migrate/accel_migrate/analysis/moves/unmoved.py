@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.moves.batches import casts_to_cpu
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import RESHAPES, is_reshaping
 

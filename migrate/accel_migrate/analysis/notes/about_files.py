@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.files import makes_folder, writes
 from accel_migrate.flow.file_calls import ASKING, READERS
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 
 # Functions of libraries that change nothing of the script, by how their full names begin.

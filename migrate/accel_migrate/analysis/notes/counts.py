@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.processes.local import Locality
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.constructions import constructions, is_torchs_sampler
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.numbers import Numbers, numbers_of_data
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 
 if TYPE_CHECKING:

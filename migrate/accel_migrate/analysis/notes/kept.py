@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.processes.local import Locality
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 from accel_migrate.flow.torch_api import GROWS
 

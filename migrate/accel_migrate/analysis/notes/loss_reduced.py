@@ -28,7 +28,6 @@ from accel_migrate.analysis.notes.losses import (
 )
 from accel_migrate.analysis.notes.paired_rows import paired_rows
 from accel_migrate.analysis.notes.unseen import Unseen
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import all_constructions, padding
 from accel_migrate.analysis.values.loops import Backward, CallGraph
@@ -37,6 +36,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.torch_api import itself
 

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 
 _PRODUCTS = ("mm", "matmul", "addmm", "addmm_")

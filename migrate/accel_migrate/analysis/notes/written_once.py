@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.notes.about_files import asks_and_writes
 from accel_migrate.analysis.notes.elsewhere import done_by_all
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 
 # Methods of lists, dictionaries, sets and queues that change them.

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import children
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
 # Objects that are alike on all processes, whatever they were given.

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module, Scope
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.states import StateTaken, is_same
 from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.torch_api import itself
 

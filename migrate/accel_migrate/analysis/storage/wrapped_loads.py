@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accel_migrate.analysis.distribution.replacements import Distribution
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.storage.prefixes import states_with_prefix
 from accel_migrate.analysis.storage.read_back import always_runs, known_as
 from accel_migrate.analysis.storage.states import is_same, same_models
@@ -15,6 +14,7 @@ from accel_migrate.analysis.storage.storage import Storage
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Roles
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import is_parallel
 

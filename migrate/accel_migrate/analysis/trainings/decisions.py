@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module
 
 _NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}

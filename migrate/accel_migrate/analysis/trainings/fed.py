@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accel_migrate.analysis.program.reaching import reaching
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles, is_wrapper
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
