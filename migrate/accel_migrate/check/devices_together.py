@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -459,7 +460,7 @@ class Devices:
 
     def _of(self, file: Module, scope: Scope | None, name: str, node: ast.expr, depth: int) -> set[str]:
         found: set[str] = set()
-        if scope is None and isinstance(node, ast.Name) and "*" in file.imports:
+        if scope is None and isinstance(node, ast.Name) and "*" in file.imports and not hasattr(builtins, name):
             return {f"`{name}`, which a star import brings"}
         if scope is None and name in self._options and not self._is_set_by_class(file, node):
             found.add(f"the option --{name}")

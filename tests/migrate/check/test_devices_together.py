@@ -46,6 +46,7 @@ def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
         "y = y.to(next(net.parameters()).device)\n",
         "device = torch.device('cuda') if x.is_cuda else torch.device('cpu')\ny = y.to(device)\n",
         "y = y.to(torch.float16)\n",
+        "from settings import *\ny = y.to(float)\n",
         "y = y.to(x)\n",
     ],
 )
