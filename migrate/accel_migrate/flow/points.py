@@ -252,6 +252,21 @@ _COMPOUND: dict[type, Callable[[_Builder, Any, Edges], Edges]] = {  # each takes
 }
 
 
+def ends(block: Sequence[ast.stmt]) -> bool:
+    """Whether nothing that follows some statements runs after them: on every way they raise, exit or jump elsewhere."""
+    return any(
+        type(statement) in _WAYS
+        or _ends_here(statement)
+        or (
+            isinstance(statement, ast.With)
+            and ends(statement.body)
+            and not any(_suppresses(i.context_expr) for i in statement.items)
+        )
+        or (isinstance(statement, ast.If) and ends(statement.body) and ends(statement.orelse))
+        for statement in block
+    )
+
+
 def _ends_here(statement: ast.stmt) -> bool:
     """Whether a statement never lets control go on: it ends the process, or asserts what is false."""
     if isinstance(statement, ast.Expr):

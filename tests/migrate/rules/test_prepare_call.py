@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
+import pytest
+
 from tests.migrate.rules.verbs import migrated, unchanged
 from tests.migrate.test_reasons import results
 
@@ -84,3 +88,50 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 run(model, optimizer, batches)
 """
     assert "accelerator.prepare(model, optimizer, batches)" in results(data=data, train=train)["train"].after.decode()
+
+
+CHOSEN = """
+    import sys
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    kind = sys.argv[1]
+    {choice}
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,))), batch_size=8)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        loss = nn.functional.cross_entropy(net(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+MADE = "net = nn.Linear(4, 2).cuda()"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"if kind == 'flat':\n    {MADE}\nelse:\n    raise ValueError(kind)",
+        f"if kind != 'flat':\n    sys.exit('not known')\nelse:\n    {MADE}",
+        f"if kind == 'flat':\n    {MADE}\nelif kind:\n    raise ValueError(kind)\nelse:\n    sys.exit()",
+        f"if kind:\n    if kind == 'flat':\n        {MADE}\n    else:\n        raise ValueError(kind)\nelse:\n    exit()",
+    ],
+)
+def test_what_the_only_branch_that_goes_on_builds_is_there_below(lines: str) -> None:
+    result = migrated(CHOSEN.format(choice=indent(lines, "    ").strip()))
+    assert "accelerator = Accelerator()\nnet, opt, loader = accelerator.prepare(net, opt, loader)\n" in result
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"if kind == 'flat':\n    {MADE}\nelse:\n    print(kind)",
+        f"if kind:\n    if kind == 'flat':\n        {MADE}\nelse:\n    raise ValueError(kind)",
+        f"if kind == 'flat':\n    {MADE}\nelse:\n    if not kind:\n        raise ValueError(kind)",
+    ],
+)
+def test_what_one_of_two_branches_that_go_on_builds_is_left(lines: str) -> None:
+    reason = unchanged(CHOSEN.format(choice=indent(lines, "    ").strip()))
+    assert reason == "`net` is built only under a condition"

@@ -14,6 +14,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Module, Scope, Variable
 
 _AVAILABLE = ("is_available", "is_built", "device_count")
@@ -340,7 +341,9 @@ def _guard(module: Module, call: ast.expr) -> bool | ast.expr:
         if isinstance(parent, ast.If | ast.IfExp):
             body = parent.body if isinstance(parent.body, list) else [parent.body]
             test = simplified(module, parent.test, "cuda")
-            if inner is not parent.test and not isinstance(test, bool):
+            ways = (parent.body, parent.orelse) if isinstance(parent, ast.If) else ()
+            one_way = any(ends(way) and inner not in way for way in ways)
+            if inner is not parent.test and not isinstance(test, bool) and not one_way:
                 return test if any(inner is part for part in body) else negated(test)
         inner = parent
     return True

@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.containers import is_looped
 from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import itself
 
@@ -131,15 +132,25 @@ def _conditional(
     """Objects that one branch of an `if` builds and no other: `if args.adam: optimizer = Adam(...)`."""
     for thing in dict.fromkeys(thing for thing, _ in bindings):
         own = [binding.statement for other, binding in bindings if other == thing]
-        top = member(module, own[0], block)
-        if top is own[0] or not isinstance(top, ast.If):
-            continue
-        branch = top.body if member(module, own[0], top.body) is not None else top.orelse
-        if any(member(module, statement, branch) is None for statement in own):
+        branch = _only_branch(module, block, own)
+        if branch is None:
             continue
         if thing.role is not Role.OPTIMIZER:
             raise NotMigrated(f"`{thing.text}` is built only under a condition", own[0].lineno)
         yield thing, member(module, own[-1], _common_block(module, branch, own)) or own[-1]
+
+
+def _only_branch(module: Module, block: list[ast.stmt], own: list[ast.stmt]) -> list[ast.stmt] | None:
+    """The branch of an `if` that has some statements, where what follows it may run without them."""
+    top = member(module, own[0], block)
+    if top is own[0] or not isinstance(top, ast.If):
+        return None
+    branch, other = top.body, top.orelse
+    if member(module, own[0], branch) is None:
+        branch, other = other, branch
+    if ends(other):
+        return _only_branch(module, branch, own)
+    return branch if all(member(module, statement, branch) is not None for statement in own) else None
 
 
 def _shared_by_rounds(home: Scope, after: ast.stmt, objects: list[Built]) -> Iterator[tuple[Built, ast.stmt]]:
