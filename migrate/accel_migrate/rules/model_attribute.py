@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.notes.weights_by_hand import weights_by_hand
-from accel_migrate.analysis.values.made_of import computes
+from accel_migrate.analysis.values.made_of import runs_layers
 from accel_migrate.edits import change, replace_node
-from accel_migrate.flow.program import Definition
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -44,13 +43,22 @@ def _past_forward(context: Context) -> Iterator[Change]:
     """One note for a file, at the first call that runs layers of the model by another way than its forward."""
     training = context.training
     registered = {name for _, name in training.forward_methods}
-    for module, node, _ in training.model_attributes:
-        call = module.parents[node]
-        if module is not context.module or not isinstance(node, ast.Attribute):
+    module = context.module
+    asked = [node for owner, node, _ in training.model_attributes if owner is module]
+    taken_out = [
+        p.node for p in training.distribution.replacements if p.module is module and isinstance(p.node, ast.expr)
+    ]
+    asked += [
+        module.parents[node]  # type: ignore[misc]
+        for node in taken_out
+        if node in training.distribution.unwrapped and training.timing.after_prepare(module, node)
+    ]
+    for node in asked:
+        above = module.parents[node]
+        if not isinstance(node, ast.Attribute) or not isinstance(above, ast.Call) or above.func is not node:
             continue
-        if not isinstance(call, ast.Call) or call.func is not node:
-            continue
-        if node.attr not in registered and (call in training.loss_parts or _computes(context, node)):
+        past = above in training.loss_parts or runs_layers(context.script.roles, context.script.graph, module, node)
+        if node.attr not in registered and past:
             way = ""
             if context.settings.target != "accelerate":
                 way = ", or from a method that accelerator.register_forward_method(model, name) registers"
@@ -74,14 +82,6 @@ def _by_hand(context: Context) -> Iterator[Change]:
             "accelerator.get_state_dict(model), on all processes"
         )
         yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
-
-
-def _computes(context: Context, method: ast.Attribute) -> bool:
-    roles, graph = context.script.roles, context.script.graph
-    model = roles.value(context.module, method.value)
-    if model.owner is None or model.module is None:
-        return False
-    return computes(roles, graph, Definition(model.module, model.owner), method.attr)
 
 
 RULE = Rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.migrate.rules.scripts import becomes
-from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
 
 SCRIPT = """
     import torch
@@ -121,3 +121,63 @@ def test_a_helper_that_is_not_given_gets_the_bare_model():
     becomes(source, "examine(accelerator.unwrap_model(net), held_out)", ACCELERATE)
     becomes(source, "examine(net, held_out)")
     assert "FSDP" in noted(source, "AM403")
+
+
+OF_PARTS = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+            self.size = 8
+
+        def encode(self, x):
+            return self.first(x)
+
+        def width(self):
+            return self.size
+
+        def forward(self, x):
+            return self.second(self.encode(x))
+
+    def look(net, x):
+        return net.module.{asked}
+
+    def main():
+        dist.init_process_group("gloo")
+        data = TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,)))
+        loader = DataLoader(data, batch_size=8)
+        net = DDP(Pair())
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+        {after}
+
+    main()
+    """
+
+
+@pytest.mark.parametrize("after", ["look(net, x)", "net.module.encode(x)"])
+def test_a_method_of_the_model_in_the_wrapper_runs_its_layers(after: str) -> None:
+    source = OF_PARTS.format(asked="encode(x)", after=f"if dist.get_rank() == 0: print({after})")
+    assert "with sharded weights (FSDP, ZeRO-3) all of them must" in noted(source, "AM403")
+    assert "`encode` runs layers past the model's forward" in noted(source, "AM105")
+
+
+def test_a_method_of_the_model_in_the_wrapper_that_all_processes_run() -> None:
+    source = OF_PARTS.format(asked="encode(x)", after="print(look(net, x))")
+    assert "`encode` runs layers past the model's forward" in noted(source, "AM105")
+    assert not any("condition on the rank" in message for message in notes(source))
+
+
+def test_a_method_that_runs_no_layers_is_not_named() -> None:
+    source = OF_PARTS.format(asked="width()", after="if dist.get_rank() == 0: print(look(net, x), net.module.width())")
+    assert not any("sharded weights" in message or "layers past" in message for message in notes(source))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Whole
 from accel_migrate.analysis.processes.timing import Timing
-from accel_migrate.analysis.values.loops import Backward
+from accel_migrate.analysis.values.loops import Backward, CallGraph
+from accel_migrate.analysis.values.made_of import runs_layers, without_wrapper
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.program import Definition
@@ -55,7 +56,9 @@ def bare_uses(
             some = flow.some_call(module.scope(call).function) and timing.after_prepare(module, call)
             if (guard is None and not some) or guard in lifted:
                 continue
-            for node in _run(roles, module, call) if guard is not None else [call.func]:
+            for node in (
+                _run(roles, flow.graph, module, call) if guard is not None else [_ran(roles, flow.graph, module, call)]
+            ):
                 if node in unwrapped:
                     yield module, node
                     continue
@@ -67,29 +70,40 @@ def bare_uses(
                     yield module, node
 
 
-def _run(roles: Roles, module: Module, call: ast.Call) -> Iterator[ast.expr]:
+def _ran(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> ast.expr:
+    """What a call runs: what is called, or the model whose method runs its layers."""
+    function = call.func
+    return (
+        function.value
+        if isinstance(function, ast.Attribute) and runs_layers(roles, graph, module, function)
+        else function
+    )
+
+
+def _run(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> Iterator[ast.expr]:
     """What a call may run as a model: what is called, and the arguments that the called function runs."""
-    yield call.func
+    yield _ran(roles, graph, module, call)
     target = roles.target(module, call)
     if target is None:
         root = (module.qualified(call.func) or "").partition(".")[0]
         if root and root not in _LIBRARIES:
             yield from (*call.args, *[keyword.value for keyword in call.keywords])
     elif not isinstance(target.node, ast.ClassDef):
-        yield from (value for name, value in arguments_of(call, target) if _runs(roles, target, name, 0))
+        yield from (value for name, value in arguments_of(call, target) if _runs(roles, graph, target, name, 0))
 
 
-def _runs(roles: Roles, target: Definition, parameter: str, depth: int) -> bool:
+def _runs(roles: Roles, graph: CallGraph, target: Definition, parameter: str, depth: int) -> bool:
     """Whether a function calls a parameter, or hands it to one that does."""
     module, variable = target.module, Variable(target.scope, parameter)
     for call in (node for node in module.walk(target.node) if isinstance(node, ast.Call)):
-        if module.variable(call.func) == variable:
+        if module.variable(without_wrapper(_ran(roles, graph, module, call))) == variable:
             return True
         inner = roles.target(module, call)
         if inner is None or isinstance(inner.node, ast.ClassDef) or depth > 5:
             continue
         if any(
-            module.variable(v) == variable and _runs(roles, inner, n, depth + 1) for n, v in arguments_of(call, inner)
+            module.variable(v) == variable and _runs(roles, graph, inner, n, depth + 1)
+            for n, v in arguments_of(call, inner)
         ):
             return True
     return False

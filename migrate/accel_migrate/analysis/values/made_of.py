@@ -168,6 +168,19 @@ def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth
     )
 
 
+def runs_layers(roles: Roles, graph: CallGraph, module: Module, method: ast.Attribute) -> bool:
+    """Whether `model.encode`, also of the model in a wrapper (`model.module.encode`), runs layers past the model's forward."""
+    model = roles.value(module, without_wrapper(method.value))
+    if model.owner is None or model.module is None:
+        return False
+    return computes(roles, graph, Definition(model.module, model.owner), method.attr)
+
+
+def without_wrapper(node: ast.expr) -> ast.expr:
+    """`model` of `model.module`."""
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
+
+
 def _is_plain_module(roles: Roles, owner: Definition) -> bool:
     """A module of torch, read by its own code alone, which names its parts."""
     if roles.project.base_names(owner) != {"torch.nn.Module"}:
