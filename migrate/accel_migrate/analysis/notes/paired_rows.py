@@ -165,11 +165,36 @@ class _Values:
             if layer is not None and layer.returned:  # its role is that of what a model gives, whatever it gives
                 self.known[node] = any(self.has_samples(layer.module, value) for value in layer.returned)
             else:
-                has_role = self.roles.role(module, node) & (Role.BATCH | Role.OUTPUT)
-                found = bool(has_role) or self._comes_of_samples(module, node)
+                role = self.roles.role(module, node)
+                given = bool(role & Role.BATCH) or (bool(role & Role.OUTPUT) and not self._is_made_here(module, node))
+                found = given or self._comes_of_samples(module, node)
                 self.known[node] = found and not _is_size(module, node)
             self.depth -= 1
         return self.known.get(node, False)
+
+    def _is_made_here(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a value is made of numbers alone: `self.items(torch.arange(30))`, the rows of a table."""
+        if depth > 10:
+            return False
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Call() if _is_size(module, node):
+                return True
+            case ast.Call():
+                name, given = _called(module, node)
+                of_self = (
+                    isinstance(node.func, ast.Attribute) and unparse(node.func.value) == module.scope(node).self_name
+                )
+                return bool(node.args or name in _TURNS) and all(
+                    self._is_made_here(module, each, depth + 1) for each in (node.args if of_self else given)
+                )
+            case ast.Name():
+                bound = list(self._bound(module, node))
+                return bool(bound) and all(self._is_made_here(*each, depth + 1) for each in bound)
+            case ast.Attribute():
+                return not self.has_samples(module, node)
+        return False
 
     def _layer(self, module: Module, node: ast.expr) -> Definition | None:
         """The forward of `self.places` in `self.places(mask)`, if the project has it."""

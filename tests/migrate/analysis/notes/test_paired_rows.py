@@ -76,6 +76,10 @@ def test_weights_and_values_within_a_sample(apart: str) -> None:
         (True, "u = self.body(x)\nturned = u.t()\nreturn torch.logsumexp(u @ turned, 1).mean()"),
         (False, "return F.cross_entropy(x @ self.body.weight.t(), y)"),
         (False, "return F.cross_entropy(x @ self.kept.t(), y)"),
+        (False, "rows = self.body(torch.arange(9).to(x.device))\nreturn F.cross_entropy(x @ rows.permute(1, 0), y)"),
+        (False, "return F.cross_entropy(x @ self.body(self.body(torch.ones(9, 3))).t(), y)"),
+        (True, "rows = self.body(x)\nreturn F.cross_entropy(x @ rows.permute(1, 0), y)"),
+        (True, "return F.cross_entropy(x @ self.body(torch.cat([torch.ones(9, 3), x])).t(), y)"),
     ],
 )
 def test_a_loss_that_the_model_computes(told: bool, body: str) -> None:
