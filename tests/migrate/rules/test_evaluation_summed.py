@@ -255,3 +255,27 @@ def test_a_model_whose_name_held_one_that_draws(rebound: str, whole: bool) -> No
     source = evaluation("hits += model(x).sum().item()", functions=functions)
     source = source.replace("model = nn.Linear(3, 2).to(device)", f"model = Net()\nmodel = {rebound}.to(device)")
     assert ("draws random numbers" in str(notes(source))) == whole
+
+
+@pytest.mark.parametrize(
+    ("first", "keeps"),
+    [
+        ("self.state = self.fresh(x)", False),
+        ("n, self.state = len(x), 0", False),
+        ("if len(x): self.state = 0", True),
+        ("self.state = self.detached()", True),
+        ("self.state = self.state * 2", True),
+    ],
+)
+def test_a_state_that_each_forward_begins_anew(first: str, keeps: bool) -> None:
+    keeping = (
+        "class Net(nn.Module):\n    def fresh(self, x):\n        return torch.zeros(len(x), 1)\n"
+        "    def detached(self):\n        return self.state.detach()\n"
+        f"    def forward(self, x):\n        {first}\n        x, self.state = x + self.state, x.mean()\n        return x\n"
+    )
+    source = evaluation("hits += model(x).sum().item()", functions=keeping)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    if keeps:
+        assert "keeps `self.state`" in noted(source, "AM402")
+    else:
+        becomes(source, "accelerator.whole_batches(test_loader)")

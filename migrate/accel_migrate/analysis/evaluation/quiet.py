@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.constructions import constructions
@@ -164,19 +165,43 @@ def _check_forward(module: Module, owner: ast.ClassDef) -> None:
     for method in run:
         own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
         run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
-        _check_kept(module, own)
+        _check_kept(module, own, methods)
         for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
             asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
             if not any("training" in unparse(test) for test in asked):
                 raise NotExact("the model draws random numbers, and each process would draw others", call)
 
 
-def _check_kept(module: Module, own: list[ast.Attribute]) -> None:
+def _check_kept(module: Module, own: list[ast.Attribute], methods: dict[str, ast.FunctionDef]) -> None:
     stored = {n.attr: n for n in own if isinstance(n.ctx, ast.Store)}
     for node in own:
         if isinstance(node.ctx, ast.Load) and node.attr in stored and node.lineno <= stored[node.attr].lineno:
-            if not _is_set_anew(module, node):
+            if not _is_set_anew(module, node) and not _is_set_above(module, node, methods):
                 raise NotExact(f"the model keeps `{unparse(node)}` from batch to batch", node)
+
+
+def _is_set_above(module: Module, node: ast.Attribute, methods: dict[str, ast.FunctionDef]) -> bool:
+    """Whether what always runs before it in the same pass sets it, and not to what comes of it: `self.state = fresh(x)`."""
+    for above in (node, *module.ancestors(node)):
+        if isinstance(above, ast.FunctionDef):
+            break
+        block = module.block(above) if isinstance(above, ast.stmt) else []
+        for earlier in block[: block.index(above)] if block else []:  # type: ignore[arg-type]
+            targets = earlier.targets if isinstance(earlier, ast.Assign) else []
+            if any(unparse(node) == unparse(t) for each in targets for t in getattr(each, "elts", [each])):
+                asked = [earlier.value]  # type: ignore[attr-defined]
+                return node.attr not in {attribute.attr for attribute in _own(asked, methods)}
+    return False
+
+
+def _own(asked: list[ast.AST], methods: dict[str, ast.FunctionDef]) -> Iterator[ast.Attribute]:
+    """What expressions read of `self`, in the methods that they name as well."""
+    for node in asked:
+        for part in walk(node):
+            if isinstance(part, ast.Attribute) and unparse(part.value) == "self":
+                yield part
+                if part.attr in methods and methods[part.attr] not in asked:
+                    asked.append(methods[part.attr])
 
 
 def _is_set_anew(module: Module, node: ast.Attribute) -> bool:
