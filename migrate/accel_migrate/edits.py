@@ -89,8 +89,13 @@ def comment_above(source: Source, statement: ast.stmt) -> str:
     return " ".join(reversed(lines))
 
 
+_DEVICES = "(device|gpus?|cuda|card)"
+_DEVICES_OF_OTHERS = "(设备|設備|显卡|デバイス|디바이스|장치|gpu|cuda|device)"  # Chinese, Japanese, Korean
+_MOVES_OF_OTHERS = "(放|移|转|轉|送|搬|載|올|옮|이동|보내|보냄|전송)"
 _SPEAKS_OF_MOVING = re.compile(
-    r"\b(mov\w+|copy|copies|transfer\w*|send\w*|put|push|place|to)\b.*\b(device|gpus?|cuda|card)\b|^#\s*(to|on)?\s*(gpu|cuda|device)\s*$",
+    rf"\b(mov\w+|copy|copies|transfer\w*|send\w*|put|push|place|to)\b.*\b{_DEVICES}\b"
+    r"|^#\s*(to|on)?\s*(gpu|cuda|device)\s*$"
+    rf"|{_MOVES_OF_OTHERS}.*{_DEVICES_OF_OTHERS}|{_DEVICES_OF_OTHERS}.*{_MOVES_OF_OTHERS}",
     re.I,
 )
 

@@ -58,6 +58,9 @@ def becomes(before: str, after: str, kept: bool = False) -> None:
         "batch = batch.to(device)  # on the card",
         "batch: dict = batch.to(device)",
         "# move to the GPU\n    batch = batch.to(device)",
+        "# 将特征放入到训练设备中\n    batch = batch.to(device)",
+        "# データをGPUに転送\n    batch = batch.to(device)",
+        "# 배치를 장치로 이동\n    batch = batch.to(device)",
         "batch = batch.cuda() if torch.cuda.is_available() else batch",
     ],
 )
