@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
-from accel_migrate.analysis.notes.drawn import find_drawn
+from accel_migrate.analysis.notes.drawn import evaluation_draws, find_drawn
 from accel_migrate.analysis.notes.seeding import Seed, Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.edits import change, places
@@ -27,8 +27,9 @@ def find(context: Context) -> Iterator[Change]:
     seeds: dict[str, Seed] = {}
     advised: dict[str, Seed] = {}
     sure = True
-    # What every process evaluates whole would be another figure on each, and so would be what is decided by it.
-    together = [each.loop for each in training.evaluations if isinstance(each, Whole) and not each.on_main]
+    # What every process evaluates whole, and draws for, would be another figure on each, and so would be what is decided by it.
+    whole = [each.loop for each in training.evaluations if isinstance(each, Whole) and not each.on_main]
+    together = [loop for loop in whole if evaluation_draws(context.script, training, loop)]
     for drawn in find_drawn(context.script, training, module, seeding):
         seed = seeding.of(drawn.library)
         alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
@@ -71,8 +72,8 @@ RULE = Rule(
     summary="noise that is equal on every process",
     why="One seed for all, the script's own or that of `accel launch`, keeps data, weights and shuffling in step, and makes the "
     "noise of every process the same: the global batch then holds the same noise N times. Seeding each process apart must wait "
-    "until prepare has agreed on all that is shared, and is not advised where every process evaluates whole: their figures, and "
-    "what is decided by them, would part.",
+    "until prepare has agreed on all that is shared, and is not advised where every process evaluates whole and may draw for it: "
+    "their figures, and what is decided by them, would part.",
     example_before="noise = torch.randn(batch_size, nz, device=device)",
     example_after="noise = torch.randn(batch_size, nz, device=device)",
     find=find,

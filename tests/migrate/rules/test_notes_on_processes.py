@@ -233,13 +233,29 @@ def test_a_seed_may_be_given_by_its_name(seed: str):
     assert "torch.manual_seed(3 + accelerator.process_index)" in told
 
 
-def test_says_why_processes_are_not_to_be_seeded_apart():
+@pytest.mark.parametrize(
+    ("change", "draws"),
+    [
+        (("", ""), False),
+        (("print(total)", "print(total, torch.rand(1))"), True),
+        (("print(total)", "print(total, judge(total))"), True),
+        (("test_loader = DataLoader(data,", "test_loader = DataLoader(data, shuffle=True,"), True),
+        (("model = nn.Linear(3, 2)", "model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))"), True),
+        (("    total = 0.0", "    model.eval()\n    total = 0.0"), False),
+    ],
+)
+def test_says_why_processes_are_not_to_be_seeded_apart(change: tuple[str, str], draws: bool):
     whole = "for x, y in test_loader:\n    total = model(x.to(device)).sum()\n    print(total)"
-    told = noted(training(ready="torch.manual_seed(3)", inside="x = x + torch.randn(4, 3)", after=whole), "AM803")
-    assert "process_index" not in told
-    assert (
-        "seeding them apart is not advised, because every process goes through an evaluation by itself (line " in told
+    source = training(
+        functions="from judging import judge\n",
+        ready="torch.manual_seed(3)",
+        inside="x = x + torch.randn(4, 3)",
+        after=whole,
     )
+    told = noted(source.replace(*change), "AM803")
+    assert ("process_index" in told) is not draws
+    advised = "seeding them apart is not advised, because every process goes through an evaluation by itself (line "
+    assert (advised in told) is draws
 
 
 PHASES = """
@@ -953,15 +969,6 @@ def test_advises_no_seed_that_workers_would_not_follow(given: str, advised: bool
     told = noted(augmented("np.random.rand(3), 0", "torch.manual_seed(1)", f", num_workers=2{given}"), "AM803")
     assert "for augmentation (line" in told
     assert ("process_index" in told) == advised
-
-
-def test_advises_no_seed_of_its_own_where_every_process_evaluates_whole():
-    kept = "kept = 0\nfor a, b in test_loader:\n    kept = 0.5 * kept + model(a.to(device))\nprint(kept)"
-    source = training(ready="torch.manual_seed(3)", inside="noise = torch.randn(4, 2)", after=kept)
-    assert "AM402" in codes(source)
-    told = noted(source, "AM803")
-    assert "may draw the same numbers, in its steps" in told
-    assert "process_index" not in told
 
 
 def test_tells_transforms_of_torchvision_that_draw():

@@ -14,10 +14,13 @@ from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.imported import loaded_with
+from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.numbers import data_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.unread import is_unseen
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module
 
@@ -190,6 +193,41 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
             for owner, node in data_of(roles, graph, module, made):
                 for at, call, library, sure in _augmenting(script, owner, node):
                     yield Drawn("for augmentation", "torch" if workers else library, at, call, sure and not own)
+
+
+def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bool:
+    """Whether an evaluation may draw numbers: in what it runs, in its models or for its samples; what cannot be read may."""
+    roles, graph, module = script.roles, script.graph, loop.module
+    reached = graph.reached_from(loop.statement, roles, module)
+    run = [(module, call) for call in module.walk(loop.statement, ast.Call)]
+    run += [
+        (owner, call)
+        for owner in script.project.modules
+        for call in owner.calls
+        if owner.scope(call).function in reached
+    ]
+    for owner, call in run:
+        assert isinstance(call, ast.Call)
+        if _library(owner, call) is not None or is_unseen(script.project, owner, call.func):
+            return True
+    inner = {drawn.what for drawn in _in_models(script, training)}
+    is_set = any(unparse(call.func).endswith((".eval", ".train")) for each in training.modules for call in each.calls)
+    if "for noise in its model" in inner or ("for dropout" in inner and not is_set):
+        return True
+    variable = module.variable(loop.loader)
+    links = chain(roles, graph, variable) if variable is not None else []
+    evaluated = [link for link in links if not loop.trains or not training.holds(link)]
+    made = [each for link in evaluated for each in constructions(roles, link, Role.LOADER)]
+    return not made or any(_draws_samples(script, *each) for each in made)
+
+
+def _draws_samples(script: Script, module: Module, loader: ast.Call) -> bool:
+    """Whether a loader chooses its samples at random, or changes them so."""
+    chosen = [k.value for k in loader.keywords if k.arg in ("shuffle", "sampler", "batch_sampler", None)]
+    if len(loader.args) > 2 or any(not (isinstance(value, ast.Constant) and not value.value) for value in chosen):
+        return True
+    data = data_of(script.roles, script.graph, module, loader)
+    return any(True for owner, node in data for _ in _augmenting(script, owner, node))
 
 
 def _augmenting(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.Call, str, bool]]:
