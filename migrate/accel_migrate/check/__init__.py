@@ -11,6 +11,7 @@ from pathlib import Path
 
 from accel_migrate.check.accelerator_created import CONDITION as ACCELERATOR_CREATED
 from accel_migrate.check.accounted import CONDITION as ACCOUNTED_FOR
+from accel_migrate.check.averages import CONDITION as AVERAGES
 from accel_migrate.check.calls_fit import CONDITION as CALLS_FIT
 from accel_migrate.check.collective_under_rank import CONDITION as COLLECTIVE_UNDER_RANK
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -74,6 +75,7 @@ CONDITIONS: tuple[Condition, ...] = (
     CALLS_FIT,
     STATISTICS_TOGETHER,
     LOADERS_PREPARED,
+    AVERAGES,
     NOTHING_ORPHANED,  # last: where another is broken too, that one is the reason
 )
 

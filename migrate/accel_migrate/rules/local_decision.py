@@ -35,7 +35,7 @@ def find(context: Context) -> Iterator[Change]:
         names = list(dict.fromkeys(figures))
         message = (
             f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} this process's own, so processes may part here and then "
-            'wait for each other for ever; decide on accelerator.reduce(..., "mean") of a number, which is the same on all'
+            'wait for each other for ever; decide on what is the same on all, such as accelerator.reduce(loss, "mean")'
         )
         yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
     yield from _left_by_error(context)
@@ -111,8 +111,9 @@ RULE = Rule(
     name="local_decision",
     summary="a decision on this process's own loss: a scheduler that waits for a plateau, an early end, the best weights",
     why="Processes meet in every backward pass. One that has left the loop is waited for by the others, and one that has "
-    "lowered its learning rate trains other weights. Averaged over processes, the figure is the same on all. An error that a "
-    "process catches by itself, such as one of memory, takes it out of a step as well.",
+    "lowered its learning rate trains other weights. Averaged over processes, the figure is the same on all: a loss, a mean, a "
+    "metric. A mask, a count of rows and a guard such as `== 0` are about this process's rows, and are never averaged. An error "
+    "that a process catches by itself, such as one of memory, takes it out of a step as well.",
     example_before="if loss.item() < 1e-3:\n    break",
     example_after='if accelerator.reduce(loss.detach(), "mean").item() < 1e-3:\n    break',
     find=find,

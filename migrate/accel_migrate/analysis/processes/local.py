@@ -47,12 +47,27 @@ class Locality:
         self._reduced: dict[Module, set[Variable | None]] = {}
         self._busy: set[object] = set()
         self._asked: set[object] = set()  # on the way to one answer, each with the calls that it was reached by
-        self.losses = {b.statement for backward in backwards for b in self.bound(backward.module, backward.loss)}
+        made = self._bound_by((backward.module, backward.loss) for backward in backwards)
+        self.losses = {binding.statement for binding in made}
+        self.loss_names = {binding.target for binding in made}
         self._collective: dict[Function, bool] = {}
         self._changed: dict[Module, dict[Variable | None, list[tuple[ast.expr, ast.expr]]]] = {}
         self._objects: list[Scope] = []  # classes whose attributes are asked of one object, all uses of which are known
         self._uses: dict[Variable, list[ast.expr] | None] = {}
         self._fed: dict[Module, dict[Variable, list[tuple[ast.expr, ast.expr]]]] = {}
+
+    def _bound_by(self, losses: Iterable[tuple[Module, ast.expr]]) -> list[Binding]:
+        """The bindings that make a loss, also where a function is handed it."""
+        waiting: list[tuple[Module, ast.expr]] = list(losses)
+        found: list[Binding] = []
+        for module, loss in waiting:
+            variable = module.variable(loss)
+            for binding in self.bound(module, loss) if variable is not None else ():
+                if binding.kind != "parameter":
+                    found.append(binding)
+                else:
+                    waiting += [given for given in self.graph.handed(variable) if given not in waiting]  # type: ignore[arg-type]
+        return found
 
     def is_local(self, module: Module, node: ast.expr) -> bool:
         """Whether the value of an expression may differ between processes."""

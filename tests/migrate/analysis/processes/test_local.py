@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted
+from tests.migrate.rules.verbs import migrated, noted, unchanged
 
 PLATEAU = "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"
 AVERAGED = 'accelerator.reduce(torch.tensor({}, dtype=torch.float64), "mean").item()'
@@ -472,3 +472,60 @@ def test_an_entry_beside_one_that_is_this_processs_own(kept: str, averaged: bool
         f"{lines}    torch.save(model.state_dict(), 'best.pt')",
     )
     assert ("AM806" in codes(source)) == averaged
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "hard = F.cross_entropy(out, y)\nif not mask.any():\n    return hard\nreturn hard + F.cross_entropy(out[mask], y[mask])",
+        "hard = F.cross_entropy(out, y)\nif mask.any():\n    hard = hard + F.cross_entropy(out[mask], y[mask])\nreturn hard",
+        "known = mask.sum()\nif known == 0:\n    return out.sum() * 0\nreturn out[mask].sum() / known.float()",
+        "known = mask.sum().item()\nif known > 0:\n    return out[mask].sum() / known\nreturn out.sum() * 0",
+        "known = mask.sum()\nif known < 2:\n    return out.sum() * 0\nreturn out[mask].sum() / known.float()",
+    ],
+)
+@pytest.mark.parametrize("owner", ["", "class Loss(nn.Module):\n"])
+def test_what_a_loss_asks_of_its_own_rows_is_left_alone(function: str, owner: str) -> None:
+    name = "forward(self, out, y, mask)" if owner else "pupil(out, y, mask)"
+    lines = "".join(f"    {line}\n" for line in function.splitlines())
+    defined = f"def {name}:\n{lines}"
+    whole = owner + "".join(f"    {line}\n" for line in defined.splitlines()) if owner else defined
+    source = training(functions=whole, loss=("Loss()" if owner else "pupil") + "(model(x), y, y > 0)")
+    assert "reduce(" not in migrated(source)
+    assert "AM806" not in codes(source)
+
+
+@pytest.mark.parametrize(
+    "asked", ["mask.sum() == 0", "not mask.any()", "mask.sum().item() < 2", "mask.float().mean() < 0.1", "loss == 0"]
+)
+@pytest.mark.parametrize("step", ["{}", "def step(x, y, mask, loss):\n{}step(x, y, mask, loss)\n"])
+def test_a_step_that_is_left_out_for_want_of_rows_is_not_decided_by_an_average(asked: str, step: str) -> None:
+    leaves = "continue" if step == "{}" else "return"
+    body = f"if {asked}:\n    {leaves}\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    inner = body if step == "{}" else "".join(f"    {line}\n" for line in body.splitlines())
+    lines = "mask = y > 0\n" + step.format(inner)
+    source = training().replace(
+        "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n",
+        "".join(f"        {line}\n" for line in lines.splitlines()),
+    )
+    assert f"would depend on `{asked}`" in unchanged(source)
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "kept"),
+    [
+        (
+            "hits += (model(x).argmax(1) == y).sum().item()",
+            "if hits > best:\n    best = hits",
+            "print(f'{hits:d}', best)",
+        ),
+        ("hits = hits + loss", "if hits < best:\n    best = hits.item()", "hits.backward()"),
+        ("kept.append(loss.detach())", "hits = torch.stack(kept).mean()\nif hits < best:\n    best = 1", "hits.shape"),
+        ("hits += loss.item()", "hits = hits / torch.tensor(3)\nif hits < best:\n    best = 1", "hits.item()"),
+    ],
+)
+def test_a_name_that_is_read_as_what_it_was_is_not_set_to_its_average(inside: str, after: str, kept: str) -> None:
+    source = training(ready="best, hits, kept = 9, 0, []", inside=inside, after=f"{after}\n{kept}")
+    text = migrated(source)
+    assert "hits = accelerator.reduce(" not in text
+    assert "if accelerator.reduce(" in text
