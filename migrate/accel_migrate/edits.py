@@ -100,10 +100,20 @@ _SPEAKS_OF_MOVING = re.compile(
 )
 
 
-def speaks_of_moving(comment: str) -> bool:
-    """Whether a comment says no more than that something is moved to a device, and so is no longer true."""
+_GOES_ON = re.compile(
+    r"(\b(and|or|to|the|an?|of|on|onto|into|with|for|so|that|which|then|all|as|by|in|from|move|send|put|copy|transfer)|,)\s*$",
+    re.I,
+)
+
+
+def lines_about_moving(comment: str) -> int:
+    """How many lines of a comment, from below, say no more than that something is moved to a device: no longer true."""
     lines = re.split(r" (?=#)", comment)
-    return bool(_SPEAKS_OF_MOVING.search(comment)) and len(lines) < 3 and not any(map(_is_code, lines))
+    if not _SPEAKS_OF_MOVING.search(comment) or len(lines) > 2 or any(map(_is_code, lines)):
+        return 0
+    first, last = lines[0], lines[-1]
+    apart = _SPEAKS_OF_MOVING.search(last) and not _SPEAKS_OF_MOVING.search(first) and not _GOES_ON.search(first)
+    return 1 if apart else len(lines)
 
 
 def _is_code(comment: str) -> bool:

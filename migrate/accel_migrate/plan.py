@@ -28,10 +28,14 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The statement goes, with its trailing comment. `keep_comments` says whether the comments right above it stay."""
+    """The statement goes, with its trailing comment. `keep_comments` says whether the comments right above it stay.
+
+    Where they go, `lines` may say how many of them do, counted from the statement; all of the block otherwise.
+    """
 
     statement: ast.stmt
     keep_comments: bool = True
+    lines: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,10 @@ class Unimport:
 
 @dataclass(frozen=True, slots=True)
 class Uncomment:
-    """The statement stays, and the comment right above it, which is no longer true, goes."""
+    """The statement stays, and the comment right above it, which is no longer true, goes, or that many `lines` of it."""
 
     statement: ast.stmt
+    lines: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,9 @@ class Blocks:
 
     def _left_behind(self, statement: ast.stmt, node: cst.BaseStatement) -> list[cst.EmptyLine]:
         lines = leading(node)
-        keep = self.edits.removed[statement].keep_comments if statement in self.edits.removed else True
-        if not keep:
-            lines = without_last_comment(lines)
+        removed = self.edits.removed.get(statement)
+        if removed is not None and not removed.keep_comments:
+            lines = without_last_comment(lines, removed.lines)
         return lines
 
     def _line(self, statements: Sequence[ast.stmt], node: cst.SimpleStatementLine) -> list[cst.BaseStatement]:
@@ -104,7 +104,7 @@ class Blocks:
             small.append(part)
         lines = leading(node)
         if statements[0] in self.edits.uncommented:
-            lines = without_last_comment(lines)
+            lines = without_last_comment(lines, self.edits.uncommented[statements[0]])
         kept: list[cst.BaseStatement] = []
         if small:
             last = small[-1]
@@ -192,7 +192,7 @@ class Blocks:
         else:
             node = self._inside(statement, node)
         if statement in self.edits.uncommented:
-            node = with_leading(node, without_last_comment(list(node.leading_lines)))
+            node = with_leading(node, without_last_comment(list(node.leading_lines), self.edits.uncommented[statement]))
         if statement in self.edits.guarded:
             node = self._guard(self.edits.guarded[statement], node)
         return self._joined(statement, before, [node], after, node)

@@ -41,10 +41,15 @@ def up_to_mark(lines: Sequence[cst.EmptyLine]) -> int:
     return marks[-1] + 1 if marks else 0
 
 
-def without_last_comment(lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Without the comment block that touches the statement; a notebook's cell marks stay."""
+def without_last_comment(lines: list[cst.EmptyLine], most: int | None = None) -> list[cst.EmptyLine]:
+    """Without the comment block that touches the statement, or its last lines; a notebook's cell marks stay."""
     kept = list(lines)
-    while kept and kept[-1].comment is not None and not kept[-1].comment.value.startswith(KEPT_COMMENT):
+    while (
+        len(lines) - len(kept) != most
+        and kept
+        and kept[-1].comment is not None
+        and not kept[-1].comment.value.startswith(KEPT_COMMENT)
+    ):
         kept.pop()
     return kept
 

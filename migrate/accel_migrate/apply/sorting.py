@@ -21,7 +21,7 @@ class Sorted:
         self.substituted: dict[ast.stmt, Substitute] = {}
         self.unwrapped: set[ast.stmt] = set()
         self.guarded: dict[ast.stmt, str] = {}
-        self.uncommented: set[ast.stmt] = set()
+        self.uncommented: dict[ast.stmt, int | None] = {}
         self.before: dict[ast.stmt, list[Insert]] = {}
         self.after: dict[ast.stmt, list[Insert]] = {}
         self.touched: set[ast.stmt] = set()
@@ -100,7 +100,7 @@ class Sorted:
         elif isinstance(edit, Guard):
             self.guarded[statement] = edit.test
         else:
-            self.uncommented.add(statement)
+            self.uncommented[statement] = edit.lines
         holder: ast.stmt | None = statement
         while holder is not None and holder not in self.touched:
             self.touched.add(holder)

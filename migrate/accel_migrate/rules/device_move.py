@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.moves.tensorless import holds_no_tensors
-from accel_migrate.edits import change, comment_above, drop_method, opening_bracket, speaks_of_moving
+from accel_migrate.edits import change, comment_above, drop_method, lines_about_moving, opening_bracket
 from accel_migrate.effects import only_reads
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
@@ -36,18 +36,18 @@ def find(context: Context) -> Iterator[Change]:
 def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]:
     source = module.source
     dropped = {move.call: move.receiver for move in moves if not move.kept}
-    about_moving = speaks_of_moving(comment_above(source, statement))
+    about_moving = lines_about_moving(comment_above(source, statement))
     if len(dropped) == len(moves) and (
         _does_nothing(statement, dropped) or _is_entry_again(module, statement, dropped)
     ):
-        return [Remove(statement, keep_comments=not about_moving)]
+        return [Remove(statement, keep_comments=not about_moving, lines=about_moving)]
     gone = _itself_again(source, statement, dropped)
     edits: list[Edit] = [*gone, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, gone)]]
     replaced = _plain_copy(source, statement, dropped)
     if replaced is not None:
         edits = [replaced]
     if about_moving:
-        edits.append(Uncomment(statement))
+        edits.append(Uncomment(statement, about_moving))
     return edits
 
 

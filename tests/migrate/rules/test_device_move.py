@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.migrate.rules.scripts import training
 from tests.migrate.rules.verbs import migrated, rewritten
 
 BEFORE = """
@@ -217,3 +218,23 @@ def test_moves_by_a_class_of_settings_that_is_handed_on(settings: str) -> None:
     )
     result = migrated(script)
     assert ".to(" not in result and "device_placement" not in result
+
+
+@pytest.mark.parametrize(
+    ("above", "left"),
+    [
+        (["a batch is a pair of rows and labels", "remember to bring both to the GPU"], 1),
+        (["get the inputs; data is a list of [inputs, labels]", "move them to the device"], 1),
+        (["rows and labels", "move both to the device", "then train"], 3),
+        (["get the rows and move", "them to the device"], 0),
+        (["move all rows to the device,", "which must have room for them"], 0),
+        (["move to gpu"], 0),
+        (["a batch of rows"], 1),
+    ],
+)
+@pytest.mark.parametrize("move", ["x, y = x.to(device), y.to(device)", "x, y = x.view(4, 3).to(device), y.to(device)"])
+def test_of_a_comment_the_lines_go_that_speak_of_the_move(above: list[str], left: int, move: str) -> None:
+    comment = "\n".join(f"        # {line}" for line in above)
+    plain = "        x, y = x.to(device), y.to(device)\n"
+    result = migrated(training().replace(plain, f"{comment}\n        {move}\n"))
+    assert [line for line in above if f"# {line}\n" in result] == above[:left]
