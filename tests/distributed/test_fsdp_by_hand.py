@@ -392,22 +392,38 @@ def test_a_copy_of_a_sharded_model_is_whole_and_plain():
     assert in_world(2, work) == [True] * 2
 
 
-def test_a_gradient_hook_of_a_sharded_weight_is_refused():
-    def work():
-        accelerator, model = sharded(), nn.Linear(3, 4)
-        handle = model.bias.register_hook(nothing)
-        with pytest.raises(UsageError, match=r"bias of Linear has a gradient hook, which never runs"):
-            accelerator.prepare(model)
-        handle.remove()
-        accelerator.prepare(model)
-        with pytest.raises(UsageError, match=r"a weight has a gradient hook, which never runs"):
-            model.weight.register_hook(nothing)
+@pytest.mark.parametrize("build", [Net, lambda: nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 1))])
+def test_gradient_hooks_run_as_on_one_process_with_a_gradient_of_its_own(build):
+    def trained(model, prepare, backward):
         seen = []
-        model.weight.register_post_accumulate_grad_hook(lambda weight: seen.append(weight.grad.shape))
-        accelerator.backward(model(torch.ones(2, 3)).sum())
-        return seen
+        first, *_, last = model.parameters()
+        removed = first.register_hook(lambda gradient: gradient * 0)
+        early = last.register_hook(lambda gradient: gradient.clamp(max=0.1))
+        last.register_post_accumulate_grad_hook(lambda weight: seen.append(weight.shape))
+        removed.remove()
+        model, optimizer = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        first, second, *_, last = model.parameters()
+        second.register_hook(lambda gradient: seen.append(type(gradient)))
+        first.register_hook(lambda gradient: gradient.clamp(max=0.05))
+        for step in range(3):
+            optimizer.zero_grad()
+            backward(model(torch.ones(2, 3)).square().mean())
+            optimizer.step()
+            if step:
+                early.remove()
+        copy.deepcopy(model)
+        return model, seen
 
-    assert in_world(2, work) == [[(4, 3)]] * 2
+    def work():
+        model = build()
+        plain, expected = trained(copy.deepcopy(model), lambda *things: things, torch.Tensor.backward)
+        accelerator = sharded()
+        model, seen = trained(model, accelerator.prepare, accelerator.backward)
+        state = accelerator.get_state_dict(model)
+        same = all(torch.allclose(state[name], value, atol=1e-6) for name, value in plain.state_dict().items())
+        return same, sorted(map(str, seen)) == sorted(map(str, expected))
+
+    assert in_world(2, lambda: (torch.manual_seed(0), work())[1]) == [(True, True)] * 2
 
 
 def test_a_sharded_tensor_in_a_file_is_refused():

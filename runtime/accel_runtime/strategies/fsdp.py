@@ -34,14 +34,15 @@ from accel_runtime.strategies.fsdp_by_hand import explain_failures
 from accel_runtime.strategies.fsdp_clipping import clip_norm, clip_value
 from accel_runtime.strategies.fsdp_copy import Unsharded
 from accel_runtime.strategies.fsdp_forward import GatheredForward, change_computation
+from accel_runtime.strategies.fsdp_hooks import WeightHooks
 from accel_runtime.strategies.fsdp_optimizer import whole_optimizer_state
-from accel_runtime.strategies.fsdp_past_forward import exchange_past_forward
+from accel_runtime.strategies.fsdp_past_forward import exchange_past_forward, own_weights
 from accel_runtime.strategies.fsdp_plugin import FullyShardedDataParallelPlugin, Sharding, settled
 from accel_runtime.strategies.fsdp_precision import WIDE, policy_for, stays_wide
 from accel_runtime.strategies.fsdp_statistics import share_statistics
 from accel_runtime.strategies.fsdp_successors import Successors, present
 from accel_runtime.strategies.fsdp_weights import filling_for
-from accel_runtime.strategies.fsdp_whole import HANDS, refuse_hooks, whole
+from accel_runtime.strategies.fsdp_whole import HANDS, whole
 from accel_runtime.tree import leaves
 
 Parameters = Iterable[Tensor] | Tensor
@@ -95,7 +96,6 @@ class Fsdp(Strategy):
     def _shard(self, model: Module, device: torch.device, announce: Callable[[str], None]) -> None:
         self.successors.refuse_shared(model, self.units)
         _refuse_scalars(model)
-        _refuse_hooks(model)
         explain_failures()
         HANDS.install(announce)
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -134,6 +134,12 @@ class Fsdp(Strategy):
         vars(model)["__reduce_ex__"] = functools.partial(_refuse_pickling, type(model).__name__)
         for unit, before_sharding in unsharded.items():
             before_sharding.let_copy(unit, announce)
+        for unit in units:
+            for owner, name, weight in own_weights(unit):
+                vars(weight)["gradient_hooks"] = WeightHooks(unit, owner, name)
+        for path, early in before.items():
+            if (old := early()) is not None:
+                vars(model.get_parameter(path))["gradient_hooks"].take(old)
         self.successors.learn(model, before)
 
     def _let_go(self, *_: Any) -> None:
@@ -263,13 +269,6 @@ def _begin_with(model: weakref.ref[Module], *_: Any) -> None:
         # Any: torch has no public way to say which module is the outermost.
         state: Any = fully_shard.state(outermost)  # type: ignore[attr-defined]
         state._lazy_init()
-
-
-def _refuse_hooks(model: Module) -> None:
-    """They are of the weights from before."""
-    for name, weight in model.named_parameters():
-        if weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None):
-            refuse_hooks(f"{name} of {type(model).__name__}")
 
 
 def _refuse_pickling(kind: str, protocol: object) -> NoReturn:

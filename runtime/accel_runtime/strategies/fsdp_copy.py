@@ -20,6 +20,7 @@ HOOKS = (
     "_load_state_dict_post_hooks",
     "_state_dict_pre_hooks",
 )
+OURS = ("torch.distributed.fsdp", "accel_runtime.strategies")
 
 
 class Unsharded:
@@ -28,12 +29,10 @@ class Unsharded:
     def __init__(self, module: Module) -> None:
         self.kind = type(module)
         self.own = dict(vars(module))
-        self.own_hooks = {name: set(vars(module)[name]) for name in HOOKS}
 
     def let_copy(self, module: Module, announce: Callable[[str], None]) -> None:
         """To be called once the module is sharded: all processes must copy it together."""
         added = {*vars(module)} - {*self.own} | {"forward", "__deepcopy__"}
-        hooks = {name: {*vars(module)[name]} - own for name, own in self.own_hooks.items()}
         forward = {name: self.own[name] for name in ("forward",) if name in self.own}
 
         def copied(memo: dict[int, Any]) -> Module:
@@ -43,23 +42,23 @@ class Unsharded:
             made: Module = self.kind.__new__(self.kind)
             memo[id(module)] = made
             kept = {name: value for name, value in vars(module).items() if name not in added} | forward
-            for name, keys in hooks.items():
-                kept[name] = OrderedDict((key, hook) for key, hook in kept[name].items() if key not in keys)
+            kept |= {name: _without_ours(kept[name]) for name in HOOKS}
             vars(made).update(copy.deepcopy(kept, memo))
-            _forget_groups(made)
+            for layer in made.modules():
+                vars(layer).update({name: _without_ours(vars(layer)[name]) for name in HOOKS})
             return made
 
         vars(module)["__deepcopy__"] = copied
 
 
-def _forget_groups(made: Module) -> None:
-    """Layers have hooks of the groups in which their weights are sharded, some since the model first ran."""
-    for module in made.modules():
-        for name in HOOKS:
-            hooks = vars(module)[name]
-            for key, hook in list(hooks.items()):
-                if str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.distributed.fsdp"):
-                    del hooks[key]
+def _without_ours(hooks: OrderedDict[int, Any]) -> OrderedDict[int, Any]:
+    """The script's own: layers have hooks of the groups in which their weights are sharded, some since the model first ran."""
+    return OrderedDict((key, hook) for key, hook in hooks.items() if not _home(hook).startswith(OURS))
+
+
+def _home(hook: Any) -> str:
+    function = getattr(hook, "hook", hook)  # as torch keeps those of state dictionaries
+    return str(getattr(getattr(function, "func", function), "__module__", ""))
 
 
 def _gather(module: Module, memo: dict[int, Any]) -> None:

@@ -22,7 +22,7 @@ def exchange_past_forward(models: Iterable[Module]) -> None:
 
 
 def _exchange(unit: FSDPModule) -> None:
-    found = {id(weight.grad): (owner, name, weight.grad) for owner, name, weight in _own_weights(unit)}  # type: ignore[arg-type]
+    found = {id(weight.grad): (owner, name, weight.grad) for owner, name, weight in own_weights(unit)}  # type: ignore[arg-type]
     found.pop(id(None), None)
     if found:
         unit.reshard()
@@ -37,14 +37,14 @@ def _exchange(unit: FSDPModule) -> None:
 
 def _first(unit: FSDPModule) -> list[tuple[Module, str, Tensor]]:
     """One weight: all of a unit are gathered, or none."""
-    return [one for one, _ in zip(_own_weights(unit), range(1))]  # type: ignore[arg-type]
+    return [one for one, _ in zip(own_weights(unit), range(1))]  # type: ignore[arg-type]
 
 
-def _own_weights(module: Module) -> Iterator[tuple[Module, str, Tensor]]:
+def own_weights(module: Module) -> Iterator[tuple[Module, str, Tensor]]:
     """Those that are gathered with a module, with where they are."""
     for name, weight in module._parameters.items():
         if weight is not None:
             yield module, name, weight
     for child in module.children():
         if not isinstance(child, FSDPModule):
-            yield from _own_weights(child)
+            yield from own_weights(child)

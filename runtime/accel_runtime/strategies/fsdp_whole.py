@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,7 @@ NUMBERS = {
 # Of these only the type and the device of the weight are wanted, as for the first state of a recurrent layer.
 MAKERS = {"new", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"}
 # They look for the very tensors they are given.
-AUTOGRAD = {"backward", "grad", "register_post_accumulate_grad_hook"}
+AUTOGRAD = {"backward", "grad", "register_hook", "register_post_accumulate_grad_hook"}
 IN_PLACE = re.compile(r"[a-z0-9]_$|__i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor)__$|__setitem__$")
 # Drawn for each shard they would be the same rows on every process, where processes are seeded alike.
 DRAWN = {
@@ -79,8 +79,8 @@ class Hands:
                 return iter(_computed(Tensor.unbind, args, kwargs))
             if name == "__reduce_ex__":
                 _refuse_pickling(args[0])
-            if name == "register_hook" and args[0].is_leaf:
-                refuse_hooks("a weight")
+            if name == "register_hook" and (hooks := vars(args[0]).get("gradient_hooks")) is not None:
+                return hooks.add(*args[1:], **kwargs)
             if name in AUTOGRAD:
                 return function(*args, **kwargs)
             if IN_PLACE.search(name):
@@ -274,13 +274,6 @@ def _assign(function: Any, target: Tensor, value: Any) -> None:
         function(target, value if isinstance(value, DTensor) else shard_like(value.detach(), target))
     else:
         _put(target, whole(value.detach()))
-
-
-def refuse_hooks(name: str) -> NoReturn:
-    raise UsageError(
-        f"{name} has a gradient hook, which never runs where weights are sharded; change weight.grad after "
-        "accelerator.backward(loss), give the hook to the layer with register_full_backward_hook, or launch with --strategy ddp"
-    )
 
 
 def _refuse_pickling(tensor: DTensor) -> None:
