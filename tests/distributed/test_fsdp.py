@@ -136,6 +136,29 @@ def test_a_weight_with_two_names_is_gathered_once_though_a_process_holds_nothing
     assert in_world(2, work) == [(names, True, (2,))] * 2
 
 
+def test_a_weight_of_two_blocks_is_sharded_with_what_holds_both():
+    def stepped(model, backward, optimizer):
+        backward(model(torch.arange(6).reshape(2, 3)).square().mean())
+        optimizer.step()
+
+    def work():
+        torch.manual_seed(0)
+        model = small_transformer()
+        model.blocks[1].load_state_dict(model.blocks[0].state_dict())
+        name = next(name for name, _ in model.blocks[0].named_parameters() if name.endswith("weight"))
+        owner, _, last = name.rpartition(".")
+        setattr(model.blocks[1].get_submodule(owner), last, model.blocks[0].get_parameter(name))
+        plain = copy.deepcopy(model)
+        stepped(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1))
+        accelerator = sharded()
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        stepped(model, accelerator.backward, optimizer)
+        state = accelerator.get_state_dict(model)
+        return all(torch.allclose(state[key], value, atol=1e-6) for key, value in plain.state_dict().items())
+
+    assert in_world(2, work) == [True, True]
+
+
 def test_frozen_and_evaluation_models_stay_whole_and_an_average_is_kept():
     def work():
         accelerator = sharded()

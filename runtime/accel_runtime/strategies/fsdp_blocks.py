@@ -14,7 +14,21 @@ from accel_runtime.strategies.fsdp_plugin import Sharding
 
 
 def blocks_of(model: Module, sharding: Sharding) -> list[Module]:
-    """The blocks below the model itself, inner ones first."""
+    """The blocks below the model itself, inner ones first, but for those that have a weight in common with what is outside."""
+    owners: dict[int, set[Module]] = {}
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            owners.setdefault(id(weight), set()).add(module)
+    return [one for one in _chosen(model, sharding) if _has_all(one, owners)]
+
+
+def _has_all(block: Module, owners: dict[int, set[Module]]) -> bool:
+    """Whether its weights are of no module outside: they would be sharded for one of both, and torch refuses that."""
+    inside = set(block.modules())
+    return all(owners[id(weight)] <= inside for weight in block.parameters())
+
+
+def _chosen(model: Module, sharding: Sharding) -> list[Module]:
     if sharding.policy is not None:
         return [module for module in _inside_out(model) if _agrees(sharding.policy, module)]
     if sharding.layers is not None:
