@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accel_runtime import Accelerator, FullyShardedDataParallelPlugin
+from accel_runtime import Accelerator, FullyShardedDataParallelPlugin, Silent
 from accel_runtime.errors import UsageError
 from accel_runtime.shards import in_parts
 from torch import nn
@@ -162,12 +162,29 @@ def test_a_number_of_a_sharded_tensor_is_of_the_whole():
     assert in_world(2, work) == [True, True]
 
 
+def test_a_writer_of_one_process_has_whole_weights_and_gradients():
+    class Writer:
+        def add_histogram(self, name, values, epoch=0):
+            self.values = values.detach().cpu().numpy().tolist()
+
+    def work():
+        accelerator = sharded()
+        model = accelerator.prepare(nn.Linear(3, 4))
+        accelerator.backward(model(torch.ones(1, 3)).sum())
+        writer = Writer() if accelerator.is_main_process else Silent()
+        writer.add_histogram("weight", model.weight, 1)
+        writer.add_histogram("slope", values=model.weight.grad)
+        return accelerator.is_main_process and writer.values
+
+    assert in_world(2, work) == [[[1.0] * 3] * 4, False]
+
+
 def test_a_number_that_one_process_asks_for_alone_is_refused():
     def work():
         accelerator = sharded()
         model = accelerator.prepare(nn.Linear(3, 4))
         with pytest.raises(
-            UsageError, match=r"rank 0 is in item\(\) of a sharded tensor at .*, rank 1 is in gather at"
+            UsageError, match=r"rank 0 is in the numbers of a sharded tensor at .*, rank 1 is in gather at"
         ):
             if accelerator.is_main_process:
                 model.weight.sum().item()

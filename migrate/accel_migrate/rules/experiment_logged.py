@@ -9,7 +9,7 @@ from accel_migrate.analysis.storage.files import is_forward, opens_events, track
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import add_argument, change, quoted, replace_node
 from accel_migrate.emit import silent_writers
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -46,6 +46,11 @@ def find(context: Context) -> Iterator[Change]:
     if others:
         call, name = others[0]
         message = f"every process logs to {name}; start and use it where accelerator.is_main_process is true"
+        if isinstance(module.parents[call], ast.withitem):
+            started = f"`with {unparse(call)} if accelerator.is_main_process else contextlib.nullcontext():`"
+            message = (
+                f"every process logs to {name}; {started} starts it on one, and what logs needs that condition too"
+            )
         yield change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
 
 

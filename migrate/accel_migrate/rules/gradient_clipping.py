@@ -115,14 +115,12 @@ def _by_hand(context: Context) -> Iterator[Change]:
         where, read = found.read
         weights = found.of_parameters or not isinstance(read, ast.Attribute) or not _is_made_here(where, read.value)
         line = f"line {read.lineno}" if where is module else f"{where.source.path.name}:{read.lineno}"  # type: ignore[attr-defined]
+        # Under FSDP here what is done by hand is done with whole ones.
+        sharding = "FSDP, ZeRO 2 and 3" if training.wraps_models else "ZeRO 2 and 3"
         message = (
             f"gradients are worked on by hand ({line}), which is right on one process and under DDP"
             + ("" if stepped else ", but not under fp16, where they are scaled")
-            + (
-                "; where they are sharded (FSDP, ZeRO 2 and 3) each process holds only a part of them"
-                if weights
-                else ""
-            )
+            + (f"; where they are sharded ({sharding}) each process holds only a part of them" if weights else "")
         )
         yield change(CODE, found.statement, message, loop=training.index, safety=Safety.NOTE)
 

@@ -18,6 +18,7 @@ def find(context: Context) -> Iterator[Change]:
     training, source = context.training, context.module.source
     yield from _past_forward(context)
     yield from _by_hand(context)
+    yield from _twice(context)
     for asked in training.model_attributes if training.wraps_models else ():
         module, node, model = asked
         if module is not context.module or node in training.gone:
@@ -40,9 +41,13 @@ def find(context: Context) -> Iterator[Change]:
 
 
 def _past_forward(context: Context) -> Iterator[Change]:
-    """One note for a file, at the first call that runs layers of the model by another way than its forward."""
+    """One note for a file, at the first call that runs layers of the model by another way than its forward.
+
+    Here they are gathered wherever they run.
+    """
     training = context.training
-    registered = {name for _, name in training.forward_methods}
+    if not training.wraps_models:
+        return
     module = context.module
     asked = [node for owner, node, _ in training.model_attributes if owner is module]
     taken_out = [
@@ -57,14 +62,10 @@ def _past_forward(context: Context) -> Iterator[Change]:
         above = module.parents[node]
         if not isinstance(node, ast.Attribute) or not isinstance(above, ast.Call) or above.func is not node:
             continue
-        past = above in training.loss_parts or runs_layers(context.script.roles, context.script.graph, module, node)
-        if node.attr not in registered and past:
-            way = ""
-            if context.settings.target != "accelerate":
-                way = ", or from a method that accelerator.register_forward_method(model, name) registers"
+        if above in training.loss_parts or runs_layers(context.script.roles, context.script.graph, module, node):
             message = (
                 f"`{node.attr}` runs layers past the model's forward; FSDP gathers their weights for a forward alone, so "
-                f"that it may fail there: call it from forward(){way}"
+                "that it may fail there: call it from forward()"
             )
             yield change(CODE, node, message, loop=training.index, safety=Safety.NOTE)
             return
@@ -76,12 +77,34 @@ def _by_hand(context: Context) -> Iterator[Change]:
     if calls:
         lines = list(dict.fromkeys(str(call.lineno) for call in calls))
         where = f"line{'s' if len(lines) > 1 else ''} {', '.join(lines)}"
-        message = (
-            "under --strategy fsdp or ZeRO 3 each process holds a part of every weight, and what reads weights by hand or mixes "
-            f"them with those of a model that is not prepared stops there, or sees that part alone: {where}; take them from "
-            "accelerator.get_state_dict(model), on all processes"
-        )
+        if context.training.wraps_models:
+            message = (
+                "under FSDP or ZeRO 3 each process holds a part of every weight, and what reads weights by hand or mixes them "
+                f"with those of a model that is not prepared stops there, or sees that part alone: {where}"
+            )
+        else:
+            message = (
+                f"weights are read by hand or mixed with those of a model that is not prepared ({where}): under --strategy fsdp "
+                "they are gathered there, so no condition may keep a process out; under ZeRO 3 each sees its own part alone"
+            )
+        message += "; accelerator.get_state_dict(model), on all processes, has them whole"
         yield change(CODE, calls[0], message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _twice(context: Context) -> Iterator[Change]:
+    """One note for a file, at the first gradient of which another one is taken."""
+    training, module = context.training, context.module
+    for call in module.calls:
+        graph = next((keyword.value for keyword in call.keywords if keyword.arg == "create_graph"), None)
+        if graph is None or (isinstance(graph, ast.Constant) and not graph.value):
+            continue
+        if training.timing.after_prepare(module, call):
+            message = (
+                "a gradient of this gradient is taken (create_graph); under FSDP the weights are sharded again by then, and the "
+                "run stops there: use --strategy ddp"
+            )
+            yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
+            return
 
 
 RULE = Rule(
@@ -90,8 +113,9 @@ RULE = Rule(
     summary="for Accelerate: ask the model itself, not its wrapper, for its parts",
     why="Here `prepare` returns the model itself, on one process and on many, and its parts are asked for as before. With "
     "`--target accelerate` it is wrapped on several processes, and the wrapper has none of the model's own parts and methods; "
-    "`unwrap_model` gives the model back. A note names layers that run past `forward`, which FSDP does not gather, and lines "
-    "that take numbers of weights by hand, which are sharded there.",
+    "`unwrap_model` gives the model back. A note there names layers that run past `forward`, which FSDP does not gather. Another "
+    "names lines that read weights by hand: with sharded weights all processes must come there. A third names gradients of "
+    "gradients, which FSDP2 does not have.",
     example_before="weight = model.fc.weight",
     example_after="weight = accelerator.unwrap_model(model).fc.weight",
     find=find,

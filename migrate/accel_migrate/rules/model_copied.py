@@ -21,6 +21,10 @@ _EXPORTS = {
 }
 _TAKES = {*_EXPORTS, "copy.deepcopy", "copy.copy", "torchsummary.summary", "torchinfo.summary"}
 _SHARDED = "; with sharded weights (FSDP, ZeRO-3) each process has a part of it alone, so export from a run without"
+_SHARDED_HERE = (
+    "; with sharded weights (FSDP, ZeRO-3) each process has a part of it alone: under --strategy fsdp hand over "
+    "copy.deepcopy(model), which all processes must make together, and else export from a run without"
+)
 # What may have the wrapper: it looks at the model, hangs hooks on it, or is taken over by another rule.
 _MAY_WRAP = {
     "print",
@@ -67,7 +71,7 @@ def find(context: Context) -> Iterator[Change]:
         if not training.timing.after_prepare(module, call):
             continue
         takes = module.qualified(call.func) in _TAKES
-        for part in call.args[:1] if takes else [*call.args, *[keyword.value for keyword in call.keywords]]:
+        for part in [*(call.args[:1] if takes else call.args), *[keyword.value for keyword in call.keywords]]:
             given = itself(part)
             variable = module.variable(given) if isinstance(given, ast.Name | ast.Attribute) else None
             if variable is None or not training.holds(variable) or not context.script.roles.of(variable) & Role.MODEL:
@@ -76,7 +80,9 @@ def find(context: Context) -> Iterator[Change]:
             exports = module.qualified(call.func) in _EXPORTS
             if not training.wraps_models:
                 if exports:
-                    yield change(CODE, call, f"exports the model{_SHARDED}", loop=training.index, safety=Safety.NOTE)
+                    yield change(
+                        CODE, call, f"exports the model{_SHARDED_HERE}", loop=training.index, safety=Safety.NOTE
+                    )
             elif takes and spelled is not None:
                 edit = replace_node(module.source, given, f"{spelled}.unwrap_model({module.source.code(given)})")
                 sharded = _SHARDED if exports else ""

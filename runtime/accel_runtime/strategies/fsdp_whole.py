@@ -71,7 +71,7 @@ class Hands:
             if name == "__set__":
                 return _assign(function, *args)
             if name in NUMBERS:
-                return self._number(name, function, args, kwargs)
+                return self._number(function, args, kwargs)
             if name in MAKERS:
                 plain = torch.empty(0, dtype=args[0].dtype, device=args[0].device_mesh.device_type)
                 return function(plain, *args[1:], **kwargs)
@@ -87,9 +87,9 @@ class Hands:
                 return _change(function, args, kwargs)
             return _computed(function, args, kwargs)
 
-    def _number(self, name: str, function: Function, args: Any, kwargs: Any) -> Any:
+    def _number(self, function: Function, args: Any, kwargs: Any) -> Any:
         if _sharded(args[0]):
-            self.announce(f"{name}() of a sharded tensor")
+            self.announce("the numbers of a sharded tensor")
         return function(whole(args[0]), *args[1:], **kwargs)
 
 

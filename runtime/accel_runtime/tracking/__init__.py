@@ -146,6 +146,10 @@ class Silent:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Silent:
+        for value in (*args, *kwargs.values()):
+            if hasattr(value, "full_tensor"):
+                # The tracker of another process takes the numbers of this sharded tensor, which all must gather.
+                value.detach().cpu().numpy()
         return self
 
     def __bool__(self) -> bool:

@@ -133,6 +133,8 @@ def test_keeps_events_that_one_process_writes():
 
 def test_notes_another_tracker():
     assert "mlflow" in noted(training(functions="import mlflow\n", after="mlflow.log_metric('a', 1)"), "AM603")
+    inside = noted(training(functions="import mlflow\n", after="with mlflow.start_run() as run:\n    pass"), "AM603")
+    assert "`with mlflow.start_run() if accelerator.is_main_process else contextlib.nullcontext():` starts it" in inside
 
 
 def test_a_class_that_is_derived_from_a_writer_is_one():

@@ -126,20 +126,15 @@ class Net(nn.Module):
 
 def _past_forward(line: str) -> list[str]:
     source = SCRIPT.replace("loader =", NET + "loader =", 1).replace("Net()", "Net(nn.Linear(8, 1))")
-    return [note for note in notes(source.format(early="total = 0", line=line)) if "past the model's forward" in note]
+    script = source.format(early="total = 0", line=line)
+    assert not any("past the model's forward" in note for note in notes(script))
+    return [note for note in notes(script, ACCELERATE) if "past the model's forward" in note]
 
 
-@pytest.mark.parametrize("call", ["body(x)", "head(x)", "features(x)", "straight(x)"])
-def test_says_that_layers_run_past_the_forward(call: str) -> None:
+@pytest.mark.parametrize("call", ["body(x)", "head(x)"])
+def test_says_for_accelerate_that_layers_run_past_the_forward(call: str) -> None:
     (note,) = _past_forward(f"seen = model.{call}, model.{call}")
     assert f"`{call[:-3]}` runs layers" in note
-    assert "register_forward_method(model, name)" in note
-
-
-def test_says_so_of_what_makes_the_loss_though_its_class_is_not_visible() -> None:
-    source = SCRIPT.replace("model(x)", "model.encoder(x)").format(early="total = 0", line="pass")
-    (note,) = [note for note in notes(source) if "past the model's forward" in note]
-    assert "`encoder` runs layers" in note
 
 
 @pytest.mark.parametrize(
@@ -183,7 +178,9 @@ def test_an_object_that_is_built_after_prepare_asks_the_model_itself():
 
 def _by_hand(line: str, early: str = "average = copy.deepcopy(model)") -> list[str]:
     source = "import copy\n" + SCRIPT.format(early=early, line=line)
-    return [note for note in notes(source) if "part of every weight" in note]
+    said = [note for note in notes(source) if "weights are read by hand" in note]
+    assert len(said) == sum("part of every weight" in note for note in notes(source, ACCELERATE))
+    return said
 
 
 @pytest.mark.parametrize(
@@ -194,6 +191,7 @@ def _by_hand(line: str, early: str = "average = copy.deepcopy(model)") -> list[s
         "seen = next(model.parameters()).sum().item()",
         "seen = {name: weight.data.clone().cpu().numpy() for name, weight in model.named_parameters()}",
         "for number, weight in enumerate(model.parameters()):\n        show(weight.norm().item())",
+        "writer.add_histogram('head', model.fc.weight, 3)",
         "for kept, new in zip(average.parameters(), model.parameters()):\n        kept.data.lerp_(new.data, 0.1)",
     ],
 )
@@ -201,7 +199,7 @@ def test_says_once_that_weights_taken_by_hand_may_be_sharded(line: str) -> None:
     (note,) = _by_hand(f"{line}\n    {line}")
     length = line.count("\n") + 1
     first = 15 if "zip" in line else 14 + length
-    assert f": lines {first}, {first + length}; take them from accelerator.get_state_dict(model)" in note
+    assert f"(lines {first}, {first + length}): under --strategy fsdp they are gathered there" in note
 
 
 @pytest.mark.parametrize(
@@ -220,3 +218,14 @@ def test_says_once_that_weights_taken_by_hand_may_be_sharded(line: str) -> None:
 )
 def test_says_nothing_of_weights_where_none_is_taken_by_hand(early: str, line: str) -> None:
     assert not _by_hand(line, early)
+
+
+@pytest.mark.parametrize("graph", ["True", "graph"])
+def test_says_once_that_fsdp_has_no_gradients_of_gradients(graph: str) -> None:
+    call = f"slope = torch.autograd.grad(model(x).sum(), x, create_graph={graph})"
+    source = SCRIPT.format(early="total = 0", line=f"{call}\n    {call}")
+    assert sum("gradient of this gradient" in note for note in notes(source)) == 1
+    assert not any(
+        "gradient of this" in note for note in notes(source.replace(f"create_graph={graph}", "retain_graph=True"))
+    )
+    assert not any("gradient of this" in note for note in notes(source.replace(f"={graph}", "=False")))

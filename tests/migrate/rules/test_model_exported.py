@@ -53,6 +53,13 @@ def test_logs_the_model_itself():
     stays(source, "mlflow.pytorch.log_model(model, 'digits')")
 
 
+@pytest.mark.parametrize("call", ["log_model(model, 'digits')", "log_model(name='digits', pytorch_model=model)"])
+def test_says_how_a_sharded_model_is_exported(call: str):
+    source = training(functions="import mlflow.pytorch", after=f"mlflow.pytorch.{call}")
+    message = noted(source, "AM503")
+    assert "under --strategy fsdp hand over copy.deepcopy(model), which all processes must make together" in message
+
+
 def test_names_what_gets_the_wrapper_and_cannot_be_looked_into():
     unseen = training(functions="import archive", after="archive.keep(model=model)")
     message = noted(unseen, "AM503", ACCELERATE)

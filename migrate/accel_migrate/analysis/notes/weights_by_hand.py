@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.trainings.training import Script, Training
@@ -11,6 +12,7 @@ from accel_migrate.flow.scopes import Binding, Module
 
 _YIELD = ("parameters", "named_parameters")
 _NAMED = ("weight", "bias")
+_LOGS = re.compile("add_[a-z]")
 _NUMBERS = ("numpy", "tolist", "item")
 _HAND_ON = ("zip", "enumerate", "next", "list", "tuple", "iter", "filter", "sorted")
 
@@ -18,7 +20,7 @@ _HAND_ON = ("zip", "enumerate", "next", "list", "tuple", "iter", "filter", "sort
 def weights_by_hand(script: Script, training: Training, module: Module) -> list[ast.Call]:
     """The calls, in the order of the file; those before `prepare` meet whole weights."""
     weights = _Weights(script, training, module)
-    found = (call for call in module.calls if weights.are_read(call) or weights.are_mixed(call))
+    found = (c for c in module.calls if weights.are_read(c) or weights.are_mixed(c) or weights.are_logged(c))
     return sorted((call for call in found if training.timing.after_prepare(module, call)), key=lambda call: call.lineno)
 
 
@@ -27,12 +29,18 @@ class _Weights:
         self.script, self.training, self.module = script, training, module
 
     def are_read(self, call: ast.Call) -> bool:
-        """`weight.detach().cpu().numpy()`. Gradients are another rule's."""
+        """`weight.detach().cpu().numpy()`."""
         function = call.func
-        if not isinstance(function, ast.Attribute) or function.attr not in _NUMBERS:
-            return False
-        below = list(_below(function))
-        return any(map(self._is_one, below)) and not any(_attribute(part) == "grad" for part in below)
+        return isinstance(function, ast.Attribute) and function.attr in _NUMBERS and self._comes_from_one(function)
+
+    def are_logged(self, call: ast.Call) -> bool:
+        """`writer.add_histogram(name, weight, epoch)`: it takes their numbers, perhaps on one process alone."""
+        return bool(_LOGS.match(_attribute(call.func) or "")) and any(map(self._comes_from_one, call.args))
+
+    def _comes_from_one(self, node: ast.expr) -> bool:
+        """Of a weight, and not of its gradient, which is another rule's."""
+        parts = [node, *_below(node)]
+        return any(map(self._is_one, parts)) and not any(_attribute(part) == "grad" for part in parts)
 
     def are_mixed(self, call: ast.Call) -> bool:
         """`zip(model.parameters(), average.parameters())` of one model that is prepared and one that is not."""
