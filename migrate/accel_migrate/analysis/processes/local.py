@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.cfg import graph_of
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -221,9 +222,29 @@ class Locality:
         fed = [*self.feeds(module).get(variable, ()), *self._changed_by_calls(module).get(variable, ())]
         for receiver, given in fed:
             same = "." in variable.name or held.intersection(b.statement for b in self.bound(module, receiver))
-            if same and self.is_local(module, given):
+            if same and not self._is_set_later(module, node, receiver, bindings) and self.is_local(module, given):
                 return True
         return False
+
+    def _is_set_later(self, module: Module, node: ast.expr, receiver: ast.expr, bindings: list[Binding]) -> bool:
+        """Whether an entry is read above all that sets one: `best = scores["loss"]`, and in the loop `scores["loss"] = loss`.
+
+        What a method changes may be what was read, under another name; and a function may find the object of an earlier call.
+        """
+        read, entry = module.parents[node], module.parents[receiver]
+        if not isinstance(read, ast.Subscript) or not isinstance(read.ctx, ast.Load) or read.value is not node:
+            return False
+        frame, statement = module.scope(node).frame, module.parents[entry]
+        if not isinstance(statement, ast.Assign) or entry not in statement.targets:
+            return False
+        anew = all(
+            isinstance(b.value, ast.Dict) or (isinstance(b.value, ast.Call) and not self.roles.target(module, b.value))
+            for b in bindings
+        )
+        if module.scope(receiver).frame is not frame or not (frame.parent is None or anew):
+            return False
+        graph, reading = graph_of(module.tree, frame.node), module.statement(node)  # type: ignore[arg-type]
+        return graph.holds(statement) and graph.holds(reading) and not graph.reachable(statement, reading)
 
     def _since_agreed(self, module: Module, node: ast.expr) -> list[Binding]:
         """The bindings that a name may hold; of a sum that is averaged on the way here, those from there on."""

@@ -529,3 +529,51 @@ def test_a_name_that_is_read_as_what_it_was_is_not_set_to_its_average(inside: st
     text = migrated(source)
     assert "hits = accelerator.reduce(" not in text
     assert "if accelerator.reduce(" in text
+
+
+@pytest.mark.parametrize(
+    ("above", "kept", "averaged"),
+    [
+        ("best = scores['loss']", "scores['loss'] = total", False),
+        ("best = scores['loss']", "scores['loss'].append(total)", True),
+        ("best = keep()", "scores['loss'] = total", True),
+    ],
+)
+def test_an_entry_that_is_read_before_any_is_set_is_the_same_on_all(above: str, kept: str, averaged: bool) -> None:
+    source = training(
+        functions="def keep():\n    return scores['loss']\n",
+        ready=f"scores = json.load(open('scores.json'))\n{above}",
+        inside="total += loss.item()",
+        after=f"score = total / 8\nif score < best:\n    best = score\n    {kept}\n    torch.save(model.state_dict(), 'b.pt')",
+    )
+    assert ("best = accelerator.reduce(" in migrated(source)) is averaged
+
+
+def test_a_function_that_is_called_again_finds_the_entry_that_it_has_set():
+    source = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    scores = {"loss": 9.0}
+    loader = DataLoader([(torch.randn(4), torch.randn(1)) for _ in range(8)], batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def epoch(kept):
+        best, total = kept["loss"], 0.0
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        score = total / 4
+        if score < best:
+            torch.save(model.state_dict(), "best.pt")
+        kept["loss"] = total
+
+    for _ in range(3):
+        epoch(scores)
+    """
+    assert migrated(source).count("accelerator.reduce(") == 2
