@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accel_migrate.check.assignments import Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names
 from accel_migrate.check.left_beside import is_plain_backward
+from accel_migrate.check.stores import returned
 from accel_migrate.flow.calls import Made
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.points import dotted
@@ -25,6 +27,7 @@ def find(project: Project) -> Iterator[Violation]:
 
 def _found(evidence: Evidence) -> Found:
     side = evidence.after
+    yield from _by_another_count(side)
     given = [(f, argument) for f, call in side.asked("prepare") for argument in call.args]
     sharded = {made for f, argument in given for made in side.flows.made(f, argument, "loader")}
     if not sharded:
@@ -50,6 +53,64 @@ def _found(evidence: Evidence) -> Found:
             if loop is not None:
                 text = unparse(loop.iter)[:50]
                 yield file, call, f"the loop over `{text}` is left as it was, and {text} would be sharded for another"
+
+
+def _by_another_count(side: Side) -> Found:
+    """A DistributedSampler that is told how many processes there are by something else than the processes."""
+    for file, call in side.of_library("DistributedSampler"):
+        told = [k.value for k in call.keywords if k.arg == "num_replicas"] or call.args[1:2]
+        other = _other_count(side, file, told[0], set()) if told else None
+        if other is not None and side.created and side.runs(file, call):
+            text = unparse(other)[:50]
+            yield (
+                file,
+                call,
+                f"its DistributedSampler would shard by `{text}`, not by the number of processes that the launcher starts",
+            )
+
+
+def _other_count(side: Side, file: Module, node: ast.expr, seen: set[ast.AST]) -> ast.expr | None:
+    """What of a number is not known to be the number of processes, or a constant where there is but one."""
+    if node in seen:
+        return None
+    seen.add(node)
+    match node:
+        case ast.Constant():
+            return None
+        case ast.Attribute(attr=attr) if attr.endswith("num_processes") and is_accelerator(node.value):
+            return None
+        case ast.Call() if "WORLD_SIZE" in unparse(node) or unparse(node.func).endswith("get_world_size"):
+            return None
+        case ast.Subscript() if "WORLD_SIZE" in unparse(node):
+            return None
+        case ast.IfExp(body=body, orelse=other):
+            sources = [(file, body), (file, other)]
+        case ast.BoolOp(values=values):
+            sources = [(file, value) for value in values]
+        case ast.Call(func=ast.Name(id="int"), args=[inner]):
+            sources = [(file, inner)]
+        case ast.Call():
+            callees = side.flows.callees.get(node, ())
+            sources = [(side.flows.function_file[callee], value) for callee in callees for value in returned(callee)]
+        case ast.Name() | ast.Attribute():
+            sources = [(one.file, one.value) for one in side.once(Assignments).to(file, node) if one.item is None]
+            sources += _handed(side, file, node)
+        case _:
+            sources = []
+    if not sources:
+        return node
+    others = (_other_count(side, owner, value, seen) for owner, value in sources)
+    return next((other for other in others if other is not None), None)
+
+
+def _handed(side: Side, file: Module, node: ast.expr) -> list[tuple[Module, ast.expr]]:
+    """What callers hand over for a parameter."""
+    scope = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None
+    function = scope.node if scope is not None else None
+    if not isinstance(function, Function) or not isinstance(node, ast.Name):
+        return []
+    given = [(site.file, argument_of(function, site.call, node.id)) for site in side.above(function)]
+    return [(caller, argument) for caller, argument in given if argument is not None]
 
 
 def _by_number(file: Module, loop: ast.For) -> Found:

@@ -106,3 +106,31 @@ def test_what_stands_beside_a_loader_and_is_taken_by_the_number_of_the_batch() -
     assert said("AM968", "x = 1\n", ONE + "i = 0\n" + loop.format("x", "data", "(i + 1)", "i += 1"))
     assert not said("AM968", "x = 1\n", ONE + "i = 0\n" + loop.format("x", "data", "9", "pass"))
     assert not said("AM968", "x = 1\n", ONE + loop.format("i, x", "enumerate(other)", "(i + 1)", "pass"))
+
+
+@pytest.mark.parametrize(
+    ("world", "is_another"),
+    [
+        ("args.world", True),
+        ("torch.cuda.device_count()", True),
+        ("accelerator.num_processes", False),
+        ("dist.get_world_size()", False),
+        ("int(os.environ['WORLD_SIZE'])", False),
+        ("dist.get_world_size() if several else 1", False),
+    ],
+)
+def test_a_sampler_of_another_file_that_is_told_a_number_of_processes(world: str, is_another: bool) -> None:
+    feed = (
+        "from torch.utils.data import DataLoader, DistributedSampler\n"
+        "def sampled(rows, world, place):\n    return DistributedSampler(rows, num_replicas=world, rank=place)\n"
+        "def feed(world, place):\n    return DataLoader(rows, sampler=sampled(rows, world, place))\n"
+    )
+    script = (
+        "import os, torch\nimport torch.distributed as dist\nfrom accel_runtime import Accelerator\nfrom feed import feed\n"
+        f"accelerator = Accelerator()\nargs.world = args.gpus * args.nodes\nworld = {world}\n"
+        "data = feed(world, accelerator.process_index)\nnet, data = accelerator.prepare(net, data)\n"
+    )
+    message = said(
+        "AM968", {"train.py": "from feed import feed\n", "feed.py": feed}, {"train.py": script, "feed.py": feed}
+    )
+    assert any("not by the number of processes" in each for each in message) == is_another
