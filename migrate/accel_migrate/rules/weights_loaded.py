@@ -84,8 +84,9 @@ def _read(context: Context, load: Load) -> Iterator[Change]:
     elif spelled is not None and load.late and load.location is None and _is_whole_model(context, load):
         edits.append(add_argument(module.source, load.call, f"map_location={spelled}.device"))
         said.append("every process reads the model to its own device, whatever GPU saved")
-    if spelled is not None and training.storage.waits(load) and not training.flow.on_some(module, load.call):
-        statement = _listed(module, _opened(module, load.call), load.call)
+    statement = _listed(module, _opened(module, load.call), load.call)
+    waits = training.storage.waits(load) and not training.flow.on_some(module, load.call)
+    if spelled is not None and waits and not _is_asked_for(context, module, statement):
         edits.append(Insert(statement, (f"{spelled}.wait_for_everyone()",), "before", above_comments=False))
         said.append("waits until the file is written")
     if edits:
@@ -132,6 +133,22 @@ def _opened(module: Module, load: ast.Call) -> ast.stmt:
     return found
 
 
+def _is_asked_for(context: Context, module: Module, node: ast.AST) -> bool:
+    """Whether a load runs where a file was found, as `if os.path.exists(path): self.resume(path)`: no place to wait.
+
+    One process may ask before another writes. Where nothing is written before, there is nothing to wait for.
+    """
+    waiting = [(module, node)]
+    for owner, at in waiting:
+        for above in owner.ancestors(at):
+            if isinstance(above, ast.If) and _asks_for_file(above.test, owner):
+                return True
+        function = owner.scope(at).function
+        sites = context.script.graph.sites.get(function, ()) if function is not None else ()
+        waiting += [site for site in sites if site not in waiting]
+    return False
+
+
 def _listed(module: Module, statement: ast.stmt, reader: ast.AST) -> ast.stmt:
     """The statement of the same block that looks for the file by listing a folder: not before it is there either."""
     for name in module.walk(reader, ast.Name):
@@ -151,10 +168,16 @@ def _lists(statement: ast.stmt) -> bool:
     return any(name in ("glob", "iglob", "listdir", "scandir", "iterdir", "rglob") for name in names)
 
 
-def _asks_for_file(test: ast.expr) -> bool:
+def _asks_for_file(test: ast.expr, module: Module | None = None) -> bool:
+    """Whether a test asks if there is a file; with `module`, also by a name: `found = path.exists()`."""
+    parts = list(walk(test))
+    for name in [part for part in parts if isinstance(part, ast.Name)] if module is not None else ():
+        variable = module.variable(name) if module is not None else None
+        bound = reaching(module, name, variable) if module is not None and variable is not None else ()
+        parts += [part for binding in bound if binding.value is not None for part in walk(binding.value)]
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("exists", "isfile", "is_file", "isdir", "is_dir")
-        for node in walk(test)
+        for node in parts
     )
 
 

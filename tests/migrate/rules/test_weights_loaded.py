@@ -8,10 +8,11 @@ from textwrap import dedent
 import pytest
 from accel_migrate.pipeline import migrate
 from accel_migrate.plan import FileResult, Status
+from accel_migrate.settings import DEFAULTS
 from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, notes, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, _migrated, migrated, noted, notes, unchanged
 
 
 def test_reads_to_the_cpu_before_prepare():
@@ -346,3 +347,57 @@ def test_notes_weights_that_reach_a_model_by_another_name(read: str) -> None:
 def test_says_nothing_of_data_that_is_loaded() -> None:
     source = training(ready="rows = torch.load('rows.pt')\nprint(len(rows))")
     assert not [note for note in notes(source) if "GPU that saved" in note]
+
+
+COACH = """
+    import os
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    class Coach:
+        def __init__(self, path):
+            self.device = torch.device("cuda")
+            self.model = nn.Linear(2, 1).to(self.device)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.rows = DataLoader(build(), batch_size=4)
+            if os.path.exists(path):
+                self.resume(path)
+            {above}
+
+        def resume(self, path):
+            self.model.load_state_dict(torch.load(path, map_location=self.device))
+
+        def train(self):
+            for epoch in range(3):
+                {again}
+                for x in self.rows:
+                    loss = self.model(x.to(self.device)).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+                torch.save(self.model.state_dict(), "kept.pt")
+
+    {made}
+    """
+ONCE = "coach = Coach('kept.pt')\n    coach.train()"
+
+
+def test_a_file_that_is_asked_for_as_a_trainer_is_made_is_of_an_earlier_run():
+    text = migrated(COACH.format(above="", again="pass", made=ONCE))
+    assert "        if os.path.exists(path):\n            self.resume(path)\n" in text
+    assert "wait_for_everyone" not in text
+
+
+@pytest.mark.parametrize(
+    ("above", "again", "made"),
+    [
+        ("", "self.resume('kept.pt')", ONCE),
+        ("", "pass", f"{ONCE}\n    coach.resume('kept.pt')"),
+        ("", "pass", f"{ONCE}\n    load = coach.resume\n    load('kept.pt')"),
+        ("self.train()\n            self.resume(path)", "pass", "coach = Coach('kept.pt')"),
+    ],
+)
+def test_a_file_that_may_be_of_this_run_is_waited_for(above: str, again: str, made: str):
+    result = _migrated(COACH.format(above=above, again=again, made=made), DEFAULTS)
+    assert result.status is Status.UNCHANGED or "wait_for_everyone" in result.after.decode()
