@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.placement.reach import NAME, NewParameter
-from accel_migrate.analysis.values.roles import arguments_of, positional_of
+from accel_migrate.analysis.values.roles import Role, arguments_of, positional_of
 from accel_migrate.edits import behind, change, opening_bracket, replace_node
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Definition
-from accel_migrate.flow.scopes import Function, Module
+from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.plan import Change, Edit, Insert, Replace
 from accel_migrate.rule import Context, Rule
 
@@ -21,11 +21,13 @@ def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     for function, parameter in training.reach.parameters.items():
         edits: list[Edit] = []
+        unread = _unread_device(context, parameter)
         if parameter.module is module:
             edits += _definition(module, function, parameter, context)
+            edits += [Replace(*_last(module, function), "")] if unread is not None else []
         for caller, call in context.script.graph.sites.get(function, ()):
             if caller is module:
-                edits += _call(context, caller, call, function, parameter)
+                edits += _call(context, caller, call, function, parameter, unread)
         if edits:
             what = (
                 f"takes the Accelerator in place of `{parameter.replaced}`"
@@ -68,6 +70,28 @@ def _definition(module: Module, function: Function, parameter: NewParameter, con
     return [*edits, *[replace_node(source, n, f"{NAME}.device{'.type' if n in texts else ''}") for n in reads]]
 
 
+def _unread_device(context: Context, parameter: NewParameter) -> ast.arg | None:
+    """A device behind other parameters with defaults, whose place the Accelerator cannot take, and that nobody reads now."""
+    module, function, graph = parameter.module, parameter.function, context.script.graph
+    sites = graph.all_sites.get(function, [])
+    if parameter.replaced is not None or len(function.args.defaults) < 2 or len(sites) != len(graph.sites[function]):
+        return None
+    argument = function.args.args[-1]
+    variable = Variable(module.functions[function], argument.arg)
+    reads = [node for node in module.walk(module.tree, ast.Name) if module.variable(node) == variable]
+    if context.script.roles.of(variable) != Role.DEVICE or any(node not in context.training.gone for node in reads):
+        return None
+    plain = all(isinstance(value, ast.Constant | ast.Name) for _, value in graph.handed(variable))
+    written = [module.source.text[slice(*_last(module, function))], *[owner.source.code(call) for owner, call in sites]]
+    return argument if plain and not any("#" in text for text in written) else None  # a comment may speak of another
+
+
+def _last(module: Module, function: Function) -> tuple[int, int]:
+    """Where the last parameter stands, with its default and the comma before it."""
+    before, default = function.args.defaults[-2:]
+    return module.source.end(before), module.source.end(default)
+
+
 def _named_again(function: Function, device: str) -> Edit:
     """The device under the parameter's name, for a body that reads it in many lines."""
     described = len(function.body) > 1 and ast.get_docstring(function) is not None
@@ -97,7 +121,33 @@ def _added(module: Module, function: Function) -> Edit:
     return Replace(bracket + 1, bracket + 1, f"{NAME}, " if others else NAME)
 
 
-def _call(context: Context, caller: Module, call: ast.Call, function: Function, parameter: NewParameter) -> list[Edit]:
+def _call(
+    context: Context,
+    caller: Module,
+    call: ast.Call,
+    function: Function,
+    parameter: NewParameter,
+    unread: ast.arg | None,
+) -> list[Edit]:
+    """The Accelerator is handed over, and a device that nobody reads is not."""
+    source = caller.source
+    passed = dict(arguments_of(call, _target(parameter))).get(unread.arg) if unread is not None else None
+    handed = _handed(context, caller, call, function, parameter)
+    if passed is None:
+        return handed
+    arguments: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    number = next(i for i, each in enumerate(arguments) if passed in (each, getattr(each, "value", None)))
+    gone, before = arguments[number], arguments[max(number - 1, 0)]
+    (added,) = handed
+    assert isinstance(added, Replace)
+    if number == 0 or added.start in (source.end(before), source.end(gone)):
+        return [Replace(source.start(gone), source.end(gone), added.text.strip(", \n"))]
+    return [added, Replace(source.end(before), source.end(gone), "")]
+
+
+def _handed(
+    context: Context, caller: Module, call: ast.Call, function: Function, parameter: NewParameter
+) -> list[Edit]:
     source = caller.source
     spelled = context.training.accelerator(caller, call) or NAME
     if parameter.replaced is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.rules.verbs import migrated
 
 SCRIPT = """
@@ -65,3 +67,60 @@ def test_an_argument_has_a_line_of_its_own_where_the_others_have() -> None:
     result = migrated(text)
     assert "def train(\n    model,\n    loader,\n    accelerator,\n    n=2,\n):" in result
     assert "train(\n        model,\n        loader,\n        accelerator,\n        n=3,\n    )" in result
+
+
+DEFAULTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def fit(net, loader, epochs=2, device="cuda"):
+    steps = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            steps.zero_grad()
+            nn.functional.mse_loss(net(x), y).backward()
+            steps.step()
+
+def main():
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = nn.Linear(4, 2).to(place)
+    loader = DataLoader(data, batch_size=4)
+    {call}
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("fit(net, loader, 3, place)", "fit(net, loader, accelerator, 3)"),
+        ("fit(net, loader, epochs=3, device=place)", "fit(net, loader, accelerator, epochs=3)"),
+        ("fit(net, loader, device=place, epochs=3)", "fit(net, loader, accelerator, epochs=3)"),
+        ("fit(net, loader, device=place)", "fit(net, loader, accelerator)"),
+        ("fit(net=net, loader=loader, device=place)", "fit(net=net, loader=loader, accelerator=accelerator)"),
+        ("fit(device=place, net=net, loader=loader)", "fit(accelerator=accelerator, net=net, loader=loader)"),
+        (
+            "fit(\n        net,\n        loader,\n        epochs=3,\n        device=place,\n    )",
+            "fit(\n        net,\n        loader,\n        accelerator,\n        epochs=3,\n    )",
+        ),
+    ],
+)
+def test_a_device_behind_other_defaults_goes_when_nobody_reads_it(call: str, expected: str) -> None:
+    text = migrated(DEFAULTS.format(call=call))
+    assert "def fit(net, loader, accelerator, epochs=2):" in text
+    assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("steps.step()\n", "steps.step()\n            print(device)\n"),
+        ("fit(net, loader, 3, place)", "fit(\n    net,\n    loader,\n    3,  # rounds\n    place,\n)"),
+    ],
+)
+def test_a_device_that_is_read_or_told_of_stays(old: str, new: str) -> None:
+    text = migrated(DEFAULTS.format(call="fit(net, loader, 3, place)").replace(old, new))
+    assert 'device="cuda"' in text
