@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
+from accel_migrate.analysis.notes.drawn import find_drawn
 from accel_migrate.analysis.notes.kept import find_kept
 from accel_migrate.analysis.notes.loss_reduced import unseen_lengths, unseen_losses
 from accel_migrate.analysis.notes.may_download import may_download
 from accel_migrate.analysis.notes.not_analysed import not_analysed
+from accel_migrate.analysis.notes.seeding import Seeded, Seeding
 from accel_migrate.analysis.notes.shares import trains_on_share
 from accel_migrate.analysis.notes.unseen import Unseen
 from accel_migrate.analysis.notes.unseen_layers import unseen_layers
@@ -37,7 +39,8 @@ def find(context: Context) -> Iterator[Change]:
         found = {each.name: each for each in finder(context) if repeats or each.name not in told}
         told |= set(found)
         if found:
-            clauses.append(text.format(_named(context.module, found.values())) + _moved(context, finder))
+            more = _moved(context, finder) or _drops(context, finder)
+            clauses.append(text.format(_named(context.module, found.values())) + more)
     if clauses:
         numbered = clauses if len(clauses) == 1 else [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
         message = f"not visible to the analysis, so look at it before N processes run: {'; '.join(numbered)}"
@@ -65,6 +68,20 @@ def _moved(context: Context, finder: object) -> str:
     if finder is not _code or not wrapped:
         return ""
     return "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
+
+
+def _drops(context: Context, finder: object) -> str:
+    """What one seed for all means for layers that cannot be read; where some that draw are seen, AM803 says it."""
+    script, training = context.script, context.training
+    if finder is not _layers or not trains_on_share(script, training):
+        return ""
+    seeding = Seeding(script, training, context.settings.target)
+    seed = seeding.of("torch")
+    alike = seed.seeded is Seeded.ALIKE or (seed.seeded is Seeded.UNKNOWN and seed.launched)
+    if not alike or any(drawn.library == "torch" for drawn in find_drawn(script, training, context.module, seeding)):
+        return ""
+    told = (seeding.last("torch") or seed).told(context.module)
+    return f", and with dropout every process may draw the same numbers, because all are seeded alike ({told})"
 
 
 def _losses(context: Context) -> Iterable[Unseen]:

@@ -269,3 +269,18 @@ def test_follows_a_criterion_out_of_a_tuple_and_a_loader_that_is_built_where_it_
     assert "summed over the batch" in noted(summed, "AM802")
     unordered = SHUFFLED.replace(", shuffle=True", "").replace("TensorDataset(", "eval(")
     assert ORDER in said(BUILT_TOGETHER.format(criterion="nn.CrossEntropyLoss()", loader=unordered))
+
+
+@pytest.mark.parametrize(
+    ("seeded", "functions", "told"),
+    [
+        ("torch.manual_seed(0)\n", "", True),
+        ("torch.manual_seed(0)\n", "noise = nn.Dropout(0.5)\n", True),
+        ("torch.seed()\n", "", False),
+    ],
+)
+def test_layers_that_cannot_be_read_may_drop_alike(seeded: str, functions: str, told: bool) -> None:
+    source = training(functions=functions).replace("nn.Linear(3, 2)", "torch.load('x.pt')")
+    source = source.replace("import torch\n", f"import torch\n{seeded}", 1)
+    assert LAYERS in said(source)
+    assert ("with dropout every process may draw the same numbers" in said(source)) is told
