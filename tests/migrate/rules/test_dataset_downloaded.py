@@ -124,3 +124,19 @@ def test_a_download_that_an_import_starts_is_told_with_its_place(line: str, told
 def test_a_parameter_that_is_true_by_default_asks_for_a_download(default: str, call: str, told: bool) -> None:
     functions = f"def rows(download{default}):\n    return Digits('d', download=download)\nraw = rows({call})\n"
     assert ("AM604" in codes(training(functions=functions))) == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "downloaded"),
+    [
+        ("requests.get('https://chat.example/send')", False),
+        ("requests.get('https://chat.example/send').raise_for_status()", False),
+        ("sent = requests.get('https://chat.example/send')\nprint(sent.status_code)", False),
+        ("rows = requests.get('https://data.example/rows').content", True),
+        ("came = requests.get('https://data.example/rows')\nprint(came.ok)\nkeep(came.content)", True),
+    ],
+)
+def test_a_request_whose_answer_nobody_takes_is_sent(asked: str, downloaded: bool) -> None:
+    found = codes(training(functions=f"import requests\n{asked}\n"))
+    assert ("AM604" in found) is downloaded
+    assert ("AM607" in found) is not downloaded

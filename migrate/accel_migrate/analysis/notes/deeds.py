@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from accel_migrate.analysis.storage.files import (
+    asks_only,
     makes_folder,
     opens_events,
     opens_log,
@@ -59,7 +60,8 @@ def _is_method(script: Script, module: Module, call: ast.Call, name: re.Pattern[
 
 def _sends(script: Script, module: Module, call: ast.Call) -> bool:
     """Whether a call reaches other machines, other than to fetch from them."""
-    return (module.qualified(call.func) or "").startswith(_SENDS) or _is_method(script, module, call, _UPLOADING)
+    sends = (module.qualified(call.func) or "").startswith(_SENDS) or asks_only(module, call)
+    return sends or _is_method(script, module, call, _UPLOADING)
 
 
 def opens_window(script: Script, training: Training, module: Module, call: ast.Call) -> bool:

@@ -29,6 +29,8 @@ _FETCHES = {
     "requests.get", "urllib.request.urlretrieve", "urllib.request.urlopen", "wget.download", "gdown.download", "nltk.download",
     "shutil.unpack_archive", "torch.hub.download_url_to_file",
 }  # fmt: skip
+_REQUESTS = {"requests.get", "urllib.request.urlopen"}
+_WHETHER = {"status_code", "ok", "reason", "raise_for_status", "close", "status", "code", "getcode"}
 _FETCHING = {
     "download_url", "download_and_extract_archive", "extract_archive", "snapshot_download", "hf_hub_download", "maybe_download",
     "download_file_from_google_drive", "cached_download",
@@ -154,7 +156,27 @@ def downloads(module: Module, call: ast.Call) -> bool:
         return isinstance(vectors, ast.Constant) and isinstance(
             vectors.value, str
         )  # of torchtext, which fetches by name
+    if asks_only(module, call):
+        return False
     return dotted in _FETCHES or dotted.rpartition(".")[2] in _FETCHING or bool(_FETCHED_BY.fullmatch(dotted))
+
+
+def asks_only(module: Module, call: ast.Call) -> bool:
+    """`requests.get(url)` of whose answer nobody takes more than whether it came: a message, and no download."""
+    if module.qualified(call.func) not in _REQUESTS:
+        return False
+    statement = module.parents[call]
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return _is_left(module, call)
+    variable = module.variable(target)
+    names = [name for name in module.walk(module.tree, ast.Name) if module.variable(name) == variable]
+    return all(_is_left(module, name) for name in names if isinstance(name.ctx, ast.Load))
+
+
+def _is_left(module: Module, answer: ast.expr) -> bool:
+    above = module.parents[answer]
+    return isinstance(above, ast.Expr) or (isinstance(above, ast.Attribute) and above.attr in _WHETHER)
 
 
 def _may_be_true(module: Module, node: ast.expr) -> bool:
