@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.migrate.rules.scripts import becomes, training
+from tests.migrate.rules.scripts import becomes, codes, training
 from tests.migrate.rules.verbs import migrated, noted, notes, unchanged
 
 MOVED = "x, y = x.to(device), y.to(device)"
@@ -37,6 +37,14 @@ def test_extends_a_list_by_the_lists_of_all_batches() -> None:
         "losses.extend(accelerator.sum_for_metrics(model(x).argmax(1).cpu().numpy().tolist()))",
     )
     assert "more than add up" in noted(evaluation("losses.extend(model(x).argmax(1).cpu().numpy())"), "AM402")
+
+
+@pytest.mark.parametrize("added", ["losses.extend({})", "losses += {}"])
+def test_a_list_that_a_round_binds_to_a_name_extends_too(added: str) -> None:
+    named = ("shown = model(x).argmax(1).tolist()", "if verbose: shown = [0]", added.format("shown"))
+    becomes(evaluation(*named), added.format("accelerator.sum_for_metrics(shown)"))
+    either = ("shown = model(x).argmax(1).tolist()", "if verbose: shown = model(x)", added.format("shown"))
+    assert "AM402" in codes(evaluation(*either))
 
 
 def test_feeds_an_object_of_the_project_the_figures_of_all_batches() -> None:

@@ -201,9 +201,19 @@ class _Judge:
         self._reads(value)
         self._comes(value, every)
         held = self.begins.kind(target)
-        if held is None or (held is list and not is_list(value)):
+        if held is None or (held is list and not self._is_list(value)):
             raise NotExact(f"it is not known what `{unparse(target)}` holds", target)
         self.figures.append(value)
+
+    def _is_list(self, value: ast.expr) -> bool:
+        """Whether a value is a list by what it is written as, here or where this round bound it to a name."""
+        variable = self.module.variable(value) if isinstance(value, ast.Name) and value.id in self.bound else None
+        if variable is None:
+            return is_list(value)
+        held = reaching(self.module, value, variable)  # type: ignore[arg-type]
+        return bool(held) and all(
+            b.kind == "assign" and not b.path and b.value is not None and is_list(b.value) for b in held
+        )
 
     def _call(self, statement: ast.Expr, call: ast.Call, every: bool) -> None:
         function = call.func
@@ -211,14 +221,15 @@ class _Judge:
             entry = isinstance(function.value, ast.Subscript) and isinstance(function.value.slice, ast.Constant)
             simple = (entry or isinstance(function.value, ast.Name | ast.Attribute)) and not call.keywords
             starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-            if simple and not starred and function.attr == "append" and len(call.args) == 1:
+            one = simple and not starred and len(call.args) == 1
+            if one and function.attr == "append":
                 if self.begins.kind(function.value) is not list:
                     raise NotExact(f"it is not known what `{unparse(function.value)}` holds", call)
                 self._reads(call.args[0])
                 self._comes(call, every)
                 self.entries.append(call)
                 return
-            if simple and not starred and function.attr == "extend" and len(call.args) == 1 and is_list(call.args[0]):
+            if one and function.attr == "extend" and self._is_list(call.args[0]):
                 self._figure(function.value, call.args[0], every)
                 return
             if (
