@@ -32,7 +32,7 @@ _MAKES = {
     Seeded.ALIKE: f"makes the same batches, since {{why}}, so N processes learn no more than one; {_PART}",
     Seeded.UNKNOWN: f"makes its batches by itself; whether they are the same is not visible to the analysis; {_PART}",
 }
-_ALL = f"makes its batches from all of the data, so N processes go through it N times; {_PART}"
+_ALL = f"makes the same batches, since nothing is seen to be drawn for them, so N processes learn no more than one; {_PART}"
 
 _UNREAD = (
     "goes through all of `{}`, which is not visible to the analysis; if it is a DataLoader, hand its file over as well, or "
