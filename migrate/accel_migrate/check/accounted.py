@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
@@ -16,7 +16,6 @@ from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
-from accel_migrate.flow.scopes import Module
 from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
@@ -37,7 +36,7 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
     calls = [(file, call) for file, call in before.calls if file.path in changed and before.flows.callees.get(call)]
     lost = Counter((file.path, _name(call)) for file, call in calls)
     lost -= Counter((file.path, _name(call)) for file, call in after.calls if after.flows.callees.get(call))
-    lost -= _of_one_way(before, after, {call for _, call in calls}) if lost else Counter()
+    lost -= _of_one_way(before, after, lost) if lost else Counter()
     defined = {function.name for file in after.files for function in file.walk(file.tree, ast.FunctionDef)}
     for file, call in calls if lost else ():
         for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():
@@ -50,22 +49,26 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
                 return
 
 
-def _of_one_way(before: Side, after: Side, calls: set[ast.Call]) -> Counter[tuple[Path, str]]:
+def _of_one_way(before: Side, after: Side, lost: Counter[tuple[Path, str]]) -> Counter[tuple[Path, str]]:
     """What both ways of a choice called that is one way now: a run called one of the two, and calls the one that is left."""
     found: Counter[tuple[Path, str]] = Counter()
-    left = Counter((file.path, ast.dump(choice.test)) for file, choice in _choices(after))
-    for file, choice in _choices(before):
-        left[key := (file.path, ast.dump(choice.test))] -= 1
-        if left[key] < 0:
-            ways = [way if isinstance(way, list) else [way] for way in (choice.body, choice.orelse)]
-            called = [[node for part in way for node in walk(part) if node in calls] for way in ways]
-            body, orelse = (Counter((file.path, _name(node)) for node in way) for way in called)
-            found += body & orelse
+    left = Counter((*key, test) for key, test, _ in _choices(after, lost))
+    for key, test, often in _choices(before, lost):
+        if often:
+            left[*key, test] -= 1
+            found[key] += often if left[*key, test] < 0 else 0
     return found
 
 
-def _choices(side: Side) -> Iterator[tuple[Module, ast.If | ast.IfExp]]:
-    return ((file, node) for file in side.files for node in file.walk(file.tree, ast.If, ast.IfExp))
+def _choices(side: Side, names: Collection[tuple[Path, str]]) -> Iterator[tuple[tuple[Path, str], str, int]]:
+    """The choices that call some functions: the function, what is asked, and how often both ways call it."""
+    for file in side.files:
+        for node in file.walk(file.tree, ast.If, ast.IfExp):
+            ways = [way if isinstance(way, list) else [way] for way in (node.body, node.orelse)]
+            calls = [[n for part in way for n in walk(part) if isinstance(n, ast.Call)] for way in ways]
+            body, orelse = (Counter((file.path, _name(call)) for call in way) for way in calls)
+            for key in (body | orelse).keys() & names:
+                yield key, ast.dump(node.test), (body & orelse)[key]
 
 
 def _name(call: ast.Call) -> str:

@@ -155,6 +155,11 @@ KEEPS = "class Small:\n    def __init__(self):\n        self.width = 4\n\ndef sm
     [
         ("net = small().cuda() if gpu else small()\n", "net = small()\n", False),
         ("if gpu:\n    net = small().cuda()\nelse:\n    net = small()\n", "net = small()\n", False),
+        (
+            "net = small().cuda() if gpu else small()\nif gpu:\n    x = x.cuda()\n",
+            "net = small()\nif gpu:\n    x = x.cuda()\n",
+            False,
+        ),
         ("net = small().cuda() if gpu else small()\n", "net = small() if gpu else None\n", True),
         ("net = small().cuda() if gpu else small()\nsmall()\n", "net = small()\n", True),
         ("if gpu:\n    net = small().cuda()\nelse:\n    net = other\n", "net = other\n", True),

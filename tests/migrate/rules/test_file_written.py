@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 from accel_migrate.settings import DEFAULTS
@@ -601,3 +601,10 @@ def test_says_that_a_file_is_read_which_another_process_may_have_begun(before: s
 def test_says_nothing_of_readers_where_another_file_is_read():
     other = ASKED.format(path="'kept.pt'", made="open('marks.txt', 'w')")
     assert "those that read" not in noted(training(ready=other), "AM504")
+
+
+def test_says_it_of_a_file_beside_data_that_are_downloaded_where_all_is_set_up():
+    body = training(ready=ASKED.format(path="'kept.pt'", made="open('kept.pt', 'w')")).partition("import wandb\n")
+    downloaded = body[2].replace("data = TensorDataset(", "raw = Digits('d', download=True)\ndata = TensorDataset(")
+    source = f"{body[0]}\ndef main():\n{indent(downloaded, '    ')}\nmain()\n"
+    assert "keep it from those that read it" in noted(source, "AM504")

@@ -96,7 +96,8 @@ def written_once(script: Script, training: Training, module: Module) -> list[ast
 def concerns(script: Script, training: Training, module: Module, statement: ast.stmt) -> bool:
     """Whether the training runs it on every process, and no other rule speaks of it."""
     function = module.scope(statement).function
-    if function is not None and not training.timing.after_prepare(module, statement):
+    sets_up = function is training.place.module.scope(training.place.after).function
+    if function is not None and not sets_up and not training.timing.after_prepare(module, statement):
         if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):
             return False  # another rule speaks of the download as a whole
     return not _saves_model(training, module, statement) and done_by_all(script, training, module, statement)
