@@ -1554,3 +1554,19 @@ TRIED_AGAIN = """
 def test_tells_that_one_process_may_train_again_after_an_error(caught: str, again: str, is_told: bool):
     source = dedent(TRIED_AGAIN.format(caught=caught, again=again))
     assert any("the others wait for its gradients" in message for message in notes(source)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_told"),
+    [
+        ("F.mse_loss(model(x)[y], x[y])", True),
+        ("F.mse_loss(model(x)[y > 0], x[y > 0])", True),
+        ("F.kl_div(F.log_softmax(model(x)[y], dim=1), F.softmax(x[y], dim=1), reduction='batchmean')", True),
+        ("F.mse_loss(model(x), table[y])", False),
+        ("F.mse_loss(model(x)[order], x[order])", False),
+        ("F.mse_loss(model(x)[:, 0], x[:, 0])", False),
+    ],
+)
+def test_tells_a_mean_over_the_rows_that_a_batch_picks(loss: str, is_told: bool):
+    source = training(ready="table, order = torch.randn(2, 2), torch.randperm(4)", loss=loss)
+    assert ("AM802" in codes(source)) == is_told

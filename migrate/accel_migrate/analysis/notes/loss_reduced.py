@@ -349,6 +349,13 @@ class _Search:
     def _rated(self, module: Module, found: Reduced, node: ast.Call) -> Reduced:
         """A loss of torch over what it is given: a mean over samples where that has a row for each of them."""
         given = [*node.args, *[keyword.value for keyword in node.keywords]]
+        picked = [one for each in given if (one := self._picked(module, each)) is not None]
+        keys = [unparse(one.slice) for one in picked]
+        for one in picked if found.kind == "mean" else ():
+            # Of labels a table is asked by one side alone; what both sides are asked by picks rows.
+            both = keys.count(unparse(one.slice)) > 1 and self._given(module, one.slice).kind == "rows"
+            if both or self._is_mask(module, one.slice):
+                return Reduced("uneven", one)
         unclear = [rows for each in given if (rows := self._given(module, each)).kind == "unseen"]
         return Reduced("unknown", unclear[0].node) if unclear and found.kind == "mean" else found
 
@@ -476,6 +483,26 @@ class _Search:
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select"
         )
         return node if selects or (isinstance(node, ast.Subscript) and self._is_mask(module, node.slice)) else None
+
+    def _picked(self, module: Module, node: ast.expr, depth: int = 0) -> ast.Subscript | None:
+        """`out[mask]`, by itself, under a name, or behind what works by rows: `F.log_softmax(out[mask], 1)`."""
+        match node:
+            case ast.Subscript(slice=ast.Name() | ast.Attribute() | ast.Compare() | ast.UnaryOp(op=ast.Invert())):
+                return node
+            case ast.Call() if node.args and (module.qualified(node.func) or "").rpartition(".")[2] in _BY_ROW:
+                return self._picked(module, node.args[0], depth + 1) if depth < _DEPTH else None
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in _BY_ROW:
+                return self._picked(module, inner, depth + 1) if depth < _DEPTH else None
+            case ast.Name() if depth < _DEPTH:
+                variable = module.variable(node)
+                for bound in reaching(module, node, variable) if variable is not None else ():
+                    value = bound.value
+                    if isinstance(value, ast.Tuple) and len(bound.path) == 1:
+                        value = value.elts[bound.path[0]] if bound.path[0] < len(value.elts) else None
+                    found = self._picked(module, value, depth + 1) if value is not None else None
+                    if found is not None:
+                        return found
+        return None
 
     def _is_mask(self, module: Module, key: ast.expr) -> bool:
         if isinstance(key, ast.Compare):
