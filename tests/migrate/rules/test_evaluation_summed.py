@@ -287,3 +287,28 @@ def test_a_state_that_each_forward_begins_anew(first: str, keeps: bool) -> None:
         assert "keeps `self.state`" in noted(source, "AM402")
     else:
         becomes(source, "accelerator.whole_batches(test_loader)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "keeps"),
+    [
+        ("x = self.mixed(x)\n        self.state = x.mean()", True),
+        ("x = self.mixed(x)\n        self.note(x)", True),
+        ("self.note(x)\n        x = self.mixed(x)\n        self.note(x)", False),
+        ("self.state = 0\n        x = self.mixed(x)\n        self.state = x.mean()", False),
+        ("x = self.whole(x)\n        x = self.whole(x)", False),
+    ],
+)
+def test_a_state_that_other_methods_of_the_model_read_and_set(lines: str, keeps: bool) -> None:
+    keeping = (
+        "class Net(nn.Module):\n    def mixed(self, x):\n        return x + self.state\n"
+        "    def note(self, x):\n        self.state = x.mean()\n"
+        "    def whole(self, x):\n        self.state = x.sum()\n        return self.mixed(x)\n"
+        f"    def forward(self, x):\n        {lines}\n        return x\n"
+    )
+    source = evaluation("hits += model(x).sum().item()", functions=keeping)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    if keeps:
+        assert "keeps `self.state`" in noted(source, "AM402")
+    else:
+        becomes(source, "accelerator.whole_batches(test_loader)")

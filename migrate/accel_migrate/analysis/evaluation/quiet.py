@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.values.constructions import constructions
@@ -162,46 +161,84 @@ def _check_forward(module: Module, owner: ast.ClassDef) -> None:
     """Raise NotExact where a forward pass draws numbers, or reads what the one before has left."""
     methods = {method.name: method for method in owner.body if isinstance(method, ast.FunctionDef)}
     run = [methods["forward"]] if "forward" in methods else []
+    kept = _Kept(module, methods)
     for method in run:
-        own = [n for n in walk(method) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
+        own = _own(method)
         run += [methods[n.attr] for n in own if n.attr in methods and methods[n.attr] not in run]
-        _check_kept(module, own, methods)
+        kept.check(own)
         for call in (n for n in walk(method) if isinstance(n, ast.Call) and _draws(module, n)):
             asked = [a.test for a in module.ancestors(call) if isinstance(a, ast.If | ast.IfExp)]
             if not any("training" in unparse(test) for test in asked):
                 raise NotExact("the model draws random numbers, and each process would draw others", call)
 
 
-def _check_kept(module: Module, own: list[ast.Attribute], methods: dict[str, ast.FunctionDef]) -> None:
-    stored = {n.attr: n for n in own if isinstance(n.ctx, ast.Store)}
-    for node in own:
-        if isinstance(node.ctx, ast.Load) and node.attr in stored and node.lineno <= stored[node.attr].lineno:
-            if not _is_set_anew(module, node) and not _is_set_above(module, node, methods):
-                raise NotExact(f"the model keeps `{unparse(node)}` from batch to batch", node)
+def _own(node: ast.AST) -> list[ast.Attribute]:
+    return [n for n in walk(node) if isinstance(n, ast.Attribute) and unparse(n.value) == "self"]
 
 
-def _is_set_above(module: Module, node: ast.Attribute, methods: dict[str, ast.FunctionDef]) -> bool:
-    """Whether what always runs before it in the same pass sets it, and not to what comes of it: `self.state = fresh(x)`."""
-    for above in (node, *module.ancestors(node)):
-        if isinstance(above, ast.FunctionDef):
-            break
-        block = module.block(above) if isinstance(above, ast.stmt) else []
-        for earlier in block[: block.index(above)] if block else []:  # type: ignore[arg-type]
-            targets = earlier.targets if isinstance(earlier, ast.Assign) else []
-            if any(unparse(node) == unparse(t) for each in targets for t in getattr(each, "elts", [each])):
-                asked = [earlier.value]  # type: ignore[attr-defined]
-                return node.attr not in {attribute.attr for attribute in _own(asked, methods)}
-    return False
+class _Kept:
+    """What methods of a model read and set of `self`, in the methods that they call as well."""
 
+    def __init__(self, module: Module, methods: dict[str, ast.FunctionDef]) -> None:
+        self.module = module
+        self.methods = methods
+        self.asked: list[str] = []  # the methods that are being looked at
 
-def _own(asked: list[ast.AST], methods: dict[str, ast.FunctionDef]) -> Iterator[ast.Attribute]:
-    """What expressions read of `self`, in the methods that they name as well."""
-    for node in asked:
-        for part in walk(node):
-            if isinstance(part, ast.Attribute) and unparse(part.value) == "self":
-                yield part
-                if part.attr in methods and methods[part.attr] not in asked:
-                    asked.append(methods[part.attr])
+    def check(self, own: list[ast.Attribute]) -> None:
+        """NotExact where something is read that is set only later in the same pass."""
+        last = {attr: node.lineno for node in sorted(own, key=lambda n: n.lineno) for attr in self._set(node)}
+        for node in (n for n in own if isinstance(n.ctx, ast.Load)):
+            for attr in self._read(node):
+                if node.lineno > last.get(attr, 0) or self._is_set_above(node, attr):
+                    continue
+                if not _is_set_anew(self.module, node):
+                    raise NotExact(f"the model keeps `self.{attr}` from batch to batch", node)
+
+    def _read(self, node: ast.Attribute) -> set[str]:
+        """What is read at a node: an attribute, or all that a method reads before it sets it."""
+        if node.attr not in self.methods:
+            return {node.attr} if isinstance(node.ctx, ast.Load) else set()
+        if node.attr in self.asked:
+            return set()
+        self.asked.append(node.attr)
+        inner = _own(self.methods[node.attr])
+        found = {attr for each in inner for attr in self._read(each) if not self._is_set_above(each, attr)}
+        self.asked.pop()
+        return found
+
+    def _set(self, node: ast.Attribute) -> set[str]:
+        if isinstance(node.ctx, ast.Store):
+            return {node.attr}
+        if node.attr not in self.methods or node.attr in self.asked:
+            return set()
+        self.asked.append(node.attr)
+        found = {attr for each in _own(self.methods[node.attr]) for attr in self._set(each)}
+        self.asked.pop()
+        return found
+
+    def _is_set_above(self, node: ast.AST, attr: str) -> bool:
+        """Whether what always runs before it in the same pass sets it, and not to what comes of it: `self.state = fresh(x)`."""
+        for above in (node, *self.module.ancestors(node)):
+            if isinstance(above, ast.FunctionDef):
+                return False
+            block = self.module.block(above) if isinstance(above, ast.stmt) else []
+            for earlier in block[: block.index(above)] if block else []:  # type: ignore[arg-type]
+                if attr in self._surely_set(earlier):
+                    return not any(attr in self._read(each) for each in _own(earlier))
+        return False
+
+    def _surely_set(self, statement: ast.stmt) -> set[str]:
+        """What an assignment sets, or a method that is called by itself: `self.begin(x)`."""
+        if isinstance(statement, ast.Assign):
+            parts = [part for target in statement.targets for part in getattr(target, "elts", [target])]
+            return {part.attr for part in parts if isinstance(part, ast.Attribute) and unparse(part.value) == "self"}
+        called = (
+            statement.value.func if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+        )
+        method = self.methods.get(called.attr) if isinstance(called, ast.Attribute) else None
+        if method is None or unparse(called.value) != "self" or method.name in self.asked:  # type: ignore[union-attr]
+            return set()
+        return {attr for each in method.body if isinstance(each, ast.Assign) for attr in self._surely_set(each)}
 
 
 def _is_set_anew(module: Module, node: ast.Attribute) -> bool:
