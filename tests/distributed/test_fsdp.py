@@ -345,6 +345,8 @@ def test_what_cannot_be_is_refused_by_name():
         scaled = nn.Sequential(nn.Linear(2, 2))
         scaled[0].level = nn.Parameter(torch.tensor(0.5))
         refused("0.level of Sequential cannot be sharded, having no dimension", lambda: accelerator.prepare(scaled))
+        limited = nn.Sequential(nn.Embedding(5, 2, max_norm=1.0), nn.Linear(2, 1))
+        refused("0 of Sequential has max_norm, by which its forward", lambda: accelerator.prepare(limited))
         refused("LocalSGD needs a whole model", lambda: LocalSGD(accelerator, model, 2))
         refused("Linear was not prepared", lambda: accelerator.no_sync(nn.Linear(1, 1)))
         lonely = nn.Linear(2, 2)

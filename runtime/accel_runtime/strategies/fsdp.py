@@ -19,7 +19,7 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.nn import Module
+from torch.nn import Embedding, EmbeddingBag, Module
 from torch.optim import Optimizer
 from torch.utils.checkpoint import checkpoint
 
@@ -96,6 +96,7 @@ class Fsdp(Strategy):
     def _shard(self, model: Module, device: torch.device, announce: Callable[[str], None]) -> None:
         self.successors.refuse_shared(model, self.units)
         _refuse_scalars(model)
+        _refuse_limited_tables(model)
         explain_failures()
         HANDS.install(announce)
         mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -269,6 +270,17 @@ def _begin_with(model: weakref.ref[Module], *_: Any) -> None:
         # Any: torch has no public way to say which module is the outermost.
         state: Any = fully_shard.state(outermost)  # type: ignore[attr-defined]
         state._lazy_init()
+
+
+def _refuse_limited_tables(model: Module) -> None:
+    """Their forward writes to the weight, and what is written to a gathered one is lost."""
+    for name, module in model.named_modules():
+        if isinstance(module, (Embedding, EmbeddingBag)) and module.max_norm is not None:
+            raise UsageError(
+                f"{name or type(module).__name__} of {type(model).__name__} has max_norm, by which its forward changes its "
+                "weight, and that is lost where weights are sharded; leave max_norm out and call "
+                "weight.data.renorm_(2, 0, max_norm) after each step, or launch with --strategy ddp"
+            )
 
 
 def _refuse_pickling(kind: str, protocol: object) -> NoReturn:
