@@ -68,3 +68,40 @@ def test_a_collective_without_counterpart_leaves_the_loop():
 
 def test_the_note_points_at_the_place():
     assert "all_gather" in noted(script(body="dist.all_gather(parts, loss)"), "AM901")
+
+
+COACHED = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader
+
+    class Coach:
+        def __init__(self, model, rows, optimizer):
+            self.model, self.rows, self.optimizer = DistributedDataParallel(model.cuda()), rows, optimizer
+
+        def train(self):
+            for x in self.rows:
+                self.optimizer.zero_grad()
+                loss = self.model(x.cuda()).mean()
+                loss.backward()
+                self.optimizer.step()
+
+    def main():
+        dist.init_process_group("nccl")
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rows = DataLoader(data(), batch_size=8, shuffle=True)
+        {trained}
+        dist.destroy_process_group()
+
+    main()
+    """
+
+
+def test_a_trainer_without_a_name_is_what_keeps_the_accelerator_from_its_caller():
+    reason = unchanged(COACHED.format(trained="Coach(model, rows, optimizer).train()"))
+    assert "the Coach has no name to ask it by; give it one, as in `trainer = Coach(...)`" in reason
+    named = COACHED.format(trained="coach = Coach(model, rows, optimizer)\n        coach.train()")
+    assert "coach.accelerator.end_training()" in migrated(named)

@@ -10,6 +10,7 @@ from accel_migrate.analysis.moves.devices import is_device
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
@@ -182,7 +183,7 @@ def _extended(
         if function is extended.creation.node:
             continue
         if function is None:
-            raise _too_far_out(extended, module, node, called)
+            raise _unnamed(roles, extended, called) or _too_far_out(extended, module, node, called)
         sites = graph.sites.get(function, [])
         if not sites:
             raise NotMigrated(_not_called(roles, module, function), function.lineno, module)
@@ -206,6 +207,25 @@ def _not_called(roles: Roles, module: Module, function: Function) -> str:
                     "from it"
                 )
     return f"{function.name}() needs the Accelerator, and nothing in the files given calls it"
+
+
+def _unnamed(roles: Roles, reach: Reach, called: Function | None) -> NotMigrated | None:
+    """`Trainer(...).train()` where the Accelerator is the trainer's: nobody can ask it for that afterwards."""
+    if called is None or reach.by_class is None:
+        return None
+    for module in roles.project.modules:
+        for call in module.calls:
+            target = roles.target(module, call)
+            if target is None or target.node is not reach.by_class.node or module.scope(call).function is not called:
+                continue
+            if isinstance(module.parents[call], ast.Attribute):
+                made = unparse(call.func)
+                reason = (
+                    f"{called.name}() needs the Accelerator, which {made} makes, and the {made} has no name to ask it by; "
+                    f"give it one, as in `trainer = {made}(...)`"
+                )
+                return NotMigrated(reason, call.lineno, module)
+    return None
 
 
 def _too_far_out(reach: Reach, module: Module, node: ast.AST, called: Function | None) -> NotMigrated:
