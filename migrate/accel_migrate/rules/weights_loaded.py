@@ -59,9 +59,17 @@ def _old_keys(context: Context, changed: StateTaken) -> Iterator[Change]:
                 f"{context.script.project.file_name(other)} counts on it"
             )
             yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
-        if training.storage.saves and not found and not _is_said(context):
+        if _saves(context) and not found and not _is_said(context):
             message = "the keys of these weights no longer begin with `module.`; what else loads such files must not count on it"
             yield change(CODE, changed.call, message, loop=training.index, safety=Safety.NOTE)
+
+
+def _saves(context: Context) -> bool:
+    """Whether anything is saved, be it by `torch.save(*args)` of a helper, of which nobody knows what it is."""
+    files = context.script.project.modules
+    return bool(context.training.storage.saves) or any(
+        file.qualified(call.func) == "torch.save" for file in files for call in file.calls
+    )
 
 
 def _is_said(context: Context) -> bool:

@@ -128,6 +128,12 @@ def test_says_at_the_save_that_the_keys_change(before: str):
     assert len(found) == 1 and "what else loads such files must not count on it" in found[0]
 
 
+def test_says_at_a_save_by_a_helper_that_the_keys_change():
+    source = PARALLEL.format(saved="model", before="def keep(*args, **more):\n        torch.save(*args, **more)")
+    source = source.replace("torch.save(model", "keep(model")
+    assert "what else loads such files must not count on it" in noted(source, "AM502")
+
+
 @pytest.mark.parametrize(
     ("saved", "before"),
     [
