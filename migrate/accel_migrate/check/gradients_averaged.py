@@ -10,6 +10,7 @@ from accel_migrate.check.drawn_anew import drawn_anew
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator, step_of
 from accel_migrate.check.left_beside import left_beside
 from accel_migrate.check.loss_paths import RUNS_NOTHING, Losses
+from accel_migrate.check.stores import Stores
 from accel_migrate.flow.calls import Place
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Module
@@ -31,6 +32,7 @@ def _found(evidence: Evidence) -> Found:
     for file, call in side.asked("backward"):
         yield from _through_nothing(side, file, call, registered)
         yield from _made_anew(side, file, call)
+        yield from _of_figures(side, file, call)
         if side.wraps_models:  # the runtime's own averages each loss, whichever way it came
             yield from _past_the_wrapper(side, file, call, registered)
             yield from _through_again(side, file, call)
@@ -66,6 +68,25 @@ def _through_nothing(side: Side, file: Module, backward: ast.Call, registered: s
         return
     if side.wraps_models or not side.once(Losses).reads(file, backward) & side.once(_stepped_tensors):
         yield file, backward, f"`{unparse(backward)[:60]}` would go through nothing that is prepared"
+
+
+def _of_figures(side: Side, file: Module, backward: ast.Call) -> Found:
+    """A loss that is put together as a figure of an evaluation is: that has no gradients."""
+    stores, seen = side.once(Stores), set(backward.args)
+    pending = [*backward.args]
+    while pending:
+        for part in walk(pending.pop()):
+            if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "sum_for_metrics":
+                yield file, backward, f"the loss would come from `{unparse(part)[:60]}`, which keeps no gradients"
+                return
+            if isinstance(part, ast.Name):
+                held = {
+                    store.value
+                    for store in stores.reaching(file, part)
+                    if store.value is not None and store.file is file
+                }
+                pending += held - seen
+                seen |= held
 
 
 def _stepped_tensors(side: Side) -> set[Place]:

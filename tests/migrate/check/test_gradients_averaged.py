@@ -227,3 +227,9 @@ def test_a_method_of_the_project_draws_what_its_body_draws(body: str, drawn: boo
     )
     loop = "for x in data:\n    accelerator.backward(net(x))\n    opt.step()\n    Average().step(copied, net)\n"
     assert bool(said("AM967", "x = 1\n", average + OWN + loop)) == drawn
+
+
+def test_a_loss_that_is_added_up_as_a_figure_is() -> None:
+    loop = "total = 0\nfor x in data:\n    loss = net(x).mean()\n    total = total + {}\naccelerator.backward(total)\n"
+    assert said("AM967", "x = 1\n", OWN + loop.format("accelerator.sum_for_metrics(loss)"))
+    assert not said("AM967", "x = 1\n", OWN + loop.format("loss"))
