@@ -30,8 +30,8 @@ def unread_options(originals: Mapping[Path, Version], results: Mapping[Path, Ver
 
 def _added(version: Version) -> Iterator[ast.Call]:
     """`parser.add_argument("--name", ...)`."""
-    for node in walk(version.tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument" and _spelled(node):
+    for node in version.module.walk(version.tree, ast.Call):
+        if getattr(node.func, "attr", "") == "add_argument" and _spelled(node):
             yield node
 
 
@@ -54,9 +54,8 @@ def _read(versions: Iterable[Version]) -> set[str]:
     found: set[str] = set()
     for version in versions:
         adding = {part for call in _added(version) for part in walk(call)}
-        for node in walk(version.tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in adding:
-                found.add(node.value)
+        module = version.module
+        found |= {n.attr for n in module.walk(version.tree, ast.Attribute) if isinstance(n.ctx, ast.Load)}
+        texts = [n for n in module.walk(version.tree, ast.Constant) if isinstance(n.value, str) and n not in adding]
+        found |= {str(each.value) for each in texts}
     return found

@@ -14,7 +14,7 @@ from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import Function, Program
-from accel_migrate.flow.scopes import Module, Scope
+from accel_migrate.flow.scopes import STATEMENTS, Module, Scope
 
 NAME = "accelerator"
 Step = ast.stmt
@@ -318,17 +318,17 @@ class Evidence:
 
 def is_accelerator(node: ast.AST) -> bool:
     """`accelerator`, `self.accelerator`: the name that rewritten scripts give it."""
-    return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == NAME
+    return (node.id if type(node) is ast.Name else node.attr if type(node) is ast.Attribute else "") == NAME
 
 
 def step_of(file: Module, node: ast.AST, graph: Graph) -> ast.stmt | None:
     """The statement of a graph that a node runs in."""
-    at: ast.AST = node
-    while not (graph.holds(at) and isinstance(at, ast.stmt)):
+    steps, at = graph.points.of, node
+    while at not in steps or type(at) not in STATEMENTS:
         if at not in file.parents:
             return None
         at = file.parents[at]
-    return at
+    return at  # type: ignore[return-value]
 
 
 def _names(target: ast.expr, name: str) -> bool:

@@ -11,6 +11,8 @@ from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
+_SETTING = frozenset((ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.Call))
+
 # Methods of models, optimizers and schedulers that no loss comes through.
 RUNS_NOTHING = frozenset(
     [
@@ -108,8 +110,8 @@ def _values_in(scope: ast.AST) -> dict[str, list[ast.AST]]:
     """What each name of a scope is set to, or handed by its methods: `losses.append(loss)`."""
     found: dict[str, list[ast.AST]] = {}
     for node in walk(scope):
-        if type(node) is ast.Name or type(node) is ast.Attribute:
-            continue  # most nodes are
+        if type(node) not in _SETTING:
+            continue
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in {part.id for target in targets for part in walk(target) if isinstance(part, ast.Name)}:

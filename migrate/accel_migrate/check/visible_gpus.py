@@ -100,8 +100,8 @@ def _is_late_anyway(evidence: Evidence, step: ast.stmt) -> bool:
                 graph = evidence.before.graph(file.scope(node).frame)
                 asked = [
                     step_of(file, each, graph)
-                    for each in file.walk(file.tree)
-                    if isinstance(each, ast.Call) and file.qualified(each.func) in _READS_IT
+                    for each in file.walk(file.tree, ast.Call)
+                    if file.qualified(each.func) in _READS_IT
                 ]
                 if any(at is not None and at is not node and graph.dominates(at, node) for at in asked):
                     return True

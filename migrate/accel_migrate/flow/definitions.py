@@ -15,7 +15,7 @@ from typing import NamedTuple
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.points import Point
-from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
+from accel_migrate.flow.scopes import STATEMENTS, Binding, Module, Scope, Variable
 
 BUILTINS = frozenset(dir(builtins)) | {
     "__file__",
@@ -27,7 +27,7 @@ BUILTINS = frozenset(dir(builtins)) | {
 }
 LATER_PARTS = frozenset(("target", "bound", "forgotten"))
 _LOOPS = frozenset((ast.For, ast.AsyncFor))
-_OWNERS = frozenset((*ast.stmt.__subclasses__(), ast.ExceptHandler, ast.match_case))
+_OWNERS = frozenset((*STATEMENTS, ast.ExceptHandler, ast.match_case))
 _UNKNOWN_BINDERS = frozenset({"exec", "globals", "vars", "locals"})
 
 

@@ -23,9 +23,10 @@ class Imports:
     """Which files of a project run together, by the whole names of the modules that they import."""
 
     def __init__(self, files: Sequence[Source]) -> None:
-        self._imported = {file.path: _imported(file, files) for file in files}
+        several = files if len(files) > 1 else ()
+        self._imported = {file.path: _imported(file, files) for file in several}
         self._importers: dict[Path, list[Source]] = {}
-        for file in files:
+        for file in several:
             for other in self._imported[file.path]:
                 self._importers.setdefault(other.path, []).append(file)
 

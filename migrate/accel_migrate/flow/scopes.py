@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor | ast.While
 _NEW_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ALIASED_MODULES = ("torch.nn", "torch.nn.functional", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data")
+STATEMENTS = frozenset(ast.stmt.__subclasses__())
 _COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 A = TypeVar("A", bound=ast.AST)
 B = TypeVar("B", bound=ast.AST)
@@ -109,7 +111,7 @@ class Module:
         self.calls: list[ast.Call] = []
         self._nodes: list[ast.AST] = [self.tree]  # in reading order, so that a subtree is a slice
         self._spans: dict[ast.AST, tuple[int, int]] = {}
-        self._places: dict[type, list[int]] = {}  # in the list of nodes
+        self._places: dict[type, list[int]] = defaultdict(list)  # in the list of nodes
         self._of_kinds: dict[tuple[type, ...], tuple[list[int], list[ast.AST]]] = {}
         self._variables: dict[ast.AST, Variable | None] = {}
         self._qualified: dict[ast.AST, str | None] = {}
@@ -122,7 +124,7 @@ class Module:
             self._visit(statement, self.tree, self.root, statement)
         self._spans[self.tree] = (0, len(self._nodes))
         for place, node in enumerate(self._nodes):
-            self._places.setdefault(type(node), []).append(place)
+            self._places[type(node)].append(place)
         for scope, attribute, binding in self._pending_attributes:
             variable = self.variable(attribute, scope)
             if variable is not None:
@@ -150,7 +152,11 @@ class Module:
         if not kinds:
             return self._nodes[start:end]
         if kinds not in self._of_kinds:
-            places = sorted(place for kind in kinds for place in self._places.get(kind, ()))
+            places = [] if len(kinds) > 1 else self._places.get(kinds[0], [])
+            if len(kinds) > 1:
+                for kind in kinds:
+                    places += self._places.get(kind, ())
+                places.sort()
             self._of_kinds[kinds] = places, [self._nodes[place] for place in places]
         places, nodes = self._of_kinds[kinds]
         return nodes[bisect_left(places, start) : bisect_left(places, end)]
@@ -181,9 +187,9 @@ class Module:
         return self.scope_of[node]
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        while not isinstance(node, ast.stmt):
+        while type(node) not in STATEMENTS:
             node = self.parents[node]
-        return node
+        return node  # type: ignore[return-value]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:
@@ -232,13 +238,13 @@ class Module:
         return self._find_variable(node, scope)
 
     def _find_variable(self, node: ast.expr, scope: Scope) -> Variable | None:
-        if isinstance(node, ast.Name):
+        if type(node) is ast.Name:
             return self.resolve(node.id, scope)
         parts: list[str] = []
-        while isinstance(node, ast.Attribute):
+        while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value
-        if not isinstance(node, ast.Name):
+        if type(node) is not ast.Name:
             return None
         path = ".".join(reversed(parts))
         owner = scope.owner_class
@@ -276,10 +282,10 @@ class Module:
 
     def _find_qualified(self, node: ast.AST) -> str | None:
         parts: list[str] = []
-        while isinstance(node, ast.Attribute):
+        while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value
-        if not isinstance(node, ast.Name):
+        if type(node) is not ast.Name:
             return None
         base = self.imports.get(node.id)
         if base is None:
@@ -300,8 +306,8 @@ class Module:
         if kind is ast.Name or kind is ast.Constant:
             self._spans[node] = (first, first + 1)
             return
-        if isinstance(node, ast.stmt):
-            statement = node
+        if kind in STATEMENTS:
+            statement = node  # type: ignore[assignment]
         if kind is ast.Call:
             self.calls.append(node)  # type: ignore[arg-type]
         binds = _BINDERS.get(kind)

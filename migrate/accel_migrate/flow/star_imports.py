@@ -47,8 +47,8 @@ def unknown_names(module: Module, find: Find) -> Iterator[tuple[str, str, int]]:
     hidden = [s for s in _star_imports(module) if _is_hidden(module, find, s)]
     if not hidden:
         return
-    for node in module.walk(module.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in _KNOWN:
+    for node in module.walk(module.tree, ast.Name):
+        if isinstance(node.ctx, ast.Load) and node.id not in _KNOWN:
             if module.resolve(node.id, module.scope(node)) is None:
                 yield node.id, hidden[-1].module or ".", node.lineno
 

@@ -41,7 +41,7 @@ def _every_few(context: Context, call: ast.Call) -> tuple[ast.If, str] | None:
             return None
         if isinstance(parent, ast.If):
             inside = set(module.walk(parent))
-            rests = [n for n in module.walk(parent.test) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
+            rests = [n for n in module.walk(parent.test, ast.BinOp) if isinstance(n.op, ast.Mod)]
             if rests and not any(b.call in inside for b in context.training.backwards):
                 return parent, module.source.code(rests[0].right)
     return None

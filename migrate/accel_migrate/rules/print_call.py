@@ -106,7 +106,7 @@ def _is_its_own(context: Context, call: ast.Call) -> bool:
 
 def _is_statement(module: Module, call: ast.Call) -> bool:
     """`sys.stdout.write("..." % loss.item())` by itself, where all that is called for the text only looks."""
-    inner = [node for node in module.walk(call) if isinstance(node, ast.Call) and node is not call]
+    inner = [node for node in module.walk(call, ast.Call) if node is not call]
     names = {node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "") for node in inner}
     return isinstance(module.parents[call], ast.Expr) and names <= _LOOKS and module.qualified(call.func) is not None
 

@@ -198,7 +198,7 @@ def _is_gpu_of_rank(ranks: Ranks, module: Module, statement: ast.Assign) -> bool
     if isinstance(value, ast.JoinedStr):
         return unparse(value)[2:].startswith("cuda:")
     made = isinstance(value, ast.Call) and module.qualified(value.func) == "torch.device"
-    asked = [n for n in module.walk(value) if isinstance(n, ast.Name | ast.Attribute) and ranks.attribute(module, n)]
+    asked = [n for n in module.walk(value, ast.Name, ast.Attribute) if ranks.attribute(module, n)]
     return made and bool(asked) and bool(where(ranks.roles, module, value) & Where.NUMBERED)
 
 

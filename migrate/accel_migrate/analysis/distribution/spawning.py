@@ -203,8 +203,8 @@ def _worked_out(module: Module, counted: ast.Assign, spawned: Spawned) -> ast.st
 def _reads(module: Module, target: ast.expr, gone: set[ast.AST]) -> Iterator[ast.expr]:
     """Where a variable is read, or an attribute of its name; what is only shown is left out."""
     variable, attribute = module.variable(target), getattr(target, "attr", None)
-    for node in module.walk(module.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in gone:
+    for node in module.walk(module.tree, ast.Name, ast.Attribute):
+        if isinstance(node.ctx, ast.Load) and node not in gone:
             same = module.variable(node) == variable or (
                 attribute is not None and getattr(node, "attr", "") == attribute
             )
@@ -226,8 +226,8 @@ def _only_for(module: Module, statement: ast.Assign, spawned: Spawned) -> bool:
     variable = module.variable(target)
     inside = set(module.walk(spawned.call))
     attribute = target.attr if isinstance(target, ast.Attribute) else None
-    for node in module.walk(module.tree):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and node not in inside:
+    for node in module.walk(module.tree, ast.Name, ast.Attribute):
+        if isinstance(node.ctx, ast.Load) and node not in inside:
             if module.variable(node) == variable or getattr(node, "attr", "") == attribute:
                 return False
     return True

@@ -51,8 +51,8 @@ class Worker:
         )
         yield Replacement(GROUP, self.module, self.joining, None, "the Accelerator initialises the process group")
         caller = self.module.scope(self.choice).function
-        for node in self.module.walk(caller or self.module.tree):
-            if isinstance(node, ast.Assign) and self._is_told(node) and self.module.scope(node).function is caller:
+        for node in self.module.walk(caller or self.module.tree, ast.Assign):
+            if self._is_told(node) and self.module.scope(node).function is caller:
                 guard = self.module.parents[node]
                 alone = (
                     isinstance(guard, ast.If) and guard is not self.choice and [*guard.body, *guard.orelse] == [node]
@@ -110,8 +110,8 @@ class Worker:
         elsewhere = {
             node.attr
             for module in self.modules
-            for node in module.walk(module.tree)
-            if isinstance(node, ast.Attribute) and _is_loaded(node, gone) and not self._is_before(module, node)
+            for node in module.walk(module.tree, ast.Attribute)
+            if _is_loaded(node, gone) and not self._is_before(module, node)
         }
         told = [self.rank, self.world, self.joining.test, self.choice.test, *[s.targets[0] for s in self.copies]]
         return read | {unparse(t) for t in told if isinstance(t, ast.Attribute) and t.attr in elsewhere}
@@ -168,7 +168,7 @@ def _joining(module: Module, function: Function) -> tuple[ast.If, tuple[ast.expr
     for statement in function.body:
         if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.Name | ast.Attribute):
             continue
-        for call in (node for node in module.walk(statement) if isinstance(node, ast.Call)):
+        for call in (node for node in module.walk(statement, ast.Call)):
             if module.qualified(call.func) == _JOIN:
                 said = {keyword.arg: keyword.value for keyword in call.keywords}
                 rank, world = said.get("rank"), said.get("world_size")

@@ -25,8 +25,8 @@ def check_after(module: Module, loop: ast.For | ast.AsyncFor, counter: str | Non
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and module.scope(node) is scope
     } - {counter}
     around = scope.node if scope.is_function else module.tree
-    for node in module.walk(around):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in bound and node not in inside:
+    for node in module.walk(around, ast.Name):
+        if isinstance(node.ctx, ast.Load) and node.id in bound and node not in inside:
             variable = module.variable(node)
             if variable is not None and variable.scope is scope and _is_left_over(module, node, loop, inside):
                 raise NotExact(f"`{node.id}` of the last batch is read after the loop", node)

@@ -219,7 +219,7 @@ def _runs_on_other(roles: Roles, module: Module, call: ast.Call) -> bool:
 
 def _is_moved(roles: Roles, module: Module, argument: ast.expr) -> bool:
     """Whether an argument is made of a batch, or of what a model made of one, or is one row after another of that."""
-    nodes = [node for node in module.walk(argument) if isinstance(node, ast.Name | ast.Attribute | ast.Call)]
+    nodes = module.walk(argument, ast.Name, ast.Attribute, ast.Call)
     rows = [v for node in nodes if (v := module.variable(node)) is not None]
     drawn = [b.value for v in rows for b in module.bindings(v) if b.kind in ("for", "comprehension") and b.value]
     return any(roles.role(module, node) & (Role.BATCH | Role.OUTPUT) for node in (*nodes, *drawn))

@@ -52,7 +52,7 @@ def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> b
             owner = constant.scope.module if constant is not None else home
             bindings = owner.bindings(constant) if constant is not None and owner is not home else []
             for value in (binding.value for binding in bindings if binding.value is not None):
-                if any(isinstance(node, ast.IfExp) and _is_about_cuda(owner, node.test) for node in owner.walk(value)):
+                if any(_is_about_cuda(owner, node.test) for node in owner.walk(value, ast.IfExp)):
                     return True
     return False
 

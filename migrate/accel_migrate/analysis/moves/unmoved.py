@@ -216,7 +216,7 @@ class Members:
         module, looped = loop.module, [loop.statement.iter]
         variable = module.variable(loop.statement.iter)
         looped += [b.value for b in module.bindings(variable) if b.value is not None] if variable is not None else []
-        counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for part in looped for n in module.walk(part))
+        counted = any(n.id == "enumerate" for part in looped for n in module.walk(part, ast.Name))
         target = loop.statement.target
         return counted and isinstance(target, ast.Tuple) and target.elts[0] is name
 

@@ -144,9 +144,9 @@ def _is_terminal(module: Module, file: ast.expr) -> bool:
     variable = module.variable(file) if isinstance(file, ast.Name) else None
     values = [file] if variable is None else [b.value for b in module.bindings(variable) if b.value is not None]
     return any(
-        isinstance(part, ast.Attribute) and module.qualified(part) in ("sys.stdout", "sys.stderr")
+        module.qualified(part) in ("sys.stdout", "sys.stderr")
         for value in values
-        for part in module.walk(value)
+        for part in module.walk(value, ast.Attribute)
     )
 
 

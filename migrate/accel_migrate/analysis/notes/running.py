@@ -31,7 +31,7 @@ def running_figures(loops: Iterable[LoaderLoop], backwards: Iterable[Backward]) 
                 if isinstance(node.target, ast.Name | ast.Attribute) and not isinstance(node.value, ast.Constant):
                     yield Running(loop.module, loop, unparse(node.target), True)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                parts = [part for part in loop.module.walk(node.value) if isinstance(part, ast.Name | ast.Attribute)]
+                parts = loop.module.walk(node.value, ast.Name, ast.Attribute)
                 if any(unparse(part) in losses for part in parts):
                     yield Running(loop.module, loop, node.targets[0].id, False)
     for loss in losses:

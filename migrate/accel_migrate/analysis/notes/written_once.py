@@ -98,7 +98,7 @@ def concerns(script: Script, training: Training, module: Module, statement: ast.
     function = module.scope(statement).function
     sets_up = function is training.place.module.scope(training.place.after).function
     if function is not None and not sets_up and not training.timing.after_prepare(module, statement):
-        if any(downloads(module, node) for node in module.walk(function) if isinstance(node, ast.Call)):
+        if any(downloads(module, node) for node in module.walk(function, ast.Call)):
             return False  # another rule speaks of the download as a whole
     return not _saves_model(training, module, statement) and done_by_all(script, training, module, statement)
 

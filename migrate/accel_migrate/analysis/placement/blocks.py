@@ -60,9 +60,7 @@ def end_of_paragraph(module: Module, block: list[ast.stmt], last: int, limit: in
         simple = isinstance(following, ast.Assign | ast.AnnAssign | ast.Expr)
         if not simple or following.lineno != (here.end_lineno or here.lineno) + 1:
             break
-        if any(
-            module.variable(n) in variables for n in module.walk(following) if isinstance(n, ast.Name | ast.Attribute)
-        ):
+        if any(module.variable(n) in variables for n in module.walk(following, ast.Name, ast.Attribute)):
             break
         last += 1
     return last

@@ -280,7 +280,7 @@ def _step_of(module: Module, constructor: Function | None, statement: ast.stmt) 
 
 def _reads_loader(module: Module, statement: ast.stmt, variables: set[Variable]) -> bool:
     """`x = train_loader.dataset.tensors[0]`: reading the data set belongs before prepare."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "dataset" for node in module.walk(statement))
+    return any(node.attr == "dataset" for node in module.walk(statement, ast.Attribute))
 
 
 def _common_block(module: Module, body: list[ast.stmt], statements: list[ast.stmt]) -> list[ast.stmt]:

@@ -67,7 +67,7 @@ def _sees_guarded(module: Module, node: ast.AST) -> bool:
     if under_main(module, node):
         return True
     function = module.scope(node).function
-    names = {n.id for n in module.walk(function or node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    names = {n.id for n in module.walk(function or node, ast.Name) if isinstance(n.ctx, ast.Load)}
     own = module.functions[function].bindings if function is not None else {}
     built = [module.root.bindings[name] for name in names if name in module.root.bindings and name not in own]
     return any(all(b.kind == "assign" and under_main(module, b.statement) for b in bindings) for bindings in built)
@@ -79,7 +79,7 @@ def under_main(module: Module, node: ast.AST) -> bool:
 
 
 def _asks_for_name(module: Module, test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in module.walk(test))
+    return any(node.id == "__name__" for node in module.walk(test, ast.Name))
 
 
 def find_reach(

@@ -189,8 +189,8 @@ def _early(
     spawned = distribution.spawned
     if spawned is not None and spawned.module is module:
         told = {name for name, _ in spawned.lost}
-        for node in module.walk(spawned.function):
-            if isinstance(node, ast.Name) and node.id in told and isinstance(node.ctx, ast.Load) and node not in gone:
+        for node in module.walk(spawned.function, ast.Name):
+            if node.id in told and isinstance(node.ctx, ast.Load) and node not in gone:
                 found.append(node)
     return found
 
@@ -252,8 +252,8 @@ def _way_home(roles: Roles, graph: CallGraph, creation: Scope, place: Place) -> 
     """The statement of the creating scope from which the place of `prepare` is reached."""
     module = creation.module
     home = place.module.scope(place.after).function
-    for node in module.walk(creation.node):
-        if isinstance(node, ast.Expr | ast.Assign | ast.Return) and module.scope(node) is creation:
+    for node in module.walk(creation.node, ast.Expr, ast.Assign, ast.Return):
+        if module.scope(node) is creation:
             if home in graph.reached_from(node, roles, module):
                 return node
     raise NotMigrated(
@@ -280,7 +280,7 @@ def _is_setting(module: Module, statement: ast.stmt, device: Variable) -> bool:
     if not isinstance(statement, ast.Assign) or not all(isinstance(t, ast.Name) for t in statement.targets):
         return False
     return only_reads(statement.value) and not any(
-        isinstance(node, ast.Name) and module.variable(node) == device for node in module.walk(statement.value)
+        module.variable(node) == device for node in module.walk(statement.value, ast.Name)
     )
 
 
@@ -433,8 +433,7 @@ def _is_print(module: Module, call: ast.Call) -> bool:
 
 def _binds(module: Module, statement: ast.stmt, names: set[str]) -> bool:
     return bool(names) and any(
-        isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Store)
-        for node in module.walk(statement)
+        node.id in names and isinstance(node.ctx, ast.Store) for node in module.walk(statement, ast.Name)
     )
 
 

@@ -273,7 +273,7 @@ class Locality:
             loop = self.loops.get(binding.statement)  # type: ignore[call-overload]
             if loop is None:
                 return binding.value is not None and self.is_local(module, binding.value)
-            counted = any(isinstance(n, ast.Name) and n.id == "enumerate" for n in module.walk(loop.statement.iter))
+            counted = any(n.id == "enumerate" for n in module.walk(loop.statement.iter, ast.Name))
             return not (counted and binding.path[:1] == (0,))
         if binding.kind == "augment":
             assert isinstance(binding.statement, ast.AugAssign)

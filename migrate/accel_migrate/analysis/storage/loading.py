@@ -72,8 +72,8 @@ def _feeds_state(module: Module, call: ast.Call) -> bool:
     name = parent.targets[0]
     read, scope = module.variable(name), module.scope(name)
     loaded = False
-    for node in module.walk(scope.node):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.variable(node) == read:
+    for node in module.walk(scope.node, ast.Name):
+        if isinstance(node.ctx, ast.Load) and module.variable(node) == read:
             around = module.parents[node]
             if isinstance(around, ast.Call) and node in around.args:
                 if not isinstance(around.func, ast.Attribute) or around.func.attr != "load_state_dict":

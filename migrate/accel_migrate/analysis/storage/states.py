@@ -97,8 +97,7 @@ def _may_run_everywhere(module: Module, statement: ast.stmt) -> bool:
             module.qualified(node.func) in ("os.path.join", "pathlib.Path")
             or (isinstance(node.func, ast.Attribute) and node.func.attr in ("state_dict", "format"))
             or (isinstance(node.func, ast.Name) and node.func.id in ("str", "int", "dict", "float"))
-            for node in module.walk(statement.value)
-            if isinstance(node, ast.Call)
+            for node in module.walk(statement.value, ast.Call)
         ) and all(isinstance(target, ast.Name) for target in statement.targets)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return _is_text(statement)

@@ -25,8 +25,8 @@ def feeds_training(
     pending: list[ast.stmt] = [made]
     loads = [
         node
-        for node in module.walk(scope.node)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and module.scope(node) is scope
+        for node in module.walk(scope.node, ast.Name)
+        if isinstance(node.ctx, ast.Load) and module.scope(node) is scope
     ]
     while pending:
         source = pending.pop()

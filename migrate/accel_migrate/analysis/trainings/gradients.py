@@ -121,7 +121,7 @@ class Gradients:
         return found[0] if len(found) == 1 else None
 
     def _steps(self, module: Module, statement: ast.stmt) -> ast.expr | None:
-        stepped = (self._stepped(module, node) for node in module.walk(statement) if isinstance(node, ast.Call))
+        stepped = (self._stepped(module, node) for node in module.walk(statement, ast.Call))
         return next((optimizer for optimizer in stepped if optimizer is not None), None)
 
     def _stepped(self, module: Module, call: ast.Call) -> ast.expr | None:

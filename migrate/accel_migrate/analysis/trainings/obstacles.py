@@ -72,7 +72,7 @@ def is_handed_a_gradient(roles: Roles, module: Module, call: ast.Call) -> bool:
     if not (call.args or any(keyword.arg == "gradient" for keyword in call.keywords)):
         return False
     around = module.scope(call).function or module.tree
-    steps = [c for c in module.walk(around) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
+    steps = [c for c in module.walk(around, ast.Call) if isinstance(c.func, ast.Attribute)]
     value = roles.value(module, function.value)
     if value.owner is not None or value.role & (Role.MODEL | Role.OPTIMIZER) or module.qualified(function) is not None:
         return False

@@ -95,7 +95,7 @@ def _run(roles: Roles, graph: CallGraph, module: Module, call: ast.Call) -> Iter
 def _runs(roles: Roles, graph: CallGraph, target: Definition, parameter: str, depth: int) -> bool:
     """Whether a function calls a parameter, or hands it to one that does."""
     module, variable = target.module, Variable(target.scope, parameter)
-    for call in (node for node in module.walk(target.node) if isinstance(node, ast.Call)):
+    for call in module.walk(target.node, ast.Call):
         if module.variable(without_wrapper(_ran(roles, graph, module, call))) == variable:
             return True
         inner = roles.target(module, call)

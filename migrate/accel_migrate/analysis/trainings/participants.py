@@ -175,8 +175,8 @@ class _Finder:
     def _check_gradients(self) -> None:
         """A backward pass that is handed a gradient, beside others, would be the only one that is not the Accelerator's."""
         for module, around in dict.fromkeys((b.module, b.function or b.module.tree) for b in self.group.backwards):
-            for call in module.walk(around):
-                if isinstance(call, ast.Call) and is_handed_a_gradient(self.roles, module, call):
+            for call in module.walk(around, ast.Call):
+                if is_handed_a_gradient(self.roles, module, call):
                     raise NotMigrated(HANDED_A_GRADIENT, call.lineno, module)
 
     def _trained(self) -> tuple[list[Variable], list[Variable]]:

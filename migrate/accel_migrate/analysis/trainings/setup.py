@@ -310,7 +310,7 @@ class _Finder:
         """A trainer that starts to read where it is built would go on reading from the loader as it was."""
         module = place.module
         function = module.scope(place.after).function
-        for statement in (node for node in module.walk(function or module.tree) if isinstance(node, ast.Assign)):
+        for statement in (node for node in module.walk(function or module.tree, ast.Assign)):
             if statement.lineno <= place.after.lineno and self._starts_reading(module, statement, loaders):
                 raise NotMigrated(
                     f"`{unparse(statement.targets[0])}` starts to read the loader before all is built that is "

@@ -21,7 +21,7 @@ class Ended(Enum):
 def ended_by(graph: CallGraph, loop: LoaderLoop) -> Ended:
     """What ends a loop over a loader, or the `while` that begins it anew."""
     module = loop.module
-    inside = list(module.walk(loop.statement))
+    inside = module.walk(loop.statement)
     counted = {_text(node.target) for node in inside if isinstance(node, ast.AugAssign) and _is_one(node)}
     counted |= _enumerated(loop.statement)
     alike = {name.rpartition(".")[2] for name in counted}

@@ -135,4 +135,4 @@ def _is_complete(roles: Roles, module: Module, function: Function) -> bool:
 def _calls_beside(module: Module, backward: Backward) -> list[ast.Call]:
     """The calls of the function that holds a backward pass."""
     around = backward.function or module.tree
-    return [node for node in module.walk(around) if isinstance(node, ast.Call)]
+    return module.walk(around, ast.Call)

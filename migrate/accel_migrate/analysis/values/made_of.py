@@ -160,9 +160,8 @@ def computes(roles: Roles, graph: CallGraph, owner: Definition, name: str, depth
         return any(has_weights(roles, m, part) for value in values for m, part in contents(graph, owner.module, value))
     return depth < 4 and any(
         computes(roles, graph, owner, call.func.attr, depth + 1)
-        for call in method.module.walk(method.node)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
+        for call in method.module.walk(method.node, ast.Call)
+        if isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
         and call.func.value.id == "self"
     )

@@ -51,7 +51,7 @@ def data_of(roles: Roles, graph: CallGraph, module: Module, loader: ast.Call) ->
     pending: list[tuple[Module, ast.AST]] = [(module, part) for part in first]
     seen: set[ast.AST | Variable] = set()
     for owner, node in pending:
-        parts = list(owner.walk(node, ast.Name, ast.Attribute, ast.Call))
+        parts = owner.walk(node, ast.Name, ast.Attribute, ast.Call)
         fields = [part for part in parts if isinstance(part, ast.Attribute)]
         held = {part.value: found for part in fields if (found := _field(roles, owner, part.value, part.attr))}
         pending += [each for found in held.values() for each in found if each not in pending]

@@ -338,11 +338,11 @@ class Roles:
     def _models_of_parameters(self, module: Module, call: ast.Call) -> list[Variable]:
         found = []
         for argument in self._parameters_given(module, call):
-            for node in module.walk(argument):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Attribute)
-                    and node.func.attr in ("parameters", "named_parameters", "trainable_parameters")
+            for node in module.walk(argument, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in (
+                    "parameters",
+                    "named_parameters",
+                    "trainable_parameters",
                 ):
                     owner = node.func.value
                     # `model.features.parameters()` speaks of the model
@@ -372,14 +372,14 @@ class Roles:
     def _evaluate(self, module: Module, node: ast.expr, depth: int) -> Value:
         if depth > 12:
             return UNKNOWN
-        if isinstance(node, ast.Name):
+        if type(node) is ast.Name:
             variable = module.variable(node)
             if variable is not None and module.is_import(variable):
                 return self._of_another_file(module, node)
             return self.known.get(variable, UNKNOWN) if variable is not None else UNKNOWN
-        if isinstance(node, ast.Call):
+        if type(node) is ast.Call:
             return self._call(module, node, depth + 1)
-        if isinstance(node, ast.Attribute):
+        if type(node) is ast.Attribute:
             variable = module.variable(node)
             if variable is not None and variable in self.known:
                 return self.known[variable]
@@ -392,14 +392,14 @@ class Roles:
         if isinstance(node, ast.Tuple | ast.List):
             items = tuple(_flat(self._evaluate(module, item, depth + 1), 2) for item in node.elts)
             return Value(items=items) if any(item != UNKNOWN for item in items) else UNKNOWN
-        if isinstance(node, ast.IfExp):
+        if type(node) is ast.IfExp:
             return self._evaluate(module, node.body, depth + 1).joined(self._evaluate(module, node.orelse, depth + 1))
-        if isinstance(node, ast.BoolOp):
+        if type(node) is ast.BoolOp:
             value = UNKNOWN
             for part in node.values:
                 value = value.joined(self._evaluate(module, part, depth + 1))
             return value
-        if isinstance(node, ast.Subscript):
+        if type(node) is ast.Subscript:
             base = self._evaluate(module, node.value, depth + 1)
             if base.role & Role.LOADERS:
                 return Value(Role.LOADER)
@@ -408,20 +408,20 @@ class Roles:
             return self._evaluate(module, node.value, depth + 1)
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
             return Value(self._evaluate(module, node.elt, depth + 1).role & Role.BATCH)
-        if isinstance(node, ast.DictComp):
+        if type(node) is ast.DictComp:
             made = self._evaluate(module, node.value, depth + 1).role
             return Value(Role.LOADERS if made & Role.LOADER else made & Role.BATCH)
-        if isinstance(node, ast.Dict) and node.values:
+        if type(node) is ast.Dict and node.values:
             held = [self._evaluate(module, value, depth + 1).role for value in node.values]
             return Value(Role.LOADERS) if all(role & Role.LOADER for role in held) else UNKNOWN
         if (
-            isinstance(node, ast.Constant)
+            type(node) is ast.Constant
             and isinstance(node.value, str)
             and node.value[:3] in ("cud", "cpu", "mps", "xpu")
             and re.fullmatch(r"(cuda|cpu|mps|xpu)(:\d+)?", node.value)
         ):
             return Value(Role.DEVICE)
-        if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
+        if type(node) is ast.JoinedStr and node.values and isinstance(node.values[0], ast.Constant):
             return Value(Role.DEVICE) if str(node.values[0].value).startswith("cuda:") else UNKNOWN
         return UNKNOWN
 
