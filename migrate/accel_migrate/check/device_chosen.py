@@ -24,6 +24,7 @@ CODE = "AM964"
 _RANKS = (b"torch.distributed", b"RANK", b"local_rank", b"spawn", b"DistributedDataParallel")
 _CHOSEN = re.compile(rb"set_device|\.cuda\(\s*[A-Za-z_]")
 _WORD = re.compile(r"\w+")
+_UNWRAPPED = re.compile(r"\w+\.unwrap_model\(([\w.]+)\)")
 
 
 def find(project: Project) -> Iterator[Violation]:
@@ -142,6 +143,9 @@ def _not_the_machines(project: Project) -> Iterator[Violation]:
         if _calls_left(after)[file.path, unparse(call)]:
             continue
         text = before.once(MachinesGpu).doubted(file, named)
+        moved = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if text == "`None`" and moved is not None and before.once(MachinesGpu).is_there(file, moved):
+            continue
         if text is not None:
             message = (
                 f"`{unparse(call)[:60]}` goes to {text}, which is not known to be a GPU wherever there is one, and the "
@@ -155,7 +159,8 @@ def _not_the_machines(project: Project) -> Iterator[Violation]:
 def _calls_left(after: Side) -> Counter[tuple[Path, str]]:
     """The calls of the result without the moves to the Accelerator's device: it took those over, though they read as before."""
     taken = {call for _, call, _, found in after.once(Devices).moves() if found == {"accelerator"}}
-    return Counter((file.path, unparse(call)) for file, call in after.calls if call not in taken)
+    left = [(file.path, unparse(call)) for file, call in after.calls if call not in taken]
+    return Counter((path, _UNWRAPPED.sub(r"\1", text)) for path, text in left)
 
 
 def _guards(file: Module, call: ast.Call) -> Iterator[ast.expr]:

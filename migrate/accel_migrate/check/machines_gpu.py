@@ -31,6 +31,18 @@ class MachinesGpu:
         self._seen = set()
         return self._doubted(file, node)
 
+    def is_there(self, file: Module, node: ast.expr, depth: int = 4) -> bool:
+        """Whether a model or tensor was moved to such a GPU before, wherever it comes from: a move to None leaves it there."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="cuda")):
+                return True
+            case ast.Call(func=ast.Attribute(attr="to"), args=[device, *_]):
+                return self.doubted(file, device) is None
+            case ast.Name() if depth:
+                values = list(self._values(file, node))
+                return bool(values) and all(self.is_there(home, value, depth - 1) for home, value in values)
+        return False
+
     def _doubted(self, file: Module, node: ast.expr) -> str | None:
         if node in self._seen:
             return None  # what is made of itself is what else it is made of

@@ -24,6 +24,7 @@ def find(project: Project) -> Iterator[Violation]:
         yield from _unbound(file)
         yield from _called_too_early(file)
         yield from _made_again(file)
+        yield from _set_too_late(file)
     yield from _gone_from_a_file(project)
     for file, name, function in lost_on_import(project):
         message = f"{function}() reads `{name}`, which is bound only when {file.path.name} is run as a script"
@@ -108,6 +109,41 @@ def _made_again(file: Pair) -> Iterator[Violation]:
                 yield Violation(
                     CODE, file.path, call.node.lineno, "the Accelerator would be made in a loop, once per round"
                 )
+
+
+def _set_too_late(file: Pair) -> Iterator[Violation]:
+    """An Accelerator that a method keeps in the object, and that `__init__` reads before any method has run."""
+    if b"Accelerator" in file.before.source.data:
+        return
+    for owner in walk(file.after.tree):
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        kept = {name for method in methods.values() for name in _kept_accelerators(method)}
+        waiting = [methods["__init__"]] if kept and "__init__" in methods else []
+        for method in waiting:
+            if _kept_accelerators(method):
+                break  # what it calls below has it; what it reads above is asked of each name
+            own = [node for node in walk(method) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)]
+            for node in own:
+                if isinstance(node.value, ast.Name) and node.value.id == "self" and node.attr in kept:
+                    message = f"{owner.name} reads `self.{node.attr}` before a method has made it,"
+                    yield Violation(CODE, file.path, node.lineno, f"{message} in `{file.after.code(node)}`")
+                    return
+            called = [methods[node.attr] for node in own if node.attr in methods]
+            waiting += [each for each in called if each not in waiting]
+
+
+def _kept_accelerators(method: ast.AST) -> set[str]:
+    """Attributes of `self` that a method sets to a new Accelerator."""
+    return {
+        target.attr
+        for node in walk(method)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "Accelerator"
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    }
 
 
 def _gone_from_a_file(project: Project) -> Iterator[Violation]:

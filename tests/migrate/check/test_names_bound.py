@@ -124,3 +124,13 @@ def test_a_name_that_the_original_reads_under_the_condition_that_binds_it_is_bou
     assert said("AM950", before, after.format(""))
     assert not said("AM950", before, after.format("if noisy:\n    "))
     assert not said("AM950", before.replace("\nif noisy:\n    fit", "\nfit"), after.format(""))
+
+
+def test_an_accelerator_that_a_method_keeps_is_not_there_while_the_object_is_made() -> None:
+    before = "class T:\n    def __init__(self, net):\n        self.net = net\n        self.up()\n"
+    before += "    def up(self): ...\n    def run(self): ...\n"
+    made = before.replace("def run(self): ...", "def run(self):\n        self.accelerator = Accelerator()")
+    after = "from accel_runtime import Accelerator\n" + made
+    assert not said("AM950", before, after)
+    assert said("AM950", before, after.replace("= net\n", "= net.to(self.accelerator.device)\n"))
+    assert said("AM950", before, after.replace("def up(self): ...", "def up(self):\n        self.accelerator.print(1)"))

@@ -60,8 +60,12 @@ class Tied:
                     )
 
     def _is_unknown(self, module: Module, node: ast.expr) -> bool:
-        """Whether nothing says which device it is: neither what it is bound to here, nor where that comes from."""
+        """Whether nothing says which device it is: what it is bound to, where that comes from, or the script's own choice."""
+        if isinstance(node, ast.Call):
+            return False  # what it gives, and does besides, is asked of the call that goes
         variable = module.variable(node)
+        if self.device is not None and variable in chain(self.roles, self.graph, self.device.variable):
+            return False  # `self.device = device`, of which the Accelerator is told
         links = chain(self.roles, self.graph, variable) if variable is not None else []
         found = [where(self.roles, module, node), *[of_variable(self.roles, link) for link in links]]
         return all(meant & Where.UNKNOWN for meant in found)

@@ -70,6 +70,13 @@ def find_place(
     if at.method is not None and last < 0:
         last = limit - 1  # what the class has is all there when the method begins
     if last < 0:
+        if at.method is not None:
+            raise NotMigrated(
+                f"{getattr(home.node, 'name', 'the method')}() begins with the training loop, and `prepare` stands below a "
+                "statement; take what is trained by a name of its own above the loop",
+                block[0].lineno,
+                module,
+            )
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
         raise NotMigrated(
             "nothing of the training loop is built where the analysis can see it", block[0].lineno, module
