@@ -155,7 +155,9 @@ def test_a_number_of_a_sharded_tensor_is_of_the_whole():
             for one in (model, plain)
         )
         return all(
-            mine == (other if isinstance(other, str) else pytest.approx(other)) for mine, other in zip(ours, theirs)
+            # A sum near zero has fewer digits: shards are added up in another order.
+            mine == (other if isinstance(other, str) else pytest.approx(other, abs=1e-6))
+            for mine, other in zip(ours, theirs)
         )
 
     assert in_world(1, work) == [True]
