@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Set
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.placement.later import TAKEN_UP, find_later
 from accel_migrate.analysis.values.containers import is_looped
-from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place
-from accel_migrate.analysis.values.roles import Role
+from accel_migrate.analysis.values.provenance import Built, Home, Later, NotMigrated, Place, is_given_back
+from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
@@ -17,6 +17,7 @@ from accel_migrate.flow.torch_api import itself
 
 
 def find_place(
+    roles: Roles,
     at: Home,
     objects: list[Built],
     uses: list[ast.stmt],
@@ -35,6 +36,7 @@ def find_place(
         for thing in objects
         for binding in module.bindings(thing.variable)
         if binding.kind in ("assign", "with") and not _only_loads(binding)
+        if not is_given_back(roles, thing.variable, binding)
     ]
     bindings = [each for each in bindings if not _only_names_again(home, *each, uses)]
     variables = {thing.variable for thing in objects}

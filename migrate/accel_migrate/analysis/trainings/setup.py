@@ -82,7 +82,9 @@ class _Finder:
         before = self._made_of_optimizers(home) | self._keepers(home.frame, prepared, participants.aliases)
         module = home.scope.module
         begun = {function for use in uses for function in self.graph.reached_from(use, self.roles, module)}
-        place = find_place(home, list(prepared), uses, before, lambda each: self._trains(module, each), begun)
+        place = find_place(
+            self.roles, home, list(prepared), uses, before, lambda each: self._trains(module, each), begun
+        )
         self._check_iterators(place, participants.loaders)
         self._check_apart(home, participants)
         return Setup(home.scope, prepared, tuple(uses), place)

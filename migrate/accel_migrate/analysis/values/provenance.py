@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from accel_migrate.analysis.values.containers import KEPT, is_looped, looped_from
 from accel_migrate.analysis.values.loops import CallGraph
-from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import itself
+
+_OBJECTS = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,51 @@ def is_root(roles: Roles, variable: Variable) -> bool:
         return False
     handed = any(binding.kind == "parameter" for binding in bindings)
     built = [b for b in bindings if b.kind != "parameter" and not is_looped(b)]
+    built = [b for b in built if not is_given_back(roles, variable, b)]
     return any(not (handed and _is_itself(module, binding, variable)) for binding in built)
+
+
+def is_given_back(roles: Roles, variable: Variable, binding: Binding) -> bool:
+    """`model, optimizer = restore(model, optimizer)`: a function of the project returns the very objects that it is handed."""
+    module, statement = variable.scope.module, binding.statement
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call) or len(binding.path) > 1:
+        return False
+    target = statement.targets[0]
+    parts = list(enumerate(target.elts)) if isinstance(target, ast.Tuple) else [(None, target)]
+    if any(isinstance(part, ast.Starred) for _, part in parts):
+        return False
+    found = [(v, index) for index, part in parts if (v := module.variable(part)) is not None]
+    objects = [(v, index) for v, index in found if v == variable or roles.of(v) & _OBJECTS]
+    named = any(v == variable for v, _ in objects)
+    return named and all(_returns(roles, v, statement.value, index) for v, index in objects)
+
+
+def _returns(roles: Roles, variable: Variable, call: ast.Call, index: int | None) -> bool:
+    """Whether a call returns what a variable holds and hands over, whole or as one of a tuple."""
+    module = variable.scope.module
+    target = roles.target(module, call)
+    if target is None or isinstance(target.node, ast.ClassDef) or target.node.decorator_list:
+        return False
+    handed = {name for name, part in arguments_of(call, target) if module.variable(part) == variable}
+    found = [_item(value, index) for value in target.returned]
+    names = {part.id for part in found if isinstance(part, ast.Name)}
+    plain = bool(found) and all(isinstance(part, ast.Name) for part in found) and names <= handed
+    return plain and all(_stays(target.module, Variable(target.scope, name)) for name in names)
+
+
+def _item(value: ast.expr, index: int | None) -> ast.expr | None:
+    """The part of what is returned that an assignment unpacks."""
+    if index is None:
+        return value
+    if not isinstance(value, ast.Tuple) or any(isinstance(part, ast.Starred) for part in value.elts):
+        return None
+    return value.elts[index] if index < len(value.elts) else None
+
+
+def _stays(module: Module, parameter: Variable) -> bool:
+    """Whether a parameter is what was handed over to the end: `model = model.to(device)` is, a wrapper is not."""
+    bindings = [b for b in module.bindings(parameter) if b.kind != "parameter"]
+    return all(b.value is not None and not b.path and module.variable(itself(b.value)) == parameter for b in bindings)
 
 
 def _is_bound(variable: Variable) -> bool:
