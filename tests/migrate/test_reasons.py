@@ -544,3 +544,98 @@ def test_a_model_of_one_branch_is_built_under_a_condition_however_often_the_bran
     script = script.replace("model = ", built).replace("model(x.cuda())", "model(extra(x.cuda()))")
     script = script.replace("model.parameters()", "[*model.parameters(), *extra.parameters()]")
     assert results(train=script)["train"].reason == "`extra` is built only under a condition"
+
+
+BACK = f"""{TOP}
+def once(net, cells, opt):
+    for x, y in cells:
+        loss = (net(x.cuda()) - y.cuda()).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    {{inside}}
+    return net, opt
+
+
+def fit(net, cells, opt):
+    for _ in range(2):
+        net, opt = once(net, cells, opt)
+
+
+cells = DataLoader(rows(), batch_size=4)
+net = nn.Linear(2, 1).cuda()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+fit(net, cells, opt)
+"""
+
+
+def test_a_function_that_gives_back_what_it_is_handed_builds_nothing() -> None:
+    for inside in ("pass", "net = net.eval()"):
+        assert results(train=BACK.format(inside=inside))["train"].status is Status.MIGRATED
+    at_home = BACK.format(inside="pass").replace(
+        "fit(net, cells, opt)\n", "for _ in range(2):\n    net, opt = once(net, cells, opt)\n"
+    )
+    assert results(train=at_home)["train"].status is Status.MIGRATED
+
+
+def test_a_function_that_gives_back_another_object_builds_it() -> None:
+    for inside in (
+        "net = nn.Linear(2, 1).cuda()",
+        "net = Wrapper(net)",
+        "opt = torch.optim.SGD(net.parameters(), lr=0.2)",
+    ):
+        assert results(train=BACK.format(inside=inside))["train"].status is Status.UNCHANGED, inside
+    turned = BACK.format(inside="pass").replace("return net, opt", "return opt, net")
+    assert results(train=turned)["train"].status is Status.UNCHANGED
+
+
+SHARED = f"""{TOP}
+def once(net, cells, opt, device):
+    for x, y in cells:
+        loss = (net(x.to(device)) - y.to(device)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def check(net, cells, device):
+    return sum((net(x.to(device)) - y.to(device)).pow(2).sum().item() for x, y in cells)
+
+
+def fit():
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    net = nn.Linear(2, 1).to(device)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    cells = DataLoader(rows(), batch_size=4)
+    once(net, cells, opt, device)
+    print(check(net, DataLoader(rows(), batch_size=4), device))
+
+
+if __name__ == "__main__":
+    fit()
+"""
+CHECK = """import torch
+from fit import check, nn, rows, DataLoader
+
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+print(check(nn.Linear(2, 1).to(device), DataLoader(rows(), batch_size=4), device))
+"""
+
+
+def test_the_device_of_a_script_that_runs_apart_is_not_that_of_the_training() -> None:
+    inside = CHECK.replace("print(", "def main():\n    print(") + "\nmain()\n"
+    top = CHECK.partition("device =")[0]
+    guarded = top + "if __name__ == '__main__':\n    device = 'cuda:0'\n    check(None, [], device)\n"
+    for name, text in (("check_all", CHECK), ("zest", CHECK), ("check_all", inside), ("check_all", guarded)):
+        found = results(**{"fit": SHARED, name: text})
+        assert found["fit"].status is Status.MIGRATED, found["fit"].reason
+        assert found[name].status is Status.UNCHANGED
+
+
+def test_the_device_of_a_script_that_runs_the_training_is_that_of_the_training() -> None:
+    starts = (
+        "import torch\nimport fit\n\nif __name__ == '__main__':\n    fit.fit()\n    print(torch.ones(2).to('cuda:1'))\n"
+    )
+    found = results(fit=SHARED, start=starts)
+    assert found["fit"].status is Status.UNCHANGED
+    assert "'cuda:1'" in found["fit"].reason

@@ -34,9 +34,8 @@ def _found(evidence: Evidence) -> Found:
     devices = side.once(Devices)
     given = [k.value for _, call in side.created for k in call.keywords if k.arg in ("cpu", "device")]
     told = {unparse(node) for value in given for node in walk(value) if isinstance(node, ast.expr)}
-    scripts = {file for file, _ in side.created}
     for file, node, named, found in devices.moves():
-        if not side.runs(file, node) or (file not in scripts and _runs_as_script(file, node)):
+        if not side.runs(file, node):
             continue
         own = found - {"accelerator"}
         if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and unparse(named) in told):
@@ -73,15 +72,6 @@ def _is_prepared(side: Side, file: Module, move: ast.Call) -> bool:
     """Whether what is moved is handed to prepare() later on, which takes it to the right GPU."""
     reached = side.flows.reached([side.flows.place(file, move)], computed=False)
     return any(side.flows.place(at, each) in reached for at, call in side.asked("prepare") for each in call.args)
-
-
-def _runs_as_script(file: Module, node: ast.AST) -> bool:
-    """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
-    while node in file.parents:
-        node = file.parents[node]
-        if isinstance(node, ast.If) and "__name__" in unparse(node.test):
-            return True
-    return False
 
 
 def _moved_before(side: Side, file: Module, call: ast.Call, first: set[ast.Call]) -> Found:
@@ -464,15 +454,16 @@ class Devices:
             return {f"`{name}`, which a star import brings"}
         if scope is None and name in self._options and not self._is_set_by_class(file, node):
             found.add(f"the option --{name}")
-        for home, value in self._assigned.get((scope, name), ()):
-            if value is not node:
-                found |= self._devices(home, value, depth + 1)
+        assigned = [(home, value) for home, value in self._assigned.get((scope, name), ()) if value is not node]
+        for home, value in [each for each in assigned if self._side.runs(*each)] or assigned:
+            found |= self._devices(home, value, depth + 1)
         if scope is not None and isinstance(scope.node, Function):
             default = default_of(scope.node, name)
             if default is not None:
                 found |= self._devices(file, default, depth + 1)
         if scope is not None and isinstance(scope.node, Function):
-            for site in self._side.above(scope.node):
+            sites = self._side.above(scope.node)
+            for site in [site for site in sites if self._side.runs(site.file, site.call)] or sites:
                 given = argument_of(scope.node, site.call, name)
                 if given is not None:
                     found |= self._devices(site.file, given, depth + 1)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accel_migrate.check.starting import scripts_that_run
+from accel_migrate.check.starting import is_main_guarded, scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
@@ -81,17 +81,24 @@ class Side:
         return any((file.qualified(call.func) or "").startswith("accelerate.") for file, call in self.created)
 
     @cached_property
+    def scripts(self) -> set[Module]:
+        """The files that make an Accelerator when they are started, themselves or by what they import."""
+        return {each for file, call in self.created for each in scripts_that_run(self, file, call)}
+
+    @cached_property
     def involved(self) -> set[Module]:
-        """The scripts that make an Accelerator, themselves or by what they import, with all of that: the others run apart."""
-        return self.imported_by({each for file, call in self.created for each in scripts_that_run(self, file, call)})
+        """Those scripts, with all that they import: the others run apart."""
+        return self.imported_by(self.scripts)
 
     def runs(self, file: Module, node: ast.AST) -> bool:
         """Whether a node may run in a process that makes an Accelerator."""
-        return file in self.involved and unit_of(node, file.ancestors(node)) not in self._idle
+        if file not in self.involved or unit_of(node, file.ancestors(node)) in self._idle:
+            return False
+        return file in self.scripts or not is_main_guarded(file, node)
 
     @cached_property
     def _idle(self) -> frozenset[Unit]:
-        scripts = {each.tree for file, call in self.created for each in scripts_that_run(self, file, call)}
+        scripts = {each.tree for each in self.scripts}
         loaded = [file.tree for file in self.involved]
         asked = [*self.created, *[site for sites in self._asked.values() for site in sites]]
         units = [unit for file, call in asked if (unit := unit_of(call, file.ancestors(call))) is not None]
@@ -309,7 +316,7 @@ class Evidence:
         asked = [*self.after.created, *[site for sites in self.after._asked.values() for site in sites]]
         units = [(file.path, unit_of(call, file.ancestors(call))) for file, call in asked]
         named = {(path, unit.name) for path, unit in units if unit is not None}
-        started = {each.path for file, call in self.after.created for each in scripts_that_run(self.after, file, call)}
+        started = {each.path for each in self.after.scripts}
         trees = {file.tree: file.path for file in self.before.files}
         words = Words(trees, [tree for tree, path in trees.items() if path not in started])
         paths = {node: file.path for file in self.before.files for node in file.scopes}

@@ -10,14 +10,14 @@ from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.cuda_bound import is_left_behind
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number, is_told
-from accel_migrate.analysis.placement.reach import Reach
+from accel_migrate.analysis.placement.reach import Reach, under_main
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Module, Variable
 
 _RIGHT = Where.CPU | Where.IN_PLACE | Where.GPU
@@ -43,7 +43,7 @@ class Tied:
         dropped = {move.device for move in moves if not is_number(move)}
         for module in files_of(self.roles, modules):
             for node in _devices(self.roles, module):
-                if module not in modules and _runs_as_script(module, node):
+                if not self._may_run(modules, module, node):
                     continue
                 if unit_of(node, module.ancestors(node)) in self.idle:
                     continue
@@ -77,7 +77,7 @@ class Tied:
 
         def runs(module: Module, node: ast.expr) -> bool:
             idle = unit_of(node, module.ancestors(node)) in self.idle
-            return node not in gone and not idle and (module in modules or not _runs_as_script(module, node))
+            return node not in gone and not idle and self._may_run(modules, module, node)
 
         return any(
             runs(module, node)
@@ -91,6 +91,15 @@ class Tied:
             for move in moves_in(self.roles, module)
         )
 
+    def _may_run(self, modules: tuple[Module, ...], module: Module, node: ast.expr) -> bool:
+        """Whether a node may run in this training: what stands under `if __name__ == "__main__":` runs in its own script."""
+        made = self.reach.creation
+        if not under_main(module, node) or module is made.module:
+            return True
+        if module not in modules or made.parent is None:
+            return False
+        return made.is_class or made.node in self.graph.reached_from(module.tree, self.roles, module)
+
     def _holds(self, module: Module, node: ast.expr) -> bool:
         """Whether an expression is set from the Accelerator, or asks for the number of the process."""
         if self.device is not None and any(part is node for part in walk(self.device.statement)):
@@ -101,7 +110,7 @@ class Tied:
     def _is_set(self, module: Module, variable: Variable) -> bool:
         if is_told(self.distribution, variable):
             return True
-        links = chain(self.roles, self.graph, variable)
+        links = self._held_by(variable)
         if self.device is not None and self.device.variable in links:
             return True
         if self.given is not None and self.given.variable in links:
@@ -114,6 +123,16 @@ class Tied:
             if parameter is not None and parameter.device == link.name:
                 return True
         return False
+
+    def _held_by(self, variable: Variable) -> list[Variable]:
+        """The variables that hold the same device, also behind `params.device = device`."""
+        links = list(chain(self.roles, self.graph, variable))
+        for link in links:
+            if "." in link.name and not link.scope.is_class:
+                module = link.scope.module
+                named = [module.variable(b.value) for b in module.bindings(link) if isinstance(b.value, ast.Name)]
+                links += [v for each in named if each for v in chain(self.roles, self.graph, each) if v not in links]
+        return links
 
     def _is_never_called(self, module: Module, node: ast.expr) -> bool:
         """Whether it is handed in by a caller that is not among the files."""
@@ -136,11 +155,6 @@ def _devices(roles: Roles, module: Module) -> Iterator[ast.expr]:
         for keyword in call.keywords:
             if keyword.arg == "device" and not (isinstance(call.func, ast.Attribute) and call.func.attr == "to"):
                 yield keyword.value
-
-
-def _runs_as_script(module: Module, node: ast.expr) -> bool:
-    """Whether a node is under `if __name__ == "__main__":`, which an import does not run."""
-    return any(isinstance(parent, ast.If) and "__name__" in unparse(parent.test) for parent in module.ancestors(node))
 
 
 def files_of(roles: Roles, modules: tuple[Module, ...]) -> list[Module]:

@@ -11,6 +11,8 @@ from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_l
 from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
 from accel_migrate.analysis.placement.places import find_place
+from accel_migrate.analysis.placement.reach import under_main
+from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
@@ -394,7 +396,7 @@ def find_device(
         for d in found
         if d.scope in near
         or _calls_home(roles, graph, home, d.scope)
-        or (d.scope.parent is None and (d.module in loaded or not home.is_class))
+        or (d.scope.parent is None and d.module in loaded and not under_main(d.module, d.statement))
     ]
     if home.is_class:
         _check_inherited(roles, graph, home)
@@ -433,6 +435,5 @@ def _is_rank(definition: DeviceDefinition, distribution: Distribution) -> bool:
 
 
 def _calls_home(roles: Roles, graph: CallGraph, home: Scope, scope: Scope) -> bool:
-    """Whether the function of `scope` calls the home, directly or through others."""
-    function = scope.function
-    return function is not None and home.node in graph.reached_from(function, roles, scope.module)
+    """Whether a function, or a script outside of its functions, calls the home, directly or through others."""
+    return not scope.is_class and home.node in graph.reached_from(scope.node, roles, scope.module)
