@@ -1,4 +1,4 @@
-"""Imports and variables whose last reader a rewrite took away: they go with it."""
+"""Imports, variables and functions whose last reader a rewrite took away: they go with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from accel_migrate.effects import only_loads, only_reads
+from accel_migrate.effects import more_than_an_answer, only_loads, only_reads
 from accel_migrate.flow.definitions import Names, exported
 from accel_migrate.flow.scopes import Scope
 from accel_migrate.flow.version import Version
@@ -91,6 +91,8 @@ def _binders(program: Version) -> Iterator[tuple[ast.AST, ast.stmt]]:
                 yield from ((alias, statement) for alias in statement.names)
             elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 yield statement.targets[0], statement
+            elif isinstance(statement, ast.FunctionDef):
+                yield statement, statement
 
 
 def _without(
@@ -105,6 +107,10 @@ def _without(
         named_in_full = len(statement.names) == 1 and not node.asname and "." in node.name
         whole = all((alias.asname or alias.name) in gone for alias in statement.names)
         return None if named_in_full or (whole and not only_loads(statement, others)) else Unimport(statement, node)
+    if isinstance(statement, ast.FunctionDef):
+        named = any(re.search(rf"\b{statement.name}\b", other.text) for other in others)
+        acts = more_than_an_answer(statement, lambda call: []) is not None
+        return None if named or acts or statement.decorator_list else Remove(statement, keep_comments=False)
     if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
         return (
             Remove(statement, keep_comments=not _closes_a_paragraph(source, statement))

@@ -495,3 +495,53 @@ def test_a_function_that_chooses_the_device_and_acts_is_still_called(act: str) -
     pick = f'def pick():\n    {act}\n    return torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
     assert "accelerator = Accelerator(device=pick())\n" in migrated(script(f"{pick}place = pick()"))
     assert "`pick()` would no longer be called" in unchanged(script(pick, name="pick()"))
+
+
+PICKED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+# The best that there is.
+def pick():
+    if torch.{asked}.is_available():
+        return torch.device("{kind}")
+    return torch.device("cpu")
+
+
+def other():
+    return 1
+
+
+device = pick()
+model = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+for x in loader:
+    loss = model(x.to(device)).sum()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_function_that_only_chose_the_device_goes_with_its_call() -> None:
+    script = PICKED.format(asked="cuda", kind="cuda")
+    result = migrated(script)
+    assert "pick" not in result and "The best that there is." not in result
+    assert "import DataLoader\n\n\ndef other()" in result
+    assert "def pick():" in migrated(script + "print(pick())\n")
+    assert "without a reader" in unchanged(script.replace("def pick", "@cache\ndef pick"))
+
+
+def test_a_function_that_another_file_names_stays() -> None:
+    top, _, rest = PICKED.format(asked="cuda", kind="cuda").partition("device = pick()")
+    body = "".join(f"    {line}\n" for line in f"device = pick(){rest}".splitlines())
+    script = f"{top}def main():\n{body}\nif __name__ == '__main__':\n    main()\n"
+    files = (("train.py", script), ("plot.py", "from train import pick\nprint(pick())\n"))
+    found = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files])
+    assert found[0].status is Status.MIGRATED and "def pick():" in found[0].after.decode()
+
+
+def test_a_function_that_knows_of_no_cuda_tells_the_accelerator_its_device() -> None:
+    assert "accelerator = Accelerator(device=pick())\n" in migrated(PICKED.format(asked="backends.mps", kind="mps"))

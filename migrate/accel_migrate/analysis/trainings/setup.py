@@ -12,7 +12,6 @@ from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
 from accel_migrate.analysis.placement.places import find_place
 from accel_migrate.analysis.placement.reach import under_main
-from accel_migrate.analysis.program.project import Definition
 from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
