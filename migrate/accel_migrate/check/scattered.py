@@ -35,7 +35,7 @@ def fed_from_the_cpu(evidence: Evidence) -> Found:
                 reason = "would be on the CPU: DataParallel moved it, and nothing else does"
                 yield file, call, f"`{unparse(given)[:40]}` of `{unparse(call)[:60]}` {reason}"
             elif any(UNKNOWN in each for each in found):
-                reason = "is not known to be on the device: DataParallel moved it if not"
+                reason = "may be on the CPU: nothing would move it as DataParallel did"
                 yield file, call, f"`{unparse(given)[:40]}` of `{unparse(call)[:60]}` {reason}"
 
 

@@ -206,6 +206,11 @@ def _not_called(roles: Roles, module: Module, function: Function) -> str:
                     f"{function.name}() needs the Accelerator, and {base.node.name} calls it for all that are derived "
                     "from it"
                 )
+    for other in roles.project.modules:
+        for node in other.walk(other.tree, ast.Name, ast.Attribute):
+            if _names(roles, other, node, function):
+                value = f"is handed on as a value ({other.source.path.name}:{node.lineno})"
+                return f"{function.name}() needs the Accelerator and {value}, so who calls it is not visible to the analysis"
     return f"{function.name}() needs the Accelerator, and nothing in the files given calls it"
 
 
