@@ -123,6 +123,8 @@ def test_a_magic_of_a_notebook_is_no_name_of_the_script() -> None:
     "grid",
     [
         "def grid(x):\n    n, k, device = *x.shape, x.device\n    return torch.arange(n, device=device)\n",
+        "def grid(x):\n    n, *_, device = *x.shape, x.device\n    return torch.arange(n, device=device)\n",
+        "def grid(x, layer=None):\n    return torch.arange(2, device=layer.weight.device)\n",
         "def grid(x):\n    device, n, k = x.device, *x.shape\n    return torch.arange(n, device=device)\n",
         "def grid(x):\n    return steps(torch.as_tensor(x).long())\n\n"
         "def steps(t):\n    return torch.arange(4, device=t.device) * t[:, None]\n",
@@ -639,3 +641,52 @@ def test_the_device_of_a_script_that_runs_the_training_is_that_of_the_training()
     found = results(fit=SHARED, start=starts)
     assert found["fit"].status is Status.UNCHANGED
     assert "'cuda:1'" in found["fit"].reason
+
+
+def test_a_function_that_is_handed_on_as_a_value_is_not_said_to_be_called_by_nobody() -> None:
+    step = """
+def made(model, optimizer):
+    def step(x, y):
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return step
+
+
+def main():
+    model = nn.Linear(2, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = made(model, optimizer)
+    for x, y in DataLoader(rows(), batch_size=4):
+        run(x.cuda(), y.cuda())
+
+
+main()
+"""
+    found = results(train=TOP + step)["train"]
+    assert "step() needs the Accelerator and is handed on as a value (train.py:10)" in found.reason
+
+
+def test_the_device_of_a_buffer_is_no_other_device() -> None:
+    nets = f"""{TOP}
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 1)
+        keep = lambda name, value: self.register_buffer(name, value)
+        keep("rates", torch.ones(2))
+
+    def forward(self, x):
+        device = self.rates.device
+        return super().forward(x) + torch.ones(1, device=device)
+"""
+    script = f"{TOP}from nets import Net\n" + TRAIN.format(model="Net().cuda()", inside="pass")
+    assert results(train=script, nets=nets)["train"].status is Status.MIGRATED
+    other = nets.replace("keep = ", "self.rates = settings()\n        keep = ")
+    assert results(train=script, nets=other)["train"].status is Status.UNCHANGED
+
+
+def test_a_move_to_where_a_sum_of_tensors_is_names_no_device() -> None:
+    inside = "z = x + y\n        print(torch.ones(1).to(z))"
+    script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside=inside)
+    assert results(train=script)["train"].status is Status.MIGRATED

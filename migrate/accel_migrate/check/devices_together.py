@@ -379,6 +379,10 @@ class Devices:
                 return {unparse(node)}
             case ast.Call(args=[first, *_]) if file.qualified(node.func) == "torch.device":
                 return self._devices(file, first, depth + 1) or {unparse(node)}
+            case ast.BinOp() if not any(
+                isinstance(part, ast.Constant) and isinstance(part.value, str) for part in walk(node)
+            ):
+                return set()  # of tensors: `x.to(y + z)` follows them
             case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant())) | ast.JoinedStr() | ast.BinOp():
                 return {unparse(node)}
             case ast.Call(func=ast.Name(id="str"), args=[inner]):
@@ -423,6 +427,8 @@ class Devices:
             return True
         if self._side.flows.made(file, owner, "prepared") or _is_module(file, owner):
             return True
+        if isinstance(owner, ast.Attribute) and (owner.attr in ("weight", "bias") or self._is_registered(file, owner)):
+            return True
         if any(_is_weight(value) for value in self.assigned(file, owner)):
             return True
         last = owner.id if isinstance(owner, ast.Name) else owner.attr
@@ -434,6 +440,14 @@ class Devices:
             and _is_computed_with(file, node)
             for node in walk(scope)
         )
+
+    def _is_registered(self, file: Module, owner: ast.Attribute) -> bool:
+        """`self.rates` of a class that registers buffers, and which nothing sets."""
+        around = file.scope(owner).owner_class
+        registers = around is not None and any(
+            isinstance(node, ast.Attribute) and node.attr == "register_buffer" for node in walk(around.node)
+        )
+        return registers and getattr(owner.value, "id", "") == "self" and (None, owner.attr) not in self._assigned
 
     def _keeps_device(self, file: Module, owner: ast.expr) -> bool:
         """Whether `owner.device` is a setting: the script stores it, or a parser fills it."""

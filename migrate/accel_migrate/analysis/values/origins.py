@@ -179,6 +179,8 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     owner = module.variable(node.value)
     if not isinstance(node.value, ast.Name | ast.Attribute):
         return Where.FOLLOWS  # `next(model.parameters()).device`, `batch["x"].device`
+    if isinstance(node.value, ast.Attribute) and node.value.attr in ("weight", "bias"):
+        return Where.FOLLOWS
     if variable is None or owner is None:
         return Where.UNKNOWN
     if roles.role(module, node.value) & (Role.MODEL | Role.BATCH | Role.OUTPUT):
@@ -186,6 +188,8 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     if isinstance(node.value, ast.Name) and node.value.id == module.scope(node).self_name:
         found = roles.project.definition(module, node)
         return Where.FOLLOWS if found is not None else Where.UNKNOWN  # a property asks its own weights
+    if _is_registered(roles, owner):
+        return Where.FOLLOWS
     if is_options(roles, owner, depth):
         return Where.UNKNOWN
     bindings = [b for b in owner.scope.module.bindings(owner) if b.kind != "import"]
@@ -194,6 +198,21 @@ def _of_attribute(roles: Roles, module: Module, node: ast.Attribute, variable: V
     if known and all(is_options(roles, v, depth) for v in known):
         return Where.UNKNOWN
     return Where.FOLLOWS if _is_tensor(roles, owner, depth) else Where.UNKNOWN
+
+
+def _is_registered(roles: Roles, variable: Variable) -> bool:
+    """What a module has and nothing sets: a buffer that it registered."""
+    owner = variable.scope
+    module = owner.module
+    return (
+        owner.is_class
+        and variable.name.count(".") == 1
+        and not module.bindings(variable)
+        and roles.project.is_torch_module(Definition(module, owner.node))  # type: ignore[arg-type]
+        and any(
+            isinstance(n, ast.Attribute) and n.attr == "register_buffer" for n in module.walk(owner.node, ast.Attribute)
+        )
+    )
 
 
 def _is_tensor(roles: Roles, variable: Variable, depth: int) -> bool:
@@ -297,9 +316,9 @@ def _set_to(binding: Binding) -> ast.expr | None:
         return None
     index = binding.path[0]
     before, behind = value.elts[: index + 1], value.elts[index - len(target.elts) :]
-    if not any(isinstance(part, ast.Starred) for part in (*target.elts, *before)):
+    if not any(isinstance(part, ast.Starred) for part in (*target.elts[:index], *before)):
         return before[index] if index < len(before) else None
-    single = not any(isinstance(part, ast.Starred) for part in (*target.elts, *behind))
+    single = not any(isinstance(part, ast.Starred) for part in (*target.elts[index:], *behind))
     return behind[0] if single and len(behind) == len(target.elts) - index else None
 
 
