@@ -135,3 +135,66 @@ def test_what_the_only_branch_that_goes_on_builds_is_there_below(lines: str) -> 
 def test_what_one_of_two_branches_that_go_on_builds_is_left(lines: str) -> None:
     reason = unchanged(CHOSEN.format(choice=indent(lines, "    ").strip()))
     assert reason == "`net` is built only under a condition"
+
+
+KEPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Runner:
+    def __init__(self, net, rule, opt, cells=None):
+        self.net, self.rule = None, rule
+        self.net = net
+        self.opt = opt
+        {more}
+
+    def prepare(self):
+        self.net.weight.data.zero_()
+
+    def once(self, cells):
+        for x, y in cells:
+            loss = self.rule(self.net(x.cuda()), y.cuda())
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+
+
+cells = DataLoader(rows(), batch_size=4)
+net = nn.Linear(4, 1).cuda()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+runner = Runner(net, nn.MSELoss(), opt{handed})
+runner.once(cells)
+"""
+
+
+def test_an_object_that_only_keeps_what_it_is_handed_is_made_of_what_is_prepared() -> None:
+    for more, handed in (
+        ("pass", ""),
+        ("self.name = type(rule).__name__", ""),
+        ("self.cells = cells", ", cells=cells"),
+    ):
+        lines = migrated(KEPT.format(more=more, handed=handed)).splitlines()
+        prepared = lines.index("net, opt, cells = accelerator.prepare(net, opt, cells)")
+        assert lines[prepared + 1].startswith("runner = Runner(")
+
+
+def test_an_object_that_does_more_with_it_is_not_made_of_what_is_prepared() -> None:
+    for more, handed in (
+        ("net.weight.data.zero_()", ""),
+        ("self.net.requires_grad_(False)", ""),
+        ("self.prepare()", ""),
+        ("register(self)", ""),
+        ("self.rates = torch.optim.lr_scheduler.StepLR(opt, 2)", ""),
+        ("self.length = len(cells)", ", cells=cells"),
+    ):
+        assert "would keep net as it is before prepare()" in unchanged(KEPT.format(more=more, handed=handed)), more
+
+
+def test_an_object_that_is_made_before_all_is_built_keeps_what_is_not_prepared() -> None:
+    early = KEPT.format(more="pass", handed="")
+    built = "cells = DataLoader(rows(), batch_size=4)\n"
+    assert "takes up the optimizer before" in unchanged(
+        early.replace(built, "").replace("runner.once", f"{built}runner.once")
+    )

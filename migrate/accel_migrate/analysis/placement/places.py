@@ -15,6 +15,8 @@ from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 from accel_migrate.flow.torch_api import itself
 
+NOT_BUILT = "nothing of the training loop is built where the analysis can see it"
+
 
 def find_place(
     roles: Roles,
@@ -49,9 +51,7 @@ def find_place(
     statements = [binding.statement for _, binding in bindings]
     body: list[ast.stmt] = home.node.body  # type: ignore[attr-defined]
     if not statements and at.method is None:
-        raise NotMigrated(
-            "nothing of the training loop is built where the analysis can see it", body[0].lineno if body else 1, module
-        )
+        raise NotMigrated(NOT_BUILT, body[0].lineno if body else 1, module)
     block = _common_block(module, body, [*statements, *uses[:1]])
     while (inner := _begun_inside(module, block, bindings, uses)) is not None:
         block = inner
@@ -80,9 +80,7 @@ def find_place(
                 module,
             )
         # A function that is handed everything may run once for each epoch: prepare belongs where it is built.
-        raise NotMigrated(
-            "nothing of the training loop is built where the analysis can see it", block[0].lineno, module
-        )
+        raise NotMigrated(NOT_BUILT, block[0].lineno, module)
     _check_looped(module, objects, block[last])
     last = end_of_paragraph(module, block, last, limit, variables)
     apart = tuple(_conditional(module, block, bindings))

@@ -33,7 +33,7 @@ from accel_migrate.analysis.values.constructions import (
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
-from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_root, whole_model
+from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_passed_on, is_root, whole_model
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Variable
@@ -99,7 +99,7 @@ def _check_other_loaders(
     """A function that is handed loaders of several places counts right for all of them or for none."""
     covered = {source for link in prepared.intersection(links) for source in chain(roles, graph, link)}
     for link in links:
-        if link not in covered and is_root(roles, link) and prepared.isdisjoint(chain(roles, graph, link)):
+        if link not in covered and is_root(roles, link) and not is_passed_on(graph, link):
             (binding, *_) = link.scope.module.bindings(link)
             goes = f"{loop.function.name}()" if loop.function is not None else "the evaluation"
             message = (

@@ -14,6 +14,7 @@ from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,10 @@ def evaluating_calls(
     for loop in loops:
         function, parameter = loop.function, loop.module.variable(loop.loader)
         tests = [test for b in backwards for test in conditions(loop, b)]
-        if not loop.trains or not tests or function is None or parameter is None:
+        if not loop.trains or not tests or parameter is None:
+            continue
+        _check_picked(loop.module, parameter)
+        if function is None:
             continue
         own = Definition(loop.module, function)
         handed = [
@@ -56,6 +60,22 @@ def evaluating_calls(
             if not trains:
                 found.append(EvaluatingCall(loop, caller, call, variable))
     return found
+
+
+def _check_picked(module: Module, loader: Variable) -> None:
+    """NotMigrated where a loop that trains or evaluates goes through one of several loaders: `train if trains else test`."""
+    bindings = [binding for binding in module.bindings(loader) if binding.kind == "assign" and not binding.path]
+    values = [binding.value for binding in bindings if binding.value is not None]
+    for value in values:
+        values += [value.body, value.orelse] if isinstance(value, ast.IfExp) else []
+    picked = {variable for value in values if (variable := module.variable(itself(value))) is not None}
+    if len(picked - {loader}) > 1:
+        raise NotMigrated(
+            f"`{loader.name}` is one of several loaders, and one loop trains on it or evaluates it; give evaluation a function "
+            "of its own",
+            bindings[0].statement.lineno,
+            module,
+        )
 
 
 def kept_whole(roles: Roles, graph: CallGraph, calls: list[EvaluatingCall]) -> frozenset[Variable]:

@@ -10,13 +10,14 @@ from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_later, device_definition
 from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
-from accel_migrate.analysis.placement.places import find_place
+from accel_migrate.analysis.placement.places import NOT_BUILT, find_place
 from accel_migrate.analysis.placement.reach import under_main
 from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
 from accel_migrate.analysis.values.containers import KEPT, is_looped, kept_in
 from accel_migrate.analysis.values.imported import brought_by
+from accel_migrate.analysis.values.kept_by import only_keeps
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import (
@@ -72,7 +73,8 @@ class _Finder:
             except _Apart:
                 raise
             except NotMigrated as found:
-                trouble = trouble or found
+                if home.method is None or str(found) != NOT_BUILT:  # a method that builds nothing is no place for it
+                    trouble = trouble or found
         raise trouble or NotMigrated(scattered(self.roles, chains), self.group.backwards[0].call.lineno)
 
     def _at(self, home: Home, participants: Participants) -> Setup:
@@ -246,7 +248,7 @@ class _Finder:
         return wrapping | self.filled
 
     def _keepers(self, home: Scope, prepared: tuple[Built, ...], aliases: frozenset[Variable]) -> set[Variable]:
-        """Objects at home that are handed what is prepared and keep it for the training, as their class or a run shows."""
+        """Objects at home that are handed what is prepared and only keep it for the training, as their class or a run shows."""
         module, kept = home.module, {built.variable for built in prepared}
         keeping = {link.scope.node for link in aliases if link.scope.is_class}
         return {
@@ -255,7 +257,11 @@ class _Finder:
             if not self.roles.of(variable)
             for binding in module.bindings(variable)
             if binding.value is not None and kept & _handed(self.roles, module, binding.value)
-            if self.roles.followed or _class_made(self.roles, module, binding.value) in keeping
+            if self.roles.followed
+            or (
+                _class_made(self.roles, module, binding.value) in keeping
+                and only_keeps(self.roles, module, binding.value, kept)
+            )
         }
 
     def _uses(self, home: Scope, loops: tuple[LoaderLoop, ...], loaders: tuple[Variable, ...]) -> list[ast.stmt]:

@@ -98,7 +98,19 @@ def _named_again(roles: Roles, variable: Variable) -> list[Variable]:
     values = [b.value for b in bindings if b.kind == "assign" and not b.path and b.value is not None]
     sources = [module.variable(itself(value)) for value in values]
     known = [source for source in sources if source is not None and source.scope is not variable.scope]
-    return known if known and len(known) == len(bindings) else []
+    same = len(known) == len(bindings) and len(set(known)) == 1  # of several it is not known which
+    return known[:1] if same else []
+
+
+def is_passed_on(graph: CallGraph, variable: Variable) -> bool:
+    """`self.loader = loader`, and nothing else, where every caller hands over a variable: what an object was made of."""
+    module = variable.scope.module
+    values = [binding.value for binding in module.bindings(variable)]
+    if not variable.scope.is_class or None in values:
+        return False
+    kept = [_passed_on(module, value) for value in values if value is not None]
+    given = [(caller, part) for each in kept if each is not None for caller, _, part in graph.given(each)]
+    return None not in kept and all(part is not None and caller.variable(part) is not None for caller, part in given)
 
 
 def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
