@@ -136,7 +136,10 @@ def rewrite(
             continue
         if not found:
             break
+        earlier = set(taken)
         for violation, together in found:
+            if any(loop.applied.get(violation.path) for loop in taken if loop not in earlier):
+                continue  # what changes that file is taken back already: the rest is checked again
             why = _reason(violation, programs, results.get(violation.path))
             _take(together, taken, violation.path, why)
     kept = [loop for loop in loops if loop not in taken]

@@ -145,3 +145,13 @@ def test_a_script_is_not_left_for_what_another_script_does() -> None:
     for name in ("one/train.py", "two/train.py"):
         assert done[name].status is Status.MIGRATED, done[name].reason
     assert "cpu=True" in done["two/train.py"].after.decode() and "cpu=True" not in done["one/train.py"].after.decode()
+
+
+def test_a_second_violation_of_a_loop_that_is_taken_back_takes_no_other_loop() -> None:
+    one, two = source("one.py", "import tools\nx = 1\n"), source("two.py", "import tools\nz = 3\n")
+    tools = source("tools.py", "y = 2\nprint(y)\n")
+    drops = Change("AM101", 1, 1, "goes", edits=(Remove(tools.tree.body[0]),))
+    broken = loop({one: [said_after(one, 1, "print(missing)")], tools: [drops]})
+    done = results([one, two, tools], [broken, loop({two: [said_after(two, 1, "print(z)")]})])
+    assert done["one.py"].status is done["tools.py"].status is Status.UNCHANGED
+    assert done["two.py"].status is Status.MIGRATED
