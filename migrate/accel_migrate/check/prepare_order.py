@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
+from accel_migrate.flow.calls import Place
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
@@ -28,6 +29,7 @@ def _found(evidence: Evidence) -> Found:
     for file, call in evidence.after.asked("prepare"):
         order = _Order(evidence, file, call)
         yield from order.early_uses()
+        yield from order.early_lengths()
         yield from order.unbuilt_attributes()
         yield from order.repeated()
 
@@ -55,6 +57,19 @@ class _Order:
             step = step_of(self.file, node, self.graph) if what else None
             if step is not None and self._may_be_bare(step):
                 yield self.file, node, f"{what} before `{unparse(self.call)[:80]}`"
+
+    def early_lengths(self) -> Found:
+        """`rounds = len(loader)` before prepare, and a loop of so many rounds that draws from the prepared loader."""
+        for file, node in self.side.calls if self.step is not None else ():
+            if file is not self.file or getattr(node.func, "id", "") != "len" or not node.args:
+                continue
+            step = step_of(file, node, self.graph) if unparse(node.args[0]) in self.texts else None
+            if step is None or file.scope(node).frame is not self.scope or not self._may_be_bare(step):
+                continue
+            reached = self.side.flows.reached([self.side.flows.place(file, node)])
+            for at, drawn in _drawn_in_rounds(self.side, reached):
+                message = f"`{unparse(drawn)}` would run out on N processes: how often it is drawn was counted before prepare()"
+                yield at, drawn, message
 
     def unbuilt_attributes(self) -> Found:
         """`self.extra`, which this function sets under a condition and `prepare` takes without it."""
@@ -248,6 +263,22 @@ class _Order:
 
     def _bound_in(self, loop: ast.stmt, text: str) -> bool:
         return any(isinstance(node, ast.stmt) and node is not self.step and _binds(node, text) for node in walk(loop))
+
+
+def _drawn_in_rounds(side: Side, counts: set[Place]) -> Iterator[tuple[Module, ast.Call]]:
+    """`next(batches)` of a prepared loader, in a loop of so many rounds; not where its end is caught, or never comes."""
+    for file in side.files:
+        for loop in file.walk(file.tree, ast.For):
+            if side.flows.place(file, loop.iter) not in counts:
+                continue
+            for node in walk(loop):
+                if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "next" or len(node.args) != 1:
+                    continue
+                drawn = side.flows.sources(side.flows.place(file, node.args[0]))
+                endless = any(isinstance(p, tuple) and "cycle" in unparse(p[1]) for p in drawn if p[0] == "expression")  # type: ignore[index]
+                caught = any(isinstance(above, ast.Try) for above in file.ancestors(node) if above in walk(loop))
+                if side.flows.made(file, node.args[0], "prepared") and not endless and not caught:
+                    yield file, node
 
 
 def _surely_binds(block: list[ast.stmt], text: str, end: ast.stmt, holds: frozenset[str]) -> bool:

@@ -104,3 +104,20 @@ def test_a_name_that_is_given_a_new_object_which_trains_before_it_is_prepared() 
     assert not said("AM953", "x = 1\n", again + two + "fit(net, opt)\n")
     assert said("AM953", "x = 1\n", again + "fit(net, opt)\n" + two)
     assert not said("AM953", "x = 1\n", TOP + FIT + PREPARED + "net = net.train()\nfit(net, opt)\n")
+
+
+def test_a_length_that_was_asked_before_decides_how_often_is_drawn() -> None:
+    top = "from accel_runtime import Accelerator\naccelerator = Accelerator()\n"
+    counted, prepared = "rounds = min(9, len(data))\n", "net, data = accelerator.prepare(net, data)\n"
+    drawn = "batches = iter(data)\nfor i in tqdm(range(rounds)):\n    accelerator.backward(net(next(batches)))\n"
+    assert (
+        "`next(batches)` would run out on N processes" in said("AM953", "x = 1\n", top + counted + prepared + drawn)[0]
+    )
+    assert not said("AM953", "x = 1\n", top + prepared + counted + drawn)
+    assert not said("AM953", "x = 1\n", top + counted + prepared + drawn.replace("iter(data)", "iter(cycle(data))"))
+    caught = drawn.replace(
+        "    acc", "    try:\n        x = next(batches)\n    except StopIteration:\n        break\n    acc"
+    )
+    assert not said("AM953", "x = 1\n", top + counted + prepared + caught.replace("net(next(batches))", "net(x)"))
+    other = drawn.replace("range(rounds)", "range(5)")
+    assert not said("AM953", "x = 1\n", top + counted + prepared + other)
