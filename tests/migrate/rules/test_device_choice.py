@@ -545,3 +545,43 @@ def test_a_function_that_another_file_names_stays() -> None:
 
 def test_a_function_that_knows_of_no_cuda_tells_the_accelerator_its_device() -> None:
     assert "accelerator = Accelerator(device=pick())\n" in migrated(PICKED.format(asked="backends.mps", kind="mps"))
+
+
+FLAGGED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def noise(x, on_gpu):
+    drawn = torch.randn(4)
+    if on_gpu:
+        drawn = drawn.cuda()
+    return x + drawn
+
+
+def fit(model, loader, optimizer, on_gpu):
+    for x in loader:
+        if on_gpu:
+            x = x.cuda()
+        loss = model(noise(x, on_gpu)).sum()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    on_gpu = torch.cuda.is_available()
+    model = nn.Linear(4, 2)
+    if on_gpu:
+        model = model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, batch_size=4)
+    fit(model, loader, optimizer, on_gpu)
+
+
+main()
+"""
+
+
+def test_a_question_for_cuda_that_is_handed_over_keeps_the_model_from_other_accelerators() -> None:
+    assert "Accelerator(cpu=not torch.cuda.is_available())" in migrated(FLAGGED)

@@ -38,12 +38,12 @@ def is_bound_to_cuda(
     return (
         bound
         or moved
-        or any(_makes_tensors(module) for module in modules)
-        or _follows_a_constant(roles, creation.module, {move.call for move in dropped})
+        or any(_makes_tensors(graph, module) for module in modules)
+        or _follows_a_constant(roles, graph, creation.module, {move.call for move in dropped})
     )
 
 
-def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> bool:
+def _follows_a_constant(roles: Roles, graph: CallGraph, home: Module, dropped: set[ast.Call]) -> bool:
     """`x.to(config.DEVICE)`, or `x.to(device)` of a file beside that has a `device` of its own: CUDA, or the CPU."""
     for module in loaded_with(roles.project, home):
         moved = [move.device for move in moves_in(roles, module) if move.call not in dropped]
@@ -52,7 +52,7 @@ def _follows_a_constant(roles: Roles, home: Module, dropped: set[ast.Call]) -> b
             owner = constant.scope.module if constant is not None else home
             bindings = owner.bindings(constant) if constant is not None and owner is not home else []
             for value in (binding.value for binding in bindings if binding.value is not None):
-                if any(_is_about_cuda(owner, node.test) for node in owner.walk(value, ast.IfExp)):
+                if any(_is_about_cuda(graph, owner, node.test) for node in owner.walk(value, ast.IfExp)):
                     return True
     return False
 
@@ -75,7 +75,7 @@ def or_without_cuda(wish: str | None) -> str:
 def is_left_behind(graph: CallGraph, move: Move, aliases: frozenset[Variable]) -> bool:
     """Whether a move under a question for CUDA is of something that has tensors and that nothing prepares."""
     module = move.module
-    if not _asks_for_cuda(module, move.call) or module.variable(move.receiver) in aliases:
+    if not _asks_for_cuda(graph, module, move.call) or module.variable(move.receiver) in aliases:
         return False
     made = [(owner, value) for owner, value in contents(graph, module, move.receiver) if isinstance(value, ast.Call)]
     made = [(owner, value) for owner, value in made if not _is_moved(value)]
@@ -95,36 +95,47 @@ def _is_empty_loss(module: Module, value: ast.Call) -> bool:
     return dotted.startswith("torch.nn.") and dotted.endswith("Loss")
 
 
-def _makes_tensors(module: Module) -> bool:
+def _makes_tensors(graph: CallGraph, module: Module) -> bool:
     """`torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
     return any(
         isinstance(node, ast.Attribute)
         and node.attr.endswith("Tensor")
         and (module.qualified(node) or "").startswith("torch.cuda.")
-        and _asks_for_cuda(module, node)
+        and _asks_for_cuda(graph, module, node)
         for node in module.walk(module.tree, ast.Attribute)
     )
 
 
-def _asks_for_cuda(module: Module, node: ast.expr) -> bool:
+def _asks_for_cuda(graph: CallGraph, module: Module, node: ast.expr) -> bool:
     """Whether the machine is asked for CUDA on the way to a node, in its function."""
     inner: ast.AST = node
     for parent in module.ancestors(node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
             return False
-        if isinstance(parent, ast.If | ast.IfExp) and inner is not parent.test and _is_about_cuda(module, parent.test):
+        if (
+            isinstance(parent, ast.If | ast.IfExp)
+            and inner is not parent.test
+            and _is_about_cuda(graph, module, parent.test)
+        ):
             return True
         inner = parent
     return False
 
 
-def _is_about_cuda(module: Module, test: ast.expr, depth: int = 0) -> bool:
+def _is_about_cuda(graph: CallGraph, module: Module, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a question is whether there is CUDA, also by what a name is set to, or by what all callers hand over for it."""
     if isinstance(test, ast.IfExp):  # `True if torch.cuda.is_available() else False`
-        return isinstance(test.body, ast.Constant) and _is_about_cuda(module, test.test, depth)
+        return isinstance(test.body, ast.Constant) and _is_about_cuda(graph, module, test.test, depth)
     if isinstance(test, ast.BoolOp):  # `torch.cuda.is_available() and args.gpu`
-        return isinstance(test.op, ast.And) and any(_is_about_cuda(module, part, depth) for part in test.values)
+        return isinstance(test.op, ast.And) and any(_is_about_cuda(graph, module, part, depth) for part in test.values)
     if isinstance(test, ast.Call):
         return (module.qualified(test.func) or "") == "torch.cuda.is_available"
     variable = module.variable(test) if isinstance(test, ast.Name | ast.Attribute) else None
-    values = [binding.value for binding in module.bindings(variable)] if variable is not None else []
-    return len(values) == 1 and values[0] is not None and depth < 3 and _is_about_cuda(module, values[0], depth + 1)
+    bindings = module.bindings(variable) if variable is not None else []
+    if len(bindings) != 1 or variable is None or depth > 4:
+        return False
+    if bindings[0].kind == "parameter":
+        handed = [(caller, part) for caller, _, part in graph.given(variable)]
+        return bool(handed) and all(p is not None and _is_about_cuda(graph, m, p, depth + 1) for m, p in handed)
+    value = bindings[0].value
+    return value is not None and _is_about_cuda(graph, module, value, depth + 1)
