@@ -109,7 +109,8 @@ def _without(
         return None if named_in_full or (whole and not only_loads(statement, others)) else Unimport(statement, node)
     if isinstance(statement, ast.FunctionDef):
         named = any(re.search(rf"\b{statement.name}\b", other.text) for other in others)
-        acts = more_than_an_answer(statement, lambda call: []) is not None
+        # One that knows of Apple's GPU alone chose the CPU where there is CUDA: whoever takes its call away must say so.
+        acts = more_than_an_answer(statement, lambda call: []) is not None or "cuda" not in source.code(statement)
         return None if named or acts or statement.decorator_list else Remove(statement, keep_comments=False)
     if isinstance(node, ast.Name) and isinstance(statement, ast.Assign):
         return (
