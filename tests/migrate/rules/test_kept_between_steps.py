@@ -157,3 +157,8 @@ def test_names_what_a_forward_keeps_that_another_method_runs(runs: str):
     )
     book += f"    def cost(self, x):\n        return {runs}.pow(2).mean()\n"
     assert "`self.mean`" in noted(built(book, loss="model.cost(x)"), "AM811")
+
+
+def test_a_tensor_that_is_filled_as_it_is_made_is_nothing_that_the_library_keeps():
+    source = training(loss="torch.relu(criterion(model(x), y))", inside="last = torch.empty(1).fill_(y.float().mean())")
+    assert "AM811" not in codes(source)

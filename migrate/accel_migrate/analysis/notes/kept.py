@@ -144,6 +144,8 @@ class _Writes:
             if variable is None or self.roles.of(variable) & _NOT_KEPT:
                 continue
             variable = _whole(variable)
+            if any(binding.kind == "import" for binding in variable.scope.module.bindings(variable)):
+                continue  # `torch.empty(1).fill_(x)` changes what it has just made
             if not self.roles.of(variable) & _NOT_KEPT and self._outlives(module, module.statement(node), variable):
                 yield _Write(module, node, variable, tuple(given))
 
