@@ -585,3 +585,12 @@ main()
 
 def test_a_question_for_cuda_that_is_handed_over_keeps_the_model_from_other_accelerators() -> None:
     assert "Accelerator(cpu=not torch.cuda.is_available())" in migrated(FLAGGED)
+
+
+def test_an_option_stays_a_text_for_those_who_store_all_options():
+    stored = migrated(
+        script("", name="args.where", after="print(model(torch.ones(2, 4, device=args.where)), vars(args))")
+    )
+    assert "args.where = str(accelerator.device)\n" in stored
+    asked = migrated(script("", name="args.where", after="print(torch.ones(1).to(args.where), args.where.type)"))
+    assert "args.where = accelerator.device\n" in asked

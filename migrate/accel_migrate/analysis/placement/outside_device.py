@@ -24,7 +24,7 @@ class OutsideDevice:
 
     variable: Variable
     reads: tuple[ast.expr, ...]  # what still reads it after migration, in any file
-    as_text: bool = False  # some ask for it as a text
+    as_text: bool = False  # some ask for it as a text, or it is an option, which may be stored with the others
 
     def rebound(self) -> tuple[str, ...]:
         """`args.device = accelerator.device`, where the script goes on reading it."""
@@ -59,7 +59,8 @@ def find_outside_device(
                 ]
                 texts = [(m, n) for m, n in reads if is_asked_as_text(m, n)]
                 _check_numbers(link, texts)
-                return OutsideDevice(link, tuple(node for _, node in reads), bool(texts))
+                as_text = bool(texts) or ("." in link.name and not any(_is_asked_as_device(m, n) for m, n in reads))
+                return OutsideDevice(link, tuple(node for _, node in reads), as_text)
     return None
 
 
@@ -148,6 +149,11 @@ def is_asked_as_text(module: Module, read: ast.expr) -> bool:
     if isinstance(parent, ast.Attribute):
         return parent.attr not in ("type", "index")  # those are a device's own
     return isinstance(parent, ast.Compare | ast.Subscript | ast.BinOp)
+
+
+def _is_asked_as_device(module: Module, read: ast.expr) -> bool:
+    parent = module.parents[read]
+    return isinstance(parent, ast.Attribute) and parent.attr in ("type", "index")
 
 
 def _replaced(graph: CallGraph, reach: Reach) -> Iterator[ast.expr]:
