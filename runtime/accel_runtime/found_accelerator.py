@@ -6,5 +6,5 @@ import torch
 
 
 def found_accelerator() -> torch.device | None:
-    """None where there is none; torch 2.6 raises there when it is asked."""
+    """None on a machine without one; torch 2.6 raises there when it is asked."""
     return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None

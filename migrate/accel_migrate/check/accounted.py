@@ -15,7 +15,7 @@ from accel_migrate.check.evidence import Side
 from accel_migrate.check.heads import Head, compact, head_text, heads
 from accel_migrate.check.pair import Pair
 from accel_migrate.effects import more_than_an_answer
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.items import settled
 from accel_migrate.plan import Guard, Insert, Remove, Replace, Substitute, Unwrap
 from accel_migrate.source import Source
@@ -34,12 +34,12 @@ def _effects_lost(project: Project) -> Iterator[Violation]:
     before, after = project.evidence.before, project.evidence.after
     changed = {file.path for file in project.changed}
     calls = [(file, call) for file, call in before.calls if file.path in changed and before.flows.callees.get(call)]
-    lost = Counter((file.path, _name(call)) for file, call in calls)
-    lost -= Counter((file.path, _name(call)) for file, call in after.calls if after.flows.callees.get(call))
+    lost = Counter((file.path, called_name(call)) for file, call in calls)
+    lost -= Counter((file.path, called_name(call)) for file, call in after.calls if after.flows.callees.get(call))
     lost -= _of_one_way(before, after, lost) if lost else Counter()
     defined = {function.name for file in after.files for function in file.walk(file.tree, ast.FunctionDef)}
     for file, call in calls if lost else ():
-        for function in before.flows.callees.get(call, ()) if lost[file.path, _name(call)] else ():
+        for function in before.flows.callees.get(call, ()) if lost[file.path, called_name(call)] else ():
             if getattr(function, "name", None) not in defined:
                 continue  # it went with its calls: what it did is asked of each of its own
             more = more_than_an_answer(function, lambda each: [*before.flows.callees.get(each, ())])
@@ -66,13 +66,9 @@ def _choices(side: Side, names: Collection[tuple[Path, str]]) -> Iterator[tuple[
         for node in file.walk(file.tree, ast.If, ast.IfExp):
             ways = [way if isinstance(way, list) else [way] for way in (node.body, node.orelse)]
             calls = [[n for part in way for n in walk(part) if isinstance(n, ast.Call)] for way in ways]
-            body, orelse = (Counter((file.path, _name(call)) for call in way) for way in calls)
+            body, orelse = (Counter((file.path, called_name(call)) for call in way) for way in calls)
             for key in (body | orelse).keys() & names:
                 yield key, ast.dump(node.test), (body & orelse)[key]
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _unaccounted(file: Pair) -> Iterator[Violation]:

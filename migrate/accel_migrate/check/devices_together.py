@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, step_of
 from accel_migrate.flow.calls import Site
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module, Scope
 
@@ -511,7 +511,7 @@ def _is_weight(value: ast.expr) -> bool:
 
 def _only_notes(call: ast.Call) -> bool:
     """`SimpleNamespace(device=...)`, `parser.set_defaults(device=...)`: a setting, which moves nothing by itself."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     return name in _SETTINGS
 
 

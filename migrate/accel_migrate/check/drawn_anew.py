@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Side, is_accelerator
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Module
 
 _DRAWS = (
@@ -60,7 +60,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 def _draws(side: Side, file: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = called_name(node)
     dotted = file.qualified(node.func) or ""
     if dotted.startswith(("torch.nn.init.", "torch.nn.utils.init.")):
         return name not in _FIXED

@@ -12,7 +12,7 @@ from accel_migrate.check.scattered import fed_from_the_cpu
 from accel_migrate.check.stores import Stores
 from accel_migrate.check.whereabouts import CPU, DEVICE, Certain, Whereabouts
 from accel_migrate.flow.calls import Place
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Module, Scope
 
 Found = Iterator[tuple[Module, ast.AST, str]]
@@ -295,7 +295,7 @@ def _may_move(node: ast.expr) -> bool:
     """Whether a call in an expression could move what it gets."""
     for part in walk(node):
         if isinstance(part, ast.Call):
-            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            name = called_name(part)
             if name not in _PASSED_ON:
                 return True
     return False

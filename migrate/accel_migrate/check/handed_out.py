@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.check.evidence import Side
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -42,7 +43,7 @@ class HandedOut:
         self._to: dict[Function, tuple[Module, ast.Call]] = {}
         harmless = _RUNS_ONCE | _CALLS_NOTHING | _KEEPS
         for file, call in side.calls:
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            name = called_name(call)
             runs = name == "run" and getattr(getattr(call.func, "value", None), "id", "") in _RUNNERS
             if name in harmless or runs or side.flows.callees.get(call):
                 continue

@@ -9,7 +9,7 @@ from accel_migrate.check.assignments import Assigned, Assignments
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.stores import returned
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import PASSED_ON
@@ -100,7 +100,7 @@ class _Origins:
         return bool(self._side.flows.made(file, node, "loader"))
 
     def other(self, file: Module, node: ast.expr, seen: frozenset[object] = frozenset()) -> _Other | None:
-        """An expression that the value may come from and that is not what prepare() returned; None if there is none."""
+        """An expression that the value may come from and that is not what prepare() returned; None where all are."""
         if node in seen or isinstance(node, ast.Constant):
             return None
         seen |= {node}
@@ -192,7 +192,7 @@ class _Origins:
     def _bound_early(self, name: str, function: Function) -> Iterator[tuple[Module, ast.expr | None]]:
         """`partial(train, loader=loader)`."""
         for file, call in self._side.calls:
-            last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            last = called_name(call)
             if last == "partial" and call.args and not isinstance(call.args[0], ast.Starred):
                 if any(made.node is function for made in self._side.flows.made(file, call.args[0], "function")):
                     yield file, argument_of(function, ast.Call(call.func, call.args[1:], call.keywords), name)

@@ -77,7 +77,7 @@ class MachinesGpu:
         return f"`{unparse(node)[:60]}`"
 
     def _any(self, parts: Valued, unknown: str | None = None) -> str | None:
-        """The first doubt about several origins, or that there is none."""
+        """The first doubt about several origins; None where nothing is in doubt."""
         parts = list(parts)
         found = (self._doubted(file, part) for file, part in parts)
         return next((text for text in found if text is not None), unknown if not parts else None)

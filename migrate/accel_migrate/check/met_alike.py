@@ -11,7 +11,7 @@ from accel_migrate.check.moved_later import run_before_their_move
 from accel_migrate.check.whereabouts import CPU, DEVICE, Where, Whereabouts
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -143,7 +143,7 @@ def _meetings(file: Module) -> dict[Key, list[ast.expr]]:
     found: dict[Key, list[ast.expr]] = {}
     for node in file.walk(file.tree, ast.Call, ast.BinOp, ast.Compare, ast.Subscript):
         if isinstance(node, ast.Call):
-            name = _name(node)
+            name = called_name(node)
             if name in _MOVES or (isinstance(node.func, ast.Attribute) and is_accelerator(node.func.value)):
                 continue
         else:
@@ -199,7 +199,7 @@ def _needed(after: Whereabouts, new: Module, node: ast.expr, before: Whereabouts
     """What was on the CPU and would be on the device, where it is handed to somebody who may need it on the CPU."""
     if not isinstance(node, ast.Call) or not isinstance(other, ast.Call) or not _may_need_cpu(new, node):
         return ""
-    if not before.moves_anything and not (_is_of_library(new, node) or _name(node) == "numpy"):
+    if not before.moves_anything and not (_is_of_library(new, node) or called_name(node) == "numpy"):
         return ""  # all goes to the device together, with its draws
     for part, was in zip(_operands(new, node), _operands(old, other)):
         where: Where = after.of(new, part)
@@ -232,7 +232,7 @@ def _is_variable(file: Module, called: ast.expr) -> bool:
 
 
 def _may_need_cpu(file: Module, call: ast.Call) -> bool:
-    name = _name(call)
+    name = called_name(call)
     if name in _NEED_CPU:
         return True
     return not (name in _ANYWHERE or _is_of_tensors(file, call) or _is_method(file, call))
@@ -248,10 +248,6 @@ def _is_of_tensors(file: Module, call: ast.Call) -> bool:
 
 def _is_method(file: Module, call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and not file.qualified(call.func)
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 CONDITION = Condition(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, step_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
 
@@ -70,5 +70,5 @@ def _runs_above(evidence: Evidence, file: Module, scope: Scope, move: ast.AST, m
 def _runs(call: ast.Call, model: str) -> bool:
     if isinstance(call.func, ast.Name) and call.func.id == model:
         return True
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     return name in _RUN and any(isinstance(part, ast.Name) and part.id == model for part in call.args)

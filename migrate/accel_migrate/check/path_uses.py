@@ -24,7 +24,7 @@ from accel_migrate.flow.file_calls import (
     is_writing_mode,
     written_paths,
 )
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.scopes import Module
 
 _RUN_OR_KEEP = frozenset({"open", "exec", "eval", "compile", "__import__", "map", "filter", "dict"})
@@ -94,9 +94,9 @@ class PathUses:
             if not self._decides_nothing(file, call):
                 yield from _given(call)[:1] if dotted else _owner(call)
         elif _is_of_path(file, call, READING_PATHS):
-            writes = name_of(call) == "open" and is_writing_mode(_given(call)[0] if _given(call) else None)
+            writes = called_name(call) == "open" and is_writing_mode(_given(call)[0] if _given(call) else None)
             yield from () if writes else [*_owner(call), *_given(call)]
-        elif name_of(call) == "open" or dotted in OPENERS:
+        elif called_name(call) == "open" or dotted in OPENERS:
             modes = [each for each in _given(call)[1:] if isinstance(each, ast.Constant)]
             if not any(isinstance(m.value, str) and m.value[:1] in ("w", "a", "x") for m in modes):
                 yield from _given(call)
@@ -132,7 +132,7 @@ class PathUses:
 
     def _does_nothing(self, file: Module, call: ast.Call) -> bool:
         """Whether a call does nothing with the file behind a path that it gets."""
-        name, dotted, function = name_of(call), file.qualified(call.func), call.func
+        name, dotted, function = called_name(call), file.qualified(call.func), call.func
         if dotted is not None:
             harmless = dotted in _OF_SYSTEM or (dotted.startswith(_TEXTS) and dotted not in _LOOKING)
             return harmless or name in _SHOWING
@@ -155,12 +155,8 @@ class PathUses:
         return dotted is not None and not dotted.startswith(_PLAIN) and not self._side.flows.callees.get(value)
 
 
-def name_of(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
 def is_command(file: Module, call: ast.Call) -> bool:
-    return file.qualified(call.func) in COMMANDS or name_of(call) == "system"
+    return file.qualified(call.func) in COMMANDS or called_name(call) == "system"
 
 
 def _given(call: ast.Call) -> list[ast.expr]:
@@ -188,4 +184,4 @@ def _creates(file: Module, call: ast.Call) -> bool:
     dotted = file.qualified(call.func)
     if dotted is not None:
         return dotted in WRITERS and not dotted.startswith(("os.", "shutil."))
-    return name_of(call) in WRITING_METHODS or name_of(call) in CHANGING_PATHS
+    return called_name(call) in WRITING_METHODS or called_name(call) in CHANGING_PATHS

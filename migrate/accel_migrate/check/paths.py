@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from accel_migrate.check.evidence import Side, argument_of, parameter_names
 from accel_migrate.check.stores import Store, Stores
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module
 
@@ -58,11 +58,11 @@ class Paths:
                 return [*self._of(file, one, depth + 1), *self._of(file, other, depth + 1)]
             case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant(value=str(text)))):
                 return self._filled(file, re.split(r"\{[^{}]*\}", text), node.args if "{}" in text else [], depth)
-            case ast.Call() if _name(node) in _JOINS and node.args:
+            case ast.Call() if called_name(node) in _JOINS and node.args:
                 owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-                of_path = [owner] if owner is not None and _name(node) == "joinpath" else []
+                of_path = [owner] if owner is not None and called_name(node) == "joinpath" else []
                 return self._together(file, [*of_path, *node.args], "/", depth)
-            case ast.Call(args=[first]) if _name(node) in _SAME:
+            case ast.Call(args=[first]) if called_name(node) in _SAME:
                 return self._of(file, first, depth + 1)
             case ast.Name():
                 return self._variable(file, node, depth) or hole
@@ -83,7 +83,7 @@ class Paths:
         """Whether something is made by `Path`: what is divided otherwise is a number."""
         match node:
             case ast.Call():
-                return _name(node) in _PATHS
+                return called_name(node) in _PATHS
             case ast.BinOp(op=ast.Div(), left=left):
                 return self._is_path(file, left, depth)
             case ast.Name() if depth <= _DEPTH:
@@ -135,7 +135,7 @@ class Paths:
                 return [text for part in parts for text in self._of(file, part, depth)]
             case ast.ListComp(elt=part):
                 return self._of(file, part, depth)
-            case ast.Call(args=[inner]) if _name(node) in ("sorted", "list", "tqdm", "reversed", "set"):
+            case ast.Call(args=[inner]) if called_name(node) in ("sorted", "list", "tqdm", "reversed", "set"):
                 return self._elements(file, inner, depth)
             case ast.Name() if depth <= _DEPTH:
                 found: list[str] = []
@@ -221,7 +221,3 @@ def _evidence(parts: list[str]) -> set[str]:
     """What is known of a path: the words that are written out, and what the others are read from."""
     words = {word for part in parts for word in _HOLE.split(part) if len(word) > 2 and not word.startswith(".")}
     return words | {hole for part in parts for hole in _HOLE.findall(part) if hole != "<>"}
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -10,12 +10,12 @@ from accel_migrate.check.collective_under_rank import Guards
 from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Side, step_of
 from accel_migrate.check.named_alike import Names
-from accel_migrate.check.path_uses import KEEPING, PathUses, is_command, name_of
+from accel_migrate.check.path_uses import KEEPING, PathUses, is_command
 from accel_migrate.check.paths import Paths, may_be_one
 from accel_migrate.flow.calls import Place, Site
 from accel_migrate.flow.cfg import Graph
 from accel_migrate.flow.file_calls import LISTING, folder_made, taken_away
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module, Scope
 
@@ -103,8 +103,8 @@ class _Files:
                 f"`{unparse(use.call)[:60]}` would look on all processes for what one of them wrote, under a name {own}"
             )
         what = f"`{unparse(use.call)[:60]}` would run on"
-        if name_of(use.call) in KEEPING:
-            what = f"`{unparse(use.node)}`, kept by `{name_of(use.call)}(...)`, could be read by"
+        if called_name(use.call) in KEEPING:
+            what = f"`{unparse(use.node)}`, kept by `{called_name(use.call)}(...)`, could be read by"
         if later and _runs_after(side, writes, {use.call}, meetings):
             return f"{what} all processes while one may still write the file"
         if _runs_after(side, {use.call}, writes, meetings):
@@ -149,7 +149,7 @@ class _Files:
         """Lists of a folder in which a file is chosen for loading, and where one process may still write that file."""
         side, saves = self._side, {save.call for save in self._saves}
         loads = [(f, c) for f, c in side.calls if c.args and f.qualified(c.func) == "torch.load"] if saves else []
-        lists = [(f, c) for f, c in side.calls if name_of(c) in LISTING and c not in told] if loads else []
+        lists = [(f, c) for f, c in side.calls if called_name(c) in LISTING and c not in told] if loads else []
         for file, call in lists:
             chosen = side.flows.reached([side.flows.place(file, call)])
             if not any(side.flows.place(owner, load.args[0]) in chosen for owner, load in loads):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.check.evidence import Evidence, Side, is_accelerator
 from accel_migrate.check.whereabouts import CPU, UNKNOWN, Whereabouts
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -61,7 +61,7 @@ def _fed(side: Side, file: Module, call: ast.Call, was: set[Key]) -> list[ast.ex
     given = [*call.args, *[keyword.value for keyword in call.keywords]]
     if isinstance(call.func, ast.Name | ast.Attribute) and _key(file, call.func) in was:
         return given
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     if side.flows.callees.get(call) or name in _LOOKS or _asks_accelerator(call):
         return []
     models = [part for part in given if isinstance(part, ast.Name | ast.Attribute) and _key(file, part) in was]

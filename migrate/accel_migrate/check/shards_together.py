@@ -11,7 +11,7 @@ from accel_migrate.check.evidence import Evidence, Side, argument_of, is_acceler
 from accel_migrate.check.left_beside import is_plain_backward
 from accel_migrate.check.stores import returned
 from accel_migrate.flow.calls import Made
-from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.nodes import called_name, children, unparse, walk
 from accel_migrate.flow.points import dotted
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -196,7 +196,7 @@ def _set_by(target: ast.expr) -> Iterator[ast.expr]:
 
 def _knows_replicas(side: Side, call: ast.Call) -> bool:
     """Whether a call makes a DistributedSampler, or an object of a class that has its `num_replicas`."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     classes = [
         node for file in side.files for node in file.walk(file.tree, ast.ClassDef) if getattr(node, "name", "") == name
     ]

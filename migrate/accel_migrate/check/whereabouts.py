@@ -15,7 +15,7 @@ from accel_migrate.check.evidence import Side, argument_of, is_accelerator, para
 from accel_migrate.check.stores import Path, Store, Stores, returned
 from accel_migrate.flow.definitions import BUILTINS
 from accel_migrate.flow.fields import self_of
-from accel_migrate.flow.nodes import children, walk
+from accel_migrate.flow.nodes import called_name, children, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Function, default_of
 from accel_migrate.flow.scopes import Module
@@ -121,7 +121,7 @@ class Whereabouts:
     def moves_anything(self) -> bool:
         """Whether the program names a device at all: if not, all of it is where the model is."""
         return any(
-            _name(call) in ("to", "cuda") or any(keyword.arg == "device" for keyword in call.keywords)
+            called_name(call) in ("to", "cuda") or any(keyword.arg == "device" for keyword in call.keywords)
             for _, call in self._side.calls
         )
 
@@ -198,7 +198,7 @@ class Whereabouts:
             self._parts.discard(asked)
 
     def _of_part(self, file: Module, value: ast.expr, part: Path, entered: ast.Call | None) -> Where:
-        name = _name(value) if isinstance(value, ast.Call) else ""
+        name = called_name(value) if isinstance(value, ast.Call) else ""
         arguments = value.args if isinstance(value, ast.Call) else []
         if part[:1] == ("element",) and name not in ("enumerate", "zip"):
             drawn = self._batches(file, value)
@@ -302,7 +302,7 @@ class Whereabouts:
         return frozenset().union(*[self._part(s.file, s.value, s.of, None) for s in stores if s.value is not None])
 
     def _call(self, file: Module, node: ast.Call, entered: ast.Call | None) -> Where:
-        name = _name(node)
+        name = called_name(node)
         given = [*node.args, *[keyword.value for keyword in node.keywords]]
         moved = self._moved(file, node, entered)
         if moved is not None:
@@ -335,7 +335,7 @@ class Whereabouts:
 
     def _moved(self, file: Module, call: ast.Call, entered: ast.Call | None) -> Where | None:
         """Where a call that names a device puts things."""
-        name = _name(call) if isinstance(call.func, ast.Attribute) else ""
+        name = called_name(call) if isinstance(call.func, ast.Attribute) else ""
         named = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
         if file.qualified(call.func) is None:
             if name == "cuda" and isinstance(call.func, ast.Attribute):
@@ -436,7 +436,3 @@ def _together(parts: Iterable[Where]) -> Where:
 
 def _mentions(store: Store, name: str) -> bool:
     return store.value is not None and any(isinstance(part, ast.Name) and part.id == name for part in walk(store.value))
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

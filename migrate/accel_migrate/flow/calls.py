@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from accel_migrate.flow.fields import Families, self_of
-from accel_migrate.flow.nodes import children, unparse
+from accel_migrate.flow.nodes import called_name, children, unparse
 from accel_migrate.flow.program import Function, Program, parameters
 from accel_migrate.flow.scopes import Module, Scope
 from accel_migrate.flow.torch_api import GROWS, ITSELF, PASSED_ON
@@ -341,7 +341,7 @@ class Flows:
             self._pending.append((called, made))
         if id(node) in self._followed:
             self._put(place, Made(self._followed[id(node)], node))
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = called_name(node)
         arguments = [*node.args, *[keyword.value for keyword in node.keywords]]
         if name == "partial" and node.args:
             self._copy(self.place(file, node.args[0]), ("partial", node))

@@ -6,6 +6,8 @@ import ast
 import re
 from typing import NamedTuple
 
+from accel_migrate.flow.nodes import called_name
+
 
 class Argument(NamedTuple):
     """Where a call has its path: by position, or by name."""
@@ -117,7 +119,7 @@ def opens_to_write(call: ast.Call, dotted: str | None) -> bool:
 
 def written_paths(call: ast.Call, dotted: str | None) -> list[ast.expr] | None:
     """The paths that a call may write to, by its full name where it has one; None where it is not known what it does."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     owner = [call.func.value] if isinstance(call.func, ast.Attribute) and dotted is None else []
     if dotted in WRITERS:
         return [path for argument in WRITERS[dotted] if (path := argument.of(call)) is not None]

@@ -50,6 +50,12 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: `save` of `torch.save(...)` and of `save(...)`; empty for any other expression."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all below it, level by level; nobody may change the list."""
     return _long_walk(node) if type(node) in _WITH_BODIES else _walk(node)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_node
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.torch_api import itself
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -99,7 +99,7 @@ def find(context: Context) -> Iterator[Change]:
 
 def _may_keep(context: Context, call: ast.Call) -> bool:
     """Whether a call leaves the project with the model, for something that is not known to take a wrapper."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     roles, module = context.script.roles, context.module
     if name in _MAY_WRAP or roles.target(module, call) is not None or roles.role(module, call.func) & Role.MODEL:
         return False

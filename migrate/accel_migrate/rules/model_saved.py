@@ -12,7 +12,7 @@ from accel_migrate.analysis.storage.states import StateTaken
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change, replace_callee, replace_node
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module
 from accel_migrate.flow.torch_api import itself
 from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unwrap
@@ -74,7 +74,7 @@ def _handed_to_helpers(context: Context) -> Iterator[ast.expr]:
     """`save_checkpoint({"net": net, ...})`: what a helper takes the state of must be the model itself."""
     module, training = context.module, context.training
     for call in module.calls:
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if not _SAVES.search(name) or module.qualified(call.func) is not None:
             continue
         for argument in (*call.args, *[keyword.value for keyword in call.keywords]):

@@ -9,6 +9,7 @@ from accel_migrate.analysis.notes.deeds import shows
 from accel_migrate.analysis.storage.files import opens_log
 from accel_migrate.analysis.values.contents import contents
 from accel_migrate.edits import change, replace_callee
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module
 from accel_migrate.plan import Change, Guard, Safety
 from accel_migrate.rule import Context, Rule
@@ -107,7 +108,7 @@ def _is_its_own(context: Context, call: ast.Call) -> bool:
 def _is_statement(module: Module, call: ast.Call) -> bool:
     """`sys.stdout.write("..." % loss.item())` by itself, where all that is called for the text only looks."""
     inner = [node for node in module.walk(call, ast.Call) if node is not call]
-    names = {node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "") for node in inner}
+    names = {called_name(node) for node in inner}
     return isinstance(module.parents[call], ast.Expr) and names <= _LOOKS and module.qualified(call.func) is not None
 
 

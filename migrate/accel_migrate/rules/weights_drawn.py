@@ -11,6 +11,7 @@ from accel_migrate.analysis.values.made_of import has_weights, made_of
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role
 from accel_migrate.edits import change
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
@@ -122,7 +123,7 @@ def _is_registered(module: Module, layers: Variable) -> bool:
         if getattr(call.func, "attr", "") in ("add_module", "register_module", "ModuleList", "ModuleDict"):
             return True  # one by one, under a name of the loop
         named = (part for argument in call.args for part in module.walk(argument, ast.Attribute))
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if name not in _LOOKS and any(module.variable(part) == layers for part in named):
             return True
     return False
@@ -139,7 +140,7 @@ def _draws(context: Context, model: Variable, values: list[tuple[Module, ast.exp
 
 
 def _reads_weights(module: Module, call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     told = {keyword.arg for keyword in call.keywords}
     return name in _READS or (module.qualified(call.func) or "").startswith(_PRETRAINED) or bool(told & _ASKED)
 

@@ -212,7 +212,7 @@ def _check_clashes(staging: Path, target: Path) -> None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Which folder bears a name now; None if there is none."""
+    """Which folder bears a name now; None if no folder does."""
     try:
         found = folder.stat()
     except FileNotFoundError:

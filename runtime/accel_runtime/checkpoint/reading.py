@@ -149,7 +149,7 @@ def _shards_by_part(folder: Path, manifest: Manifest) -> dict[str, Index]:
 
 
 def open_latest(parent: Path, group: CheckpointGroup, allow_pickle: bool = False) -> Saved | None:
-    """The newest numbered checkpoint that is whole; what is passed over is said. None when there is none at all."""
+    """The newest numbered checkpoint that is whole; what is passed over is said. None when none is whole."""
     folders = group.from_main(lambda: candidates(parent))
     reasons = []
     for folder in reversed(folders):

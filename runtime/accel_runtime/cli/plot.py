@@ -44,7 +44,7 @@ def command(runs: tuple[str, ...], output: str | None) -> None:
 
 
 def lines_of(run: Path) -> Path:
-    """The file of a run; ConfigError where there is none, with what is there."""
+    """The file of a run; ConfigError where it is missing, with what is there."""
     if run.is_file():
         return run
     if (run / LINES).is_file():

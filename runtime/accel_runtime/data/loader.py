@@ -265,7 +265,7 @@ class PreparedLoader(Proxy):
                 iteration.beside = iterations.stack[-1] is not iteration
                 iteration.is_last = iteration.index == iteration.total
                 iteration.share, iteration.batch = share, batch
-                # A batch that only keeps a process busy is none of the script's.
+                # A batch that only keeps a process busy is not one of the script's.
                 real = None if share is None or in_parts else share.real
                 iteration.batches += per_round if real is None else sum(map(bool, real))
                 iteration.recent = (*iteration.recent[-RECENT + 1 :], key)

@@ -55,7 +55,7 @@ def _alike(optimizer: Optimizer) -> bool:
 
 
 def _digest(weight: Tensor) -> Tensor:
-    """What is positive in its gradient and what is negative: figures that no gradient has where there is none."""
+    """What is positive in its gradient and what is negative: figures that no gradient has stand for a missing one."""
     if weight.grad is None:
         return torch.tensor([-1.0, 1.0], device=weight.device)
     values = (weight.grad._values() if weight.grad.is_sparse else weight.grad).detach().float()

@@ -140,7 +140,7 @@ class Trackers:
 
 
 class Silent:
-    """Stands in for a tracker where there is none, and takes whatever it is told."""
+    """Stands in for a tracker that is not there, and takes whatever it is told."""
 
     def __getattr__(self, name: str) -> Silent:
         return self

@@ -265,6 +265,15 @@ def test_a_model_whose_name_held_one_that_draws(rebound: str, whole: bool) -> No
     assert ("draws random numbers" in str(notes(source))) == whole
 
 
+def keeps_state_or_shares(model: str, keeps: bool) -> None:
+    source = evaluation("hits += model(x).sum().item()", functions=model)
+    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
+    if keeps:
+        assert "keeps `self.state`" in noted(source, "AM402")
+    else:
+        becomes(source, "accelerator.whole_batches(test_loader)")
+
+
 @pytest.mark.parametrize(
     ("first", "keeps"),
     [
@@ -281,12 +290,7 @@ def test_a_state_that_each_forward_begins_anew(first: str, keeps: bool) -> None:
         "    def detached(self):\n        return self.state.detach()\n"
         f"    def forward(self, x):\n        {first}\n        x, self.state = x + self.state, x.mean()\n        return x\n"
     )
-    source = evaluation("hits += model(x).sum().item()", functions=keeping)
-    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
-    if keeps:
-        assert "keeps `self.state`" in noted(source, "AM402")
-    else:
-        becomes(source, "accelerator.whole_batches(test_loader)")
+    keeps_state_or_shares(keeping, keeps)
 
 
 @pytest.mark.parametrize(
@@ -306,9 +310,4 @@ def test_a_state_that_other_methods_of_the_model_read_and_set(lines: str, keeps:
         "    def whole(self, x):\n        self.state = x.sum()\n        return self.mixed(x)\n"
         f"    def forward(self, x):\n        {lines}\n        return x\n"
     )
-    source = evaluation("hits += model(x).sum().item()", functions=keeping)
-    source = source.replace("nn.Linear(3, 2).to(device)", "Net().to(device)")
-    if keeps:
-        assert "keeps `self.state`" in noted(source, "AM402")
-    else:
-        becomes(source, "accelerator.whole_batches(test_loader)")
+    keeps_state_or_shares(keeping, keeps)

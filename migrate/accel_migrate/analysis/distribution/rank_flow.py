@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from accel_migrate.analysis.distribution.ranks import MAIN_NAME, environment_reads, rank_option
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Roles, arguments_of
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Binding, Function, Module, Variable
 
 _ASKED = {"torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.cuda.current_device"}
@@ -303,7 +303,7 @@ class RankFlow:
             return True
         if self._result(module, call, None):
             return True
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if self.roles.target(module, call) is None and (_ASKED_OF_OTHERS.search(name) or MAIN_NAME.search(name)):
             return True
         passes = isinstance(call.func, ast.Name) and name in _PASSES_ON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accel_migrate.analysis.values.loops import LoaderLoop
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.reaching import reaching
 
 _ARRAYS = {"zeros", "zeros_like", "tensor", "array"}
@@ -43,7 +43,7 @@ def _picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
 def _kind_of(value: ast.expr, entry: bool) -> type | None:
     """`list` for an empty list, `float` for a number or an array; with `entry`, of what it holds."""
     if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        name = called_name(value)
         if name == "defaultdict" and entry and value.args:
             return {"int": float, "float": float, "list": list}.get(unparse(value.args[0]))
         if name == "list" and not value.args and not entry:

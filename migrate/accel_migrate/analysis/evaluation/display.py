@@ -8,7 +8,7 @@ from accel_migrate.analysis.evaluation.figures import NotExact
 from accel_migrate.analysis.evaluation.showing import CLOCKS, READS, makes_display, only_shows, writes
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 
 _BARS = {"set_description", "set_postfix", "set_postfix_str", "set_description_str"}
 _LOGS = {"info", "debug", "warning", "critical", "error"}
@@ -113,7 +113,7 @@ class Shown:
             if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield):
                 return False
             if isinstance(part, ast.Call) and not self._is_clock(part):
-                name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+                name = called_name(part)
                 if name not in READS:
                     return False
         return True

@@ -6,7 +6,7 @@ import ast
 
 from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _MEAN_LOSSES = {
@@ -182,7 +182,7 @@ class Figures:
     def _is_sum(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Call):
             return False
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = called_name(node)
         if name in ("sum", "count_nonzero"):
             bound = isinstance(node.func, ast.Attribute) and self.module.qualified(node.func) is None
             summed = node.func.value if bound else node.args[0] if node.args else None  # type: ignore[attr-defined]

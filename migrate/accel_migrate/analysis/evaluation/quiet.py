@@ -9,7 +9,7 @@ from accel_migrate.analysis.values.constructions import constructions
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
@@ -152,7 +152,7 @@ def _earlier(module: Module, model: ast.expr) -> set[ast.stmt]:
 
 
 def _draws(module: Module, call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     always = (module.qualified(call.func) or "") == "torch.nn.functional.dropout" and len(call.args) < 3
     return name in _DRAWS or (always and not any(keyword.arg == "training" for keyword in call.keywords))
 

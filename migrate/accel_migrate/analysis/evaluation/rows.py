@@ -10,7 +10,7 @@ import ast
 from collections.abc import Container, Iterable
 from enum import Enum
 
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.scopes import Module
 
 # Methods, and functions of torch and numpy, that work on each element by itself.
@@ -107,7 +107,7 @@ class Rows:
         if inner is not Kind.ROWS:
             return inner if self._is_fixed(node.slice) else Kind.MIXED
         if isinstance(node.value, ast.Call) and isinstance(node.slice, ast.Constant):
-            return Kind.ROWS if _name_of(node.value) in _PAIRS else Kind.MIXED  # `torch.max(out, 1)[1]`
+            return Kind.ROWS if called_name(node.value) in _PAIRS else Kind.MIXED  # `torch.max(out, 1)[1]`
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         if isinstance(first, ast.Slice):
             return Kind.ROWS if first.lower is first.upper is first.step is None else Kind.MIXED
@@ -117,7 +117,7 @@ class Rows:
         if self._is_fixed(node):
             return Kind.FIXED
         dotted = self.module.qualified(node.func) or ""
-        name = _name_of(node)
+        name = called_name(node)
         if isinstance(node.func, ast.Name) and not dotted:
             inner = [self.kind(argument) for argument in node.args]
             return Kind.ROWS if name in ("list", "zip") and inner and set(inner) == {Kind.ROWS} else Kind.MIXED
@@ -179,10 +179,6 @@ class Rows:
             n for part in (node.elt, *generator.ifs) for n in walk(part) if isinstance(n, ast.Name) and n.id not in own
         ]
         return Kind.ROWS if all(self._name(n.id) is Kind.FIXED for n in others) else Kind.MIXED
-
-
-def _name_of(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _leaves_samples(dimension: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module
 
@@ -71,7 +71,7 @@ def _is_harmless(roles: Roles, module: Module, call: ast.Call, own: set[str], de
         return True
     if only_shows(roles, module, call, depth + 1):
         return True
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     if name in _OWN and isinstance(call.func, ast.Attribute):
         return _root(call.func) in own
     return name in READS and roles.target(module, call) is None

@@ -13,7 +13,7 @@ from accel_migrate.analysis.moves.batches import casts_to_cpu
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import RESHAPES, is_reshaping
@@ -166,7 +166,7 @@ class Members:
     def _argument(
         self, module: Module, call: ast.Call, handed: ast.expr, read: ast.expr, depth: int
     ) -> ast.expr | None:
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if name in _LOOKS or call in self.moves or call in self.fetched:
             return None
         if self._meets_output(module, call.args, handed):

@@ -17,7 +17,7 @@ from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -52,9 +52,7 @@ def is_settled(script: Script, training: Training) -> bool:
     if any("SyncBatchNorm" in (m.qualified(c.func) or "") for m in script.project.modules for c in m.calls):
         return True
     files = loaded_with(script.project, training.place.module)
-    called = {
-        c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "") for m in files for c in m.calls
-    }
+    called = {called_name(c) for m in files for c in m.calls}
     for module in files:
         for node in module.walk(module.tree, ast.If):
             function = module.scope(node).function

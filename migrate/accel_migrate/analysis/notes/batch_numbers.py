@@ -13,6 +13,7 @@ from collections.abc import Iterator, Set
 from accel_migrate.analysis.evaluation.results import is_length
 from accel_migrate.analysis.notes.counts import Counted, Counts, counts_in
 from accel_migrate.analysis.trainings.training import Script, Training
+from accel_migrate.flow.nodes import called_name
 from accel_migrate.flow.scopes import Module, Variable
 
 _SHOWS = re.compile(
@@ -134,7 +135,7 @@ def _used(module: Module, node: ast.expr) -> ast.expr | None:
 
 
 def _shows(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     return bool(_SHOWS.match(name))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.file_calls import ASKING, folder_made, taken_away
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.scopes import Module
 
 _TALKS = frozenset({"print", "info", "warning", "debug", "join", "format", "str", "Path", "suppress"})
@@ -72,12 +72,8 @@ def _is_of_files(module: Module, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return True
     dotted = module.qualified(node.func)
-    return _asks(node) or _name(node) in _TALKS or bool(folder_made(node, dotted) or taken_away(node, dotted))
+    return _asks(node) or called_name(node) in _TALKS or bool(folder_made(node, dotted) or taken_away(node, dotted))
 
 
 def _asks(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _name(node) in ASKING
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return isinstance(node, ast.Call) and called_name(node) in ASKING

@@ -16,7 +16,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.cfg import Graph, graph_of
-from accel_migrate.flow.nodes import children
+from accel_migrate.flow.nodes import called_name, children
 from accel_migrate.flow.scopes import Function, Module, Variable
 from accel_migrate.flow.torch_api import ITSELF
 
@@ -221,7 +221,7 @@ class EarlyUses:
 
     def _only_looks(self, module: Module, call: ast.Call, handed: ast.expr) -> bool:
         dotted = module.qualified(call.func) or ""
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if self.roles.target(module, call) is not None:
             return True  # what it does is looked up in it
         if name in _LOOKS or dotted.startswith(_LOOKS_DOTTED) or _is_logged(name):

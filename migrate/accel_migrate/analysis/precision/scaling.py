@@ -9,7 +9,7 @@ from accel_migrate.analysis.precision.autocasting import opposite, regions_in
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
 
@@ -93,7 +93,7 @@ def _check_clipping(module: Module, step: ast.Call, found: Scaling) -> None:
     if any(owner is module and module.scope(call).function is function for owner, call in found.unscaled):
         return
     for call in module.calls:
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        name = called_name(call)
         if name.startswith(("clip_grad_norm", "clip_grad_value")) and module.scope(call).function is function:
             raise NotMigrated(
                 f"`{unparse(call.func)}` clips gradients that are still scaled, and the Accelerator would clip them at their "

@@ -20,7 +20,7 @@ from accel_migrate.flow.file_calls import (
     is_writing_mode,
     opens_to_write,
 )
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import called_name, unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.scopes import Module
 
@@ -332,9 +332,7 @@ def _opened_by(module: Module, target: ast.expr | None) -> ast.With | None:
 def _is_file(graph: CallGraph, module: Module, target: ast.expr) -> bool:
     """`open(path, "wb")`, `path.open("wb")`, or a name for it."""
     return any(
-        isinstance(part, ast.Call)
-        and (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")) == "open"
-        for _, part in contents(graph, module, target)
+        isinstance(part, ast.Call) and called_name(part) == "open" for _, part in contents(graph, module, target)
     )
 
 

@@ -14,19 +14,15 @@ from dataclasses import dataclass
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.trainings.figure_kinds import FigureKinds, picked
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Binding, Function, Module, Variable
+from accel_migrate.flow.nodes import called_name
+from accel_migrate.flow.scopes import Binding, Function, Module
 
-_NUMBERS = {"item", "float", "mean", "sum", "fsum", "average", "nanmean", "max", "min", "round", "exp", "log", "sqrt"}
-_MEANS = {"float", "mean", "fsum", "average", "nanmean", "exp", "log", "sqrt"}
-_SAME_KIND = {"item", "detach", "cpu", "clone", "numpy", "sum", "max", "min", "abs", "round"}
 _TESTS = {"isnan", "isfinite", "isinf"}  # the average is a number where all are
 _TAKES_NUMBERS = {"float", "step", "add_scalar"}
 _ASKS_TENSOR = {"item", "detach", "cpu", "tolist"}
-_PYTHONS = {"item", "float", "fsum"}
-_LEAVES_TORCH = {"item", "tolist", "numpy", "size", "numel", "dim"}
 _SHOWS = {"print", "write", "info", "debug", "warning", "log", "set_description", "set_postfix", "add_scalar", "flush"}
 _MEETS = {"backward", "step", "save", "next", "all_reduce", "all_gather", "broadcast", "barrier"}
 _SHARED = Role.MODEL | Role.OPTIMIZER | Role.SCHEDULER | Role.LOADER | Role.LOADERS
@@ -69,6 +65,7 @@ class _Finder:
     def __init__(self, roles: Roles, local: Locality, loops: list[LoaderLoop], timing: Timing, flow: RankFlow) -> None:
         self.roles = roles
         self.local = local
+        self.kinds = FigureKinds(roles, local)
         self.loops = {loop.statement for loop in loops}
         self.rounds = {
             function for loop in loops for function in local.graph.reached_from(loop.statement, roles, loop.module)
@@ -164,7 +161,7 @@ class _Finder:
         """Whether processes meet in a loop: it trains, runs or saves a model, or reads a loader, itself or in what it calls."""
         return any(
             part in self.loops
-            or (isinstance(part, ast.Call) and _name_of(part) in _MEETS)
+            or (isinstance(part, ast.Call) and called_name(part) in _MEETS)
             or (isinstance(part, ast.Name | ast.Attribute) and self.roles.role(owner, part) & _SHARED)
             for owner, around in self._run_by(module, loop)
             for part in owner.walk(around)
@@ -187,7 +184,7 @@ class _Finder:
         for figure, may_average in sorted(asked, key=lambda each: self._is_set_from(module, each[0], figures)):
             if not self.local.is_local(module, figure):
                 continue
-            if may_average and self._is_number(module, figure) and self._says_the_same(module, node, figure):
+            if may_average and self.kinds.is_number(module, figure) and self._says_the_same(module, node, figure):
                 yield self._decision(module, node, figure)
             elif self._leads_on(module, node):
                 yield Decision(module, node, figure, is_number=False)
@@ -197,16 +194,19 @@ class _Finder:
 
         In a round only the loss leaves steps out: a count of rows keeps a process from a mean over none of its own.
         """
-        if not self._inside_round(module, node) or self._is_of_loss(module, figure):
+        if not self._inside_round(module, node) or self.kinds.is_of_loss(module, figure):
             return True
-        return self._is_of_loss(module, figure, or_mean=True) and not self._skips(module, node)
+        return self.kinds.is_of_loss(module, figure, or_mean=True) and not self._skips(module, node)
 
     def _skips(self, module: Module, node: ast.stmt) -> bool:
         """Whether a step may be left out in a round that goes on."""
         return any(
             isinstance(part, ast.Continue)
             or (isinstance(part, ast.Return) and not self._ends_share(module, part))
-            or (isinstance(part, ast.Call) and (_name_of(part) in ("backward", "step") or self._collects(module, part)))
+            or (
+                isinstance(part, ast.Call)
+                and (called_name(part) in ("backward", "step") or self._collects(module, part))
+            )
             for part in module.walk(node)
         )
 
@@ -252,7 +252,7 @@ class _Finder:
         total = node.left
         if not isinstance(node.op, ast.Div) or not isinstance(total, ast.Name):
             return None
-        if self.local.is_local(module, node.right) or not self._is_plain(module, total):
+        if self.local.is_local(module, node.right) or not self.kinds.is_plain(module, total):
             return None
         return total if self._may_be_set(module, total, module.statement(node)) else None
 
@@ -265,10 +265,10 @@ class _Finder:
 
     def _asked(self, module: Module, node: ast.Call, is_guard: bool) -> list[Asked]:
         """`math.isfinite(loss)`, `loss.isnan()`, `stopper.step(loss)`: what is asked about."""
-        name = _name_of(node)
+        name = called_name(node)
         if name in _ASKS:
             inner = node.args or ([node.func.value] if isinstance(node.func, ast.Attribute) else [])
-            tests = any(isinstance(part, ast.Call) and _name_of(part) in _TESTS for part in (node, *inner))
+            tests = any(isinstance(part, ast.Call) and called_name(part) in _TESTS for part in (node, *inner))
             return [figure for part in inner for figure in self._figures(module, part, True, is_guard and not tests)]
         target = self.roles.target(module, node)
         if target is not None and node.args:
@@ -286,24 +286,24 @@ class _Finder:
 
     def _decision(self, module: Module, node: ast.stmt, figure: ast.expr) -> Decision:
         statement = module.statement(figure)
-        plain = self._is_plain(module, figure)
+        plain = self.kinds.is_plain(module, figure)
         if isinstance(figure, ast.Name) and self._may_be_set(module, figure, statement):
-            tensor = not plain and self._holds_tensor(module, figure)
-            kept = (plain and self._is_of_loss(module, figure, or_mean=True)) or self._reads_numbers(
+            tensor = not plain and self.kinds.holds_tensor(module, figure)
+            kept = (plain and self.kinds.is_of_loss(module, figure, or_mean=True)) or self._reads_numbers(
                 module, figure, plain, tensor
             )
             made = self._made_outside(module, figure)
             if made is not None and kept:
                 self.local.agree([made.target])
-                if not made.path and made.value is not None and self._of_tensor(module, made.value):
+                if not made.path and made.value is not None and self.kinds.comes_from_tensor(module, made.value):
                     return Decision(module, node, made.value, of_tensor=True)  # averaged as it is made a number
                 return Decision(module, node, figure, after=made.statement, is_tensor=tensor, is_plain=plain)
             if not _is_elif(module, statement) and kept:
                 self.local.agree(self._same_from(module, figure, statement))
                 return Decision(module, node, figure, before=statement, is_tensor=tensor, is_plain=plain)
-        is_tensor = self._is_tensor(module, figure)
+        is_tensor = self.kinds.is_tensor(module, figure)
         self.local.agree([figure])
-        of_tensor = self._of_tensor(module, figure)
+        of_tensor = self.kinds.comes_from_tensor(module, figure)
         return Decision(module, node, figure, is_tensor=is_tensor, of_tensor=of_tensor, is_plain=plain)
 
     def _same_from(self, module: Module, figure: ast.Name, statement: ast.stmt) -> Iterator[ast.AST]:
@@ -361,7 +361,7 @@ class _Finder:
     def _is_called_unseen(self, module: Module, function: Function) -> bool:
         """A function that nothing calls by its name and that trains nothing: the forward of a model, a hook."""
         return not self.local.graph.all_sites.get(function) and not any(
-            part in self.loops or (isinstance(part, ast.Call) and _name_of(part) == "backward")
+            part in self.loops or (isinstance(part, ast.Call) and called_name(part) == "backward")
             for owner, around in self._run_by(module, function)
             for part in owner.walk(around)
         )
@@ -372,217 +372,8 @@ class _Finder:
             return True
         loop = _loop_around(module, statement)
         return loop is not None and any(
-            _name_of(call) == "backward" and _loop_around(module, call) is loop for call in module.walk(loop, ast.Call)
-        )
-
-    def _is_number(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
-        """Whether a value is one number that was made of losses or outputs, such as can be averaged over processes."""
-        if depth > 8:
-            return False
-        if isinstance(node, ast.BinOp):
-            return all(
-                isinstance(part, ast.Constant)
-                or not self.local.is_local(module, part)
-                or self._is_number(module, part, depth + 1)
-                for part in (node.left, node.right)
-            )
-        if isinstance(node, ast.Call):
-            return self._gives_number(module, node, depth)
-        if isinstance(node, ast.Subscript | ast.Attribute):  # an entry of what is kept of each batch, or of a meter
-            root: ast.expr = node
-            while isinstance(root, ast.Subscript | ast.Attribute):
-                root = root.value
-            return bool(self.local.given_to(module, root))
-        if not isinstance(node, ast.Name):
-            return False
-        variable = module.variable(node)
-        found = False
-        for binding in self.local.bound(module, node) if variable is not None else ():
-            if binding.target in self.local.loss_names:
-                found = True
-            elif binding.kind in ("augment", "parameter"):
-                given = self._given_by(module, binding, variable)
-                if not all(self._is_number(owner, value, depth + 1) for owner, value in given):
-                    return False
-                found = True
-            elif binding.kind != "assign" or binding.value is None:
-                return False
-            elif self.local.is_local(module, binding.value):
-                if not self._is_number(module, binding.value, depth + 1):
-                    return False
-                found = True
-        return found
-
-    def _given_by(self, module: Module, binding: Binding, variable: Variable | None) -> list[tuple[Module, ast.expr]]:
-        """What of this process's own a sum is given, or callers hand over."""
-        if isinstance(binding.statement, ast.AugAssign):
-            values = [(module, binding.statement.value)]
-        elif binding.kind == "parameter" and variable is not None:
-            values = self.local.graph.handed(variable)
-        else:
-            values = [(module, binding.value)] if binding.value is not None else []
-        return [(owner, value) for owner, value in values if self.local.is_local(owner, value)]
-
-    def _is_of_loss(
-        self, module: Module, node: ast.expr, or_mean: bool = False, depth: int = 0, path: tuple[int, ...] = ()
-    ) -> bool:
-        """Whether a value is the loss or made of it; with `or_mean` also another float, which counts nothing."""
-        if depth > 8:
-            return False
-        node = _picked(node, path)
-        match node:
-            case ast.Tuple(elts=parts):
-                own = [part for part in parts if self.local.is_local(module, part)]
-                return all(self._is_of_loss(module, part, or_mean, depth + 1) for part in own)
-            case ast.UnaryOp():
-                return self._is_of_loss(module, node.operand, or_mean, depth + 1)
-            case ast.BinOp():
-                if or_mean and isinstance(node.op, ast.Div):
-                    return True
-                own = [part for part in (node.left, node.right) if self.local.is_local(module, part)]
-                made = [self._is_of_loss(module, part, or_mean, depth + 1) for part in own]
-                return any(made) if or_mean else bool(made) and all(made)
-            case ast.GeneratorExp() | ast.ListComp():
-                return self._is_of_loss(module, node.elt, or_mean, depth + 1)
-            case ast.Call():
-                return self._call_of_loss(module, node, or_mean, depth, path)
-            case ast.Subscript() | ast.Attribute() if module.variable(node) is None:
-                root: ast.expr = node
-                while isinstance(root, ast.Subscript | ast.Attribute):
-                    root = root.value
-                given = self.local.given_to(module, root)
-                return bool(given) and all(self._is_of_loss(module, part, or_mean, depth + 1) for part in given)
-        variable = module.variable(node)
-        if variable is None:
-            return False
-        held = [b for b in self.local.bound(module, node) if b.target not in self.local.loss_names]
-        sources = [(owner, value, b.path) for b in held for owner, value in self._given_by(module, b, variable)]
-        sources += [(module, part, ()) for part in self.local.given_to(module, node)]
-        return (bool(sources) or len(held) < len(self.local.bound(module, node))) and all(
-            self._is_of_loss(owner, value, or_mean, depth + 1, picked) for owner, value, picked in sources
-        )
-
-    def _call_of_loss(self, module: Module, node: ast.Call, or_mean: bool, depth: int, path: tuple[int, ...]) -> bool:
-        name = _name_of(node)
-        if self.roles.role(module, node.func) & Role.CRITERION:
-            return True
-        dotted = module.qualified(node.func) or ""
-        if dotted.startswith("torch.nn.functional.") and name.endswith(("loss", "entropy", "div")):
-            return True
-        target = self.roles.target(module, node)
-        if target is not None and not isinstance(target.node, ast.ClassDef):
-            made = [value for value in target.returned if self.local.is_local(target.module, value)]
-            return bool(made) and all(
-                self._is_of_loss(target.module, value, or_mean, depth + 1, path) for value in made
-            )
-        if or_mean and name in _MEANS:
-            return True
-        if name not in _SAME_KIND | _MEANS:
-            return False
-        method = isinstance(node.func, ast.Attribute) and not dotted
-        inner = [node.func.value] if method and isinstance(node.func, ast.Attribute) else node.args[:1]
-        return bool(inner) and all(self._is_of_loss(module, part, or_mean, depth + 1) for part in inner)
-
-    def _is_plain(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
-        """Whether a figure is known to be a number of Python's and not a tensor."""
-        if depth > 8 or not self.local.is_local(module, node):
-            return depth <= 8 and not self._holds_tensor(module, node)
-        if isinstance(node, ast.BinOp):
-            return all(self._is_plain(module, part, depth + 1) for part in (node.left, node.right))
-        if isinstance(node, ast.Call):
-            if _name_of(node) in _PYTHONS:
-                return True
-            target = self.roles.target(module, node)
-            if target is not None and not isinstance(target.node, ast.ClassDef):
-                return all(self._is_plain(target.module, value, depth + 1) for value in target.returned)
-            return (
-                isinstance(node.func, ast.Name)
-                and node.func.id in ("sum", "max", "min")
-                and all(self._is_plain(module, part, depth + 1) for part in node.args)
-            )
-        if isinstance(node, ast.Tuple):
-            return all(self._is_plain(module, part, depth + 1) for part in node.elts)
-        if not isinstance(node, ast.Name):
-            return False
-        variable = module.variable(node)
-        for binding in self.local.bound(module, node) if variable is not None else ():
-            if variable is not None and binding.kind == "parameter":
-                handed = self.local.graph.handed(variable)
-                if not handed or not all(self._is_plain(owner, value, depth + 1) for owner, value in handed):
-                    return False
-                continue
-            made = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
-            if made is None or not self._is_plain(module, made, depth + 1):
-                return False
-        return all(self._is_plain(module, given, depth + 1) for given in self.local.given_to(module, node))
-
-    def _gives_number(self, module: Module, node: ast.Call, depth: int) -> bool:
-        if _name_of(node) in _NUMBERS:
-            method = isinstance(node.func, ast.Attribute) and module.qualified(node.func) is None
-            by_row = any(keyword.arg in ("dim", "axis") for keyword in node.keywords)
-            return not by_row and (len(node.args) <= (0 if method else 1) or isinstance(node.func, ast.Name))
-        target = self.roles.target(module, node)
-        if target is None or isinstance(target.node, ast.ClassDef):
-            return False
-        parts = [part for r in target.returned for part in (r.elts if isinstance(r, ast.Tuple) else [r])]
-        local = [part for part in parts if self.local.is_local(target.module, part)]
-        return bool(local) and all(self._is_number(target.module, part, depth + 1) for part in local)
-
-    def _of_tensor(self, module: Module, figure: ast.expr) -> bool:
-        """`loss.item()`, and not that of an object of the author's own."""
-        if not isinstance(figure, ast.Call) or not isinstance(figure.func, ast.Attribute) or figure.func.attr != "item":
-            return False
-        return self._holds_tensor(module, figure.func.value)
-
-    def _holds_tensor(self, module: Module, node: ast.expr, depth: int = 0) -> bool:
-        """Whether a value is known to be a tensor: the loss, what a model, a criterion or torch gives, or made of these."""
-        if depth > 8:
-            return False
-        if isinstance(node, ast.BinOp | ast.Compare):
-            sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
-            return any(self._holds_tensor(module, side, depth + 1) for side in sides)
-        if isinstance(node, ast.Call):
-            if (module.qualified(node.func) or "").startswith("torch."):
-                return True
-            if self.roles.role(module, node.func) & (Role.MODEL | Role.CRITERION):
-                return True
-            method = node.func if isinstance(node.func, ast.Attribute) else None
-            return (
-                method is not None
-                and method.attr not in _LEAVES_TORCH
-                and self._holds_tensor(module, method.value, depth + 1)
-            )
-        variable = module.variable(node) if isinstance(node, ast.Name) else None
-        if variable is None:
-            return False
-        if self.roles.of(variable) & (Role.OUTPUT | Role.BATCH):
-            return True
-        made = [b for b in self.local.bound(module, node) if not isinstance(b.value, ast.Constant)]
-        handed = self.local.graph.handed(variable) if any(b.kind == "parameter" for b in made) else []
-        return bool(made) and all(
-            self._binds_tensor(module, binding, depth)
-            if binding.kind != "parameter"
-            else handed and all(self._holds_tensor(owner, value, depth + 1) for owner, value in handed)
-            for binding in made
-        )
-
-    def _binds_tensor(self, module: Module, binding: Binding, depth: int) -> bool:
-        value = binding.statement.value if isinstance(binding.statement, ast.AugAssign) else binding.value
-        if value is None or binding.path:
-            return False
-        ended = isinstance(value, ast.Call) and _name_of(value) in _LEAVES_TORCH
-        return not ended and (binding.target in self.local.loss_names or self._holds_tensor(module, value, depth + 1))
-
-    def _is_tensor(self, module: Module, figure: ast.expr) -> bool:
-        """Whether a figure is the tensor that is trained on, and not a number made of it."""
-        if not isinstance(figure, ast.Name):
-            return False
-        variable = module.variable(figure)
-        bound = list(reaching(module, figure, variable)) if variable is not None else []
-        made = any(isinstance(b.value, ast.Call) and _name_of(b.value) in _PYTHONS for b in bound)  # loss = loss.item()
-        return not made and any(
-            b.target in self.local.loss_names or (b.kind == "parameter" and self._holds_tensor(module, figure))
-            for b in bound
+            called_name(call) == "backward" and _loop_around(module, call) is loop
+            for call in module.walk(loop, ast.Call)
         )
 
 
@@ -590,7 +381,7 @@ def _leaves(node: ast.AST) -> bool:
     """Whether the function or the script ends here, or weights are stepped or stored."""
     if isinstance(node, ast.Return | ast.Raise):
         return True
-    return isinstance(node, ast.Call) and _name_of(node) in ("exit", "quit", "_exit", "step", "save", "backward")
+    return isinstance(node, ast.Call) and called_name(node) in ("exit", "quit", "_exit", "step", "save", "backward")
 
 
 def _shows(statement: ast.stmt) -> bool:
@@ -598,7 +389,7 @@ def _shows(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Pass):
         return True
     if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Call) or _name_of(statement.value) in _SHOWS
+        return not isinstance(statement.value, ast.Call) or called_name(statement.value) in _SHOWS
     if isinstance(statement, ast.If):
         return all(_shows(inner) for inner in (*statement.body, *statement.orelse))
     return False
@@ -615,7 +406,7 @@ def _set_to(module: Module, name: ast.Name) -> list[ast.expr]:
         return above.targets
     whole = module.parents[above]
     if isinstance(above, ast.Tuple) and isinstance(whole, ast.Assign) and whole.value is above:
-        return [_picked(target, (above.elts.index(name),)) for target in whole.targets]
+        return [picked(target, (above.elts.index(name),)) for target in whole.targets]
     return []
 
 
@@ -631,7 +422,7 @@ def _takes_number(reader: ast.AST, plain: bool, tensor: bool) -> bool:
         case ast.Attribute(attr=name):
             return tensor and name in _ASKS_TENSOR
         case ast.Call():
-            name = _name_of(reader)
+            name = called_name(reader)
             return name in _TAKES_NUMBERS or (tensor and (name == "print" or name in _TESTS))
     return False
 
@@ -640,17 +431,5 @@ def _is_zero(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 0
 
 
-def _picked(value: ast.expr, path: tuple[int, ...]) -> ast.expr:
-    """What is taken out of a tuple that is written down."""
-    for index in path:
-        if isinstance(value, ast.Tuple | ast.List) and index < len(value.elts):
-            value = value.elts[index]
-    return value
-
-
 def _is_elif(module: Module, statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and module.source.code(statement).startswith("elif")
-
-
-def _name_of(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
@@ -216,7 +216,7 @@ def _either(module: Module, choice: ast.IfExp) -> ast.expr:
 
 def passes_through(module: Module, call: ast.Call) -> bool:
     """Whether a call hands out what its first argument holds, one by one."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = called_name(call)
     return bool(call.args) and (name in ("enumerate", "iter", "cycle") or is_transparent(module, call))
 
 

@@ -10,7 +10,7 @@ from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
 
@@ -102,7 +102,7 @@ def _stops_gradients(node: ast.AST) -> bool:
         return node.attr == "data"
     if not isinstance(node, ast.Call):
         return False
-    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _STOPS
+    return called_name(node) in _STOPS
 
 
 def _without_gradients(module: Module, statement: ast.stmt) -> bool:

@@ -55,7 +55,7 @@ def is_near(host: str) -> bool:
 
 
 def install(torch: Any, settings: dict[str, Any]) -> Watch:
-    """Begin to watch. `torch` is handed in: this module is read where there is none."""
+    """Begin to watch. `torch` is handed in: this module is also read where it is not installed."""
     world, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
     pretended = settings.get("pretended", 0)
     journal = Journal(Path(settings["folder"]), Path(settings["copy"]), 1 if pretended else world, rank)
