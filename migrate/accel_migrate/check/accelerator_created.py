@@ -9,6 +9,7 @@ from accel_migrate.check.condition import Condition, Project, Violation
 from accel_migrate.check.evidence import Evidence, Side, argument_of, is_accelerator, parameter_names, step_of
 from accel_migrate.check.handed_out import HandedOut
 from accel_migrate.check.visible_gpus import named_too_late
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
@@ -154,7 +155,7 @@ def _second(side: Side, file: Module, call: ast.Call) -> Found:
 
 def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
     """At module level each process that imports the file makes one: a loader's worker, or a script that wants a function."""
-    if file.scope(call).frame.node is not file.tree or _under_main_guard(file, call):
+    if file.scope(call).frame.node is not file.tree or under_main(file, call):
         return
     for each in side.files:
         for node in each.walk(each.tree, ast.Call):
@@ -166,7 +167,7 @@ def _by_import(side: Side, file: Module, call: ast.Call) -> Found:
                 )
                 return
     prepared = any(
-        f is file and f.scope(c).frame.node is f.tree and not _under_main_guard(f, c) for f, c in side.asked("prepare")
+        f is file and f.scope(c).frame.node is f.tree and not under_main(f, c) for f, c in side.asked("prepare")
     )
     importer = next((each for each in side.files if each is not file and file in side.program.imports(each)), None)
     if importer is not None and not prepared:
@@ -184,10 +185,6 @@ def _spawns(file: Module, node: ast.Call) -> bool:
         and not (isinstance(k.value, ast.Constant) and k.value.value in (None, "fork"))
         for k in node.keywords
     )
-
-
-def _under_main_guard(file: Module, node: ast.AST) -> bool:
-    return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
 
 
 def _strangers(side: Side) -> Found:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accel_migrate.check.condition import Project
 from accel_migrate.check.pair import Pair
 from accel_migrate.flow.definitions import Called, Names
+from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Scope, Variable
 from accel_migrate.flow.version import Version
@@ -142,7 +143,7 @@ def _used_from_outside(project: Project, file: Pair, needs: _Needs) -> Iterator[
 def _only_as_script(program: Version) -> set[str]:
     """Module-level names that are bound under `if __name__ == "__main__":` and nowhere else."""
     names = program.names
-    guards = [s for s in program.tree.body if isinstance(s, ast.If) and _asks_for_main(s.test)]
+    guards = [s for s in program.tree.body if isinstance(s, ast.If) and asks_for_name(s.test)]
     spans = [(guard.lineno, guard.body[-1].end_lineno or guard.lineno) for guard in guards]
     if not spans:
         return set()
@@ -162,7 +163,3 @@ def _read_as_script(program: Version) -> set[str]:
         for variable, reads in program.names.reads_of.items()
         if variable.scope is root and variable.name in only and any(read.scope.frame is not root for read in reads)
     }
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accel_migrate.check.starting import is_main_guarded, scripts_that_run
+from accel_migrate.check.starting import scripts_that_run
 from accel_migrate.flow.calls import Flows, Made, Site
 from accel_migrate.flow.cfg import Graph, graph_of
 from accel_migrate.flow.idle import Unit, Words, unit_of
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import children, unparse, walk
 from accel_migrate.flow.program import Function, Program
 from accel_migrate.flow.scopes import STATEMENTS, Module, Scope
@@ -94,7 +95,7 @@ class Side:
         """Whether a node may run in a process that makes an Accelerator."""
         if file not in self.involved or unit_of(node, file.ancestors(node)) in self._idle:
             return False
-        return file in self.scripts or not is_main_guarded(file, node)
+        return file in self.scripts or not under_main(file, node)
 
     @cached_property
     def _idle(self) -> frozenset[Unit]:

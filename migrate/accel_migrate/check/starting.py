@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.program import Function
 from accel_migrate.flow.scopes import Module
 
@@ -22,18 +22,13 @@ def scripts_that_run(side: Side, file: Module, node: ast.AST) -> set[Module]:
         at, inner = waiting.pop()
         function = at.scope(inner).frame.node
         if not isinstance(function, Function):
-            found |= {at} if is_main_guarded(at, inner) else _importing(side, at)
+            found |= {at} if under_main(at, inner) else _importing(side, at)
         elif function not in seen:
             seen.add(function)
             named = list(_mentions(side, at, function))
             waiting += named
             found |= _importing(side, at) if not named else set()
     return found
-
-
-def is_main_guarded(file: Module, node: ast.AST) -> bool:
-    """Whether a node stands under `if __name__ == "__main__":`, which does not run when its file is imported."""
-    return any(isinstance(above, ast.If) and "__name__" in unparse(above.test) for above in file.ancestors(node))
 
 
 def _importing(side: Side, file: Module) -> set[Module]:

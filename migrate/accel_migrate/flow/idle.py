@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable, Iterator
 
-from accel_migrate.flow.nodes import children, unparse, walk
+from accel_migrate.flow.main_guard import asks_for_name
+from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.once import once
 
 Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef  # one that is in no other
@@ -94,7 +95,7 @@ def _parted(tree: ast.Module, imported: bool) -> tuple[list[Unit], list[ast.AST]
         for child in children(node):
             if isinstance(child, Unit):
                 units.append(child)
-            elif not (imported and isinstance(child, ast.If) and "__name__" in unparse(child.test)):
+            elif not (imported and isinstance(child, ast.If) and asks_for_name(child.test)):
                 outside.append(child)
     return units, outside
 

@@ -137,10 +137,6 @@ class Distribution:
             return None
         return guard if not isinstance(guard.test, ast.BoolOp) or isinstance(guard.test.op, ast.And) else None
 
-    def asks_for_main(self, test: ast.expr) -> bool:
-        """Whether a condition becomes one for the main process, and says nothing else."""
-        return any(replacement.node is test and replacement.code == "AM704" for replacement in self.replacements)
-
     def runs_on_main_only(self, module: Module, node: ast.AST) -> bool:
         """Whether a node stands in the body of a main-process guard, or in that branch of a choice."""
         inner = node

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Sequence
 
 from accel_migrate.analysis.notes.deeds import DEEDS, deed
-from accel_migrate.analysis.placement.reach import under_main
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, loaded_with
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from accel_migrate.analysis.notes.settled import settled
-from accel_migrate.analysis.placement.reach import under_main
 from accel_migrate.analysis.trainings.fed import feeds_training
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.imported import brought_by, importers_of, loaded_with
 from accel_migrate.analysis.values.made_of import made_of
 from accel_migrate.analysis.values.roles import Role
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 

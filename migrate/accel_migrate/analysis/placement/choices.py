@@ -13,6 +13,7 @@ from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_nu
 from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.points import ends
 from accel_migrate.flow.scopes import Module, Scope, Variable
@@ -364,7 +365,7 @@ def simplified(module: Module, test: ast.expr, kind: str | None, depth: int = 0)
         return simplified(module, test.args[0], kind, depth)
     if isinstance(test, ast.Attribute) and test.attr == "is_available":
         return True  # the call is forgotten, and the script always takes the GPU
-    if isinstance(test, ast.Compare) and "__name__" in unparse(test):
+    if isinstance(test, ast.Compare) and asks_for_name(test):
         return True
     if isinstance(test, ast.Compare) and "device_count" in unparse(test):
         return _is_there(test, kind)

@@ -10,13 +10,14 @@ from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.moves.cuda_bound import is_left_behind
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.outside_device import OutsideDevice, is_number, is_told
-from accel_migrate.analysis.placement.reach import Reach, under_main
+from accel_migrate.analysis.placement.reach import Reach
 from accel_migrate.analysis.values.imported import brought_by
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.origins import Where, of_variable, where
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Module, Variable
 

@@ -10,6 +10,7 @@ from accel_migrate.analysis.moves.devices import is_device
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated
 from accel_migrate.analysis.values.roles import Role, Roles
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
@@ -71,15 +72,6 @@ def _sees_guarded(module: Module, node: ast.AST) -> bool:
     own = module.functions[function].bindings if function is not None else {}
     built = [module.root.bindings[name] for name in names if name in module.root.bindings and name not in own]
     return any(all(b.kind == "assign" and under_main(module, b.statement) for b in bindings) for bindings in built)
-
-
-def under_main(module: Module, node: ast.AST) -> bool:
-    """Whether a node stands under `if __name__ == "__main__":`, itself or with the function it is in."""
-    return any(isinstance(p, ast.If) and _asks_for_name(module, p.test) for p in module.ancestors(node))
-
-
-def _asks_for_name(module: Module, test: ast.expr) -> bool:
-    return any(node.id == "__name__" for node in module.walk(test, ast.Name))
 
 
 def find_reach(

@@ -19,6 +19,7 @@ from accel_migrate.analysis.values.origins import Where, where
 from accel_migrate.analysis.values.provenance import NotMigrated, Place
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.effects import only_reads
+from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
@@ -212,7 +213,7 @@ def _above_all(
         ):
             return anchor, block
         repeats = isinstance(parent, ast.For | ast.AsyncFor | ast.While)
-        chooses = isinstance(parent, ast.If) and not _is_main_guard(parent)
+        chooses = isinstance(parent, ast.If) and not asks_for_name(parent.test)
         outside = any(not _holds_any(module, block, node) for node in own)
         if not (repeats or chooses or outside):
             return anchor, block
@@ -226,10 +227,6 @@ def _above_all(
             return anchor, block
         anchor = parent
         block = module.block(parent)
-
-
-def _is_main_guard(statement: ast.If) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in walk(statement.test))
 
 
 def _first_piece(

@@ -9,6 +9,7 @@ from accel_migrate.analysis.precision.autocasting import opposite, regions_in
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
+from accel_migrate.flow.main_guard import asks_for_name
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Variable
@@ -177,7 +178,7 @@ class _Uses:
             self.found.definitions.append((module, value))
             guard = module.parents[statement]
             if isinstance(guard, ast.If) and statement in guard.body and self.found.condition is None:
-                starts = "__name__" in unparse(guard.test)  # the script's own start is no condition
+                starts = asks_for_name(guard.test)  # the script's own start is no condition
                 if not starts and all(self._sets_none(module, other) for other in guard.orelse):
                     self.found.condition = (module, guard.test)
         elif not _is_none(value) and not self.roles.role(module, value) & Role.SCALER:

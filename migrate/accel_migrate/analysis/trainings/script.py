@@ -62,6 +62,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.errors import internal_error
 from accel_migrate.facts import Facts
 from accel_migrate.flow.idle import Unit, unit_of
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
 from accel_migrate.flow.program import Program
@@ -587,10 +588,7 @@ class _Reader:
         statement = device.statement if device is not None else (place.after if place is not None else None)
         if statement is None:
             return False
-        return any(
-            isinstance(parent, ast.If) and "__name__" in unparse(parent.test)
-            for parent in creation.module.ancestors(statement)
-        )
+        return under_main(creation.module, statement)
 
     def _wishes(self, participants: Participants, found: _Findings) -> list[tuple[Module, ast.AST]]:
         """Evaluation functions that print what is to be written once."""

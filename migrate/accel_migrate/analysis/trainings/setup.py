@@ -11,7 +11,6 @@ from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, check_l
 from accel_migrate.analysis.placement.choices import names_rank
 from accel_migrate.analysis.placement.overriding import is_overridden
 from accel_migrate.analysis.placement.places import NOT_BUILT, find_place
-from accel_migrate.analysis.placement.reach import under_main
 from accel_migrate.analysis.trainings.groups import Group
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.trainings.updates import caller_not_given
@@ -32,6 +31,7 @@ from accel_migrate.analysis.values.provenance import (
 )
 from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.analysis.values.steppers import wrapped_optimizer
+from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
