@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accel_migrate.analysis.distribution.replacements import Wrapping
+from accel_migrate.analysis.distribution.wrapped_parts import is_part
 from accel_migrate.analysis.notes.shares import takes_in_more
 from accel_migrate.edits import change, comment_above, piece_changes, without
 from accel_migrate.flow.nodes import unparse
@@ -24,10 +25,9 @@ def find(context: Context) -> Iterator[Change]:
         if wrapping.module is module:
             edits = _edits(context, wrapping)
             yield change(CODE, wrapping.call, "`prepare` takes its place", edits, loop=training.index)
-            if wrapping.in_place and isinstance(wrapping.model, ast.Attribute):
-                message = (
-                    f"names of saved weights lose the `module.` behind `{wrapping.model.attr}.`; older files do not fit"
-                )
+            if wrapping.in_place and is_part(context.script.roles, module, wrapping.model):
+                part = unparse(wrapping.model).rpartition(".")[2]
+                message = f"names of saved weights lose the `module.` behind `{part}.`; older files do not fit"
                 yield change(CODE, wrapping.call, message, safety=Safety.NOTE, loop=training.index)
             divides = training.distribution.worker is not None and training.distribution.worker.count is not None
             if wrapping.is_data_parallel and not divides and not told:

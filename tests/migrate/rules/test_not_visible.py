@@ -284,3 +284,18 @@ def test_layers_that_cannot_be_read_may_drop_alike(seeded: str, functions: str, 
     source = source.replace("import torch\n", f"import torch\n{seeded}", 1)
     assert LAYERS in said(source)
     assert ("with dropout every process may draw the same numbers" in said(source)) is told
+
+
+@pytest.mark.parametrize(
+    ("read", "builds"),
+    [
+        ("net.load_state_dict(torch.load('a.pt'))", False),
+        ("kept = torch.load('a.pt')\n    net.load_state_dict(kept['net'])", False),
+        ("net.inner = torch.load('a.pt')", True),
+    ],
+)
+def test_a_file_of_weights_builds_no_layers(read: str, builds: bool) -> None:
+    functions = (
+        f"def build(size):\n    net = nn.Sequential(nn.Linear(size, 2))\n    {read}\n    return nn.Sequential(net)\n"
+    )
+    assert ("which layers torch.load()" in said(built(functions, "build(3)"))) is builds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from accel_migrate.settings import DEFAULTS
 
 from tests.migrate.rules.handwritten import script
@@ -118,3 +120,10 @@ def test_nothing_is_assigned_to_itself():
         "model = DDP(nn.Linear(2, 1).cuda())", "model = nn.Linear(2, 1)\n        model = DDP(model.cuda())"
     )
     assert "model = model" not in migrated(source).replace("model, ", "")
+
+
+def test_the_model_of_a_trainer_is_no_part_of_a_model() -> None:
+    source = Path("fixtures/ddp_trainer_class/before.py").read_text()
+    source = source.replace("= DDP(model,", "= DDP(self.model,")
+    assert "DDP" not in migrated(source)
+    assert "lose the `module.`" not in " ".join(notes(source))

@@ -15,7 +15,7 @@ def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:
     """NotMigrated where taking the wrappers away would change what the script does beside training."""
     for wrapping in wrappings:
         name = "DataParallel" if wrapping.is_data_parallel else "DistributedDataParallel"
-        if _is_part(roles, wrapping.module, wrapping.model) and not _only_wraps(roles, wrapping):
+        if is_part(roles, wrapping.module, wrapping.model) and not _only_wraps(roles, wrapping):
             part = wrapping.module.source.code(wrapping.model)
             raise NotMigrated(
                 f"`{part}`, a part of a model, is wrapped in {name} by itself, and more depends on that wrapper; `prepare` takes "
@@ -33,7 +33,7 @@ def check_wrappings(roles: Roles, wrappings: list[Wrapping]) -> None:
             )
 
 
-def _is_part(roles: Roles, module: Module, model: ast.expr) -> bool:
+def is_part(roles: Roles, module: Module, model: ast.expr) -> bool:
     """`model.features`, or `self.features` of a model's own class."""
     if not isinstance(model, ast.Attribute) or model.attr == "module":
         return False

@@ -75,11 +75,13 @@ class _Values:
         if variable is None or self.roles.of(variable) & (Role.BATCH | Role.MODEL | Role.LOADER):
             return
         owner = variable.scope.module
+        if any(binding.kind == "import" for binding in owner.bindings(variable)):
+            return  # `torch.save(rows)` does not change torch
         here = isinstance(node, ast.Name) and owner is module
         for binding in reaching(module, node, variable) if here else owner.bindings(variable):  # type: ignore[arg-type]
             if binding.kind == "parameter":
                 yield from self.graph.handed(variable)
-            elif binding.value is not None and binding.kind != "import":
+            elif binding.value is not None:
                 yield owner, binding.value
             if binding.kind == "augment" and isinstance(binding.statement, ast.AugAssign):
                 yield from ((owner, part) for part in (binding.statement.target, binding.statement.value))

@@ -15,7 +15,7 @@ from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
-from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
@@ -45,8 +45,9 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
     nodes += [(part.module, part.node) for part in made_of(roles, graph, model)]
     for module, node in nodes:
         for call in module.walk(node, ast.Call):
-            again = (
-                len(values) > 1 and module.qualified(call.func) == "torch.load"
+            loads = module.qualified(call.func) == "torch.load"
+            again = loads and (
+                len(values) > 1 or _gives_weights(module, call)
             )  # a model that was built, and is read back
             if _builds(module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
@@ -93,6 +94,19 @@ def _builds(module: Module, call: ast.Call) -> bool:
     function = module.scope(call).function
     return getattr(function, "name", "") not in ("forward", "__call__") and not isinstance(
         module.parents[call], ast.Raise
+    )
+
+
+def _gives_weights(module: Module, load: ast.Call) -> bool:
+    """Whether what is loaded goes into a model that is there: `model.load_state_dict(torch.load(path))`, or by a name."""
+    statement = module.statement(load)
+    names = [module.variable(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
+    return any(
+        part is load or (isinstance(part, ast.Name) and module.variable(part) in names)
+        for call in module.calls
+        if called_name(call) == "load_state_dict"
+        for argument in call.args
+        for part in module.walk(argument)
     )
 
 

@@ -154,3 +154,9 @@ def test_weights_that_are_repeated_as_often_as_there_are_samples() -> None:
         assert not is_told(source.replace("model = nn.Linear(3, 2)", "model = Net()"))
     source = training(functions=functions.replace("{side}", "out.repeat((out.size(0), 1, 1))"), loss="model(x)")
     assert is_told(source.replace("model = nn.Linear(3, 2)", "model = Net()"))
+
+
+def test_rows_that_a_library_is_handed_are_no_part_of_the_loss() -> None:
+    functions = "def cost(out, y):\n    return torch.square(out.sum(1) - y).mean()\n"
+    after = "with torch.no_grad():\n    found = model(x)\n    near = found @ found.t()\ntorch.save(near, 'near.pt')"
+    assert not is_told(training(functions=functions, loss="cost(model(x), y)", after=after))
