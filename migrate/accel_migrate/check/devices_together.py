@@ -34,10 +34,11 @@ def _found(evidence: Evidence) -> Found:
     devices = side.once(Devices)
     given = [k.value for _, call in side.created for k in call.keywords if k.arg in ("cpu", "device")]
     told = {unparse(node) for value in given for node in walk(value) if isinstance(node, ast.expr)}
+    options = {f"the option --{name}" for value in given for name in devices.set_from_accelerator(value)}
     for file, node, named, found in devices.moves():
         if not side.runs(file, node):
             continue
-        own = found - {"accelerator"}
+        own = found - {"accelerator"} - options
         if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and unparse(named) in told):
             continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
         if not _chosen_alike(told, own):
@@ -334,6 +335,14 @@ class Devices:
         binder = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None
         return self._assigned.get((binder, node.id if isinstance(node, ast.Name) else node.attr), [])
 
+    def set_from_accelerator(self, told: ast.expr) -> Iterator[str]:
+        """The options that the Accelerator is told of, and that are set to its device from then on."""
+        for node in walk(told):
+            if isinstance(node, ast.Attribute):
+                values = [value for _, value in self._assigned.get((None, node.attr), ())]
+                if any("accelerator.device" in unparse(value) for value in values):
+                    yield node.attr
+
     def of(self, file: Module, node: ast.expr) -> set[str]:
         """The devices that an expression may name."""
         if node not in self._known:
@@ -384,7 +393,8 @@ class Devices:
             ):
                 return set()  # of tensors: `x.to(y + z)` follows them
             case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant())) | ast.JoinedStr() | ast.BinOp():
-                return {unparse(node)}
+                numbers = [self._devices(file, part, depth + 1) for part in _filled_in(node)]
+                return {"cuda:0"} if numbers and all(n == {"cuda:0"} for n in numbers) else {unparse(node)}
             case ast.Call(func=ast.Name(id="str"), args=[inner]):
                 return self._devices(file, inner, depth + 1)
             case ast.Subscript(slice=ast.Constant(value=str(key))):
@@ -502,6 +512,18 @@ class Devices:
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for part, each in zip(target.elts, value.elts):
                 self._assign(file, part, each)
+
+
+def _filled_in(text: ast.expr) -> list[ast.expr]:
+    """`n` of `f"cuda:{n}"`, `"cuda:{}".format(n)`, `"cuda:" + str(n)` and `"cuda:%d" % n`."""
+    match text:
+        case ast.JoinedStr():
+            return [part.value for part in text.values if isinstance(part, ast.FormattedValue)]
+        case ast.Call():
+            return text.args
+        case ast.BinOp():
+            return [text.right]
+    return []
 
 
 def _is_weight(value: ast.expr) -> bool:

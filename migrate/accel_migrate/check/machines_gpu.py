@@ -70,6 +70,8 @@ class MachinesGpu:
                 return self._doubted(file, first)
             case ast.Call():
                 return self._any(self._returned(node), f"what {unparse(node)[:60]} gives")
+            case ast.Attribute(attr="type", value=device) if not self._devices.set_to(file, node):
+                return self._doubted(file, device)
             case ast.Name() | ast.Attribute():
                 return self._any(self._values(file, node), f"`{unparse(node)}`")
             case ast.Subscript(slice=ast.Constant(value=str(key))):

@@ -594,3 +594,65 @@ def test_an_option_stays_a_text_for_those_who_store_all_options():
     assert "args.where = str(accelerator.device)\n" in stored
     asked = migrated(script("", name="args.where", after="print(torch.ones(1).to(args.where), args.where.type)"))
     assert "args.where = accelerator.device\n" in asked
+
+
+@pytest.mark.parametrize("number", ['f"cuda:{GPU}"', '"cuda:{}".format(GPU)', '"cuda:" + str(GPU)', '"cuda:%d" % GPU'])
+def test_a_text_with_the_number_of_the_first_gpu_is_the_first_gpu(number: str) -> None:
+    assert "accelerator = Accelerator()\n" in migrated(script(f"GPU = 0\nplace = {number}"))
+    assert f"accelerator = Accelerator(device={number})\n" in migrated(script(f"GPU = 1\nplace = {number}"))
+
+
+ENTRY = 'settings = {"lr": 0.1, "place": "cuda" if torch.cuda.is_available() else "cpu"}'
+
+
+def test_an_entry_of_a_dictionary_is_the_device_that_is_written_there() -> None:
+    used = 'mask = torch.ones(1, device=settings["place"])'
+    result = migrated(script(ENTRY, 'settings["place"]', used))
+    assert "model = nn.Linear(4, 1)\n" in result
+    assert "loss = (model(x) - y)" in result
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "settings.update(vars(args))",
+        'settings["place"] = args.where',
+        "settings[args.where] = args.where",
+        "settings |= vars(args)",
+        "settings = load(settings)",
+    ],
+)
+def test_an_entry_that_may_be_set_anew_is_no_known_device(more: str) -> None:
+    unchanged(script(f"{ENTRY}\n{more}", 'settings["place"]', 'mask = torch.ones(1, device=settings["place"])'))
+
+
+KEEPER = """
+class Noise:
+    def __init__(self, told, device=None):
+        self.device = {kept}
+
+    def like(self, x):
+        return torch.randn(x.shape, device=self.device)
+
+
+"""
+
+
+@pytest.mark.parametrize(("kept", "told"), [("told.where", "args"), ("device", "1, device=args.where")])
+def test_an_object_that_keeps_the_device_of_the_options_is_handed_the_accelerators(kept: str, told: str) -> None:
+    head, _, rest = dedent(script(f"noise = Noise({told})", "args.where", "print(noise.like(x))")).partition("parser =")
+    result = migrated(f"{head}{KEEPER.format(kept=kept)}parser ={rest}")
+    assert "args.where = str(accelerator.device)\nnoise = Noise(" in result
+
+
+def test_a_tensor_that_a_method_is_asked_of_is_no_option() -> None:
+    decode = "def decode(images):\n    place = images.device\n    return torch.ones(images.size(0), device=place)\n\n\n"
+    head, _, rest = dedent(script('place = "cuda"', after="decode(load_image())")).partition("parser =")
+    assert "Accelerator(" in migrated(f"{head}{decode}parser ={rest}")
+
+
+def test_the_kind_of_a_device_is_where_the_device_is() -> None:
+    chosen = (
+        'place = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nscaler = torch.amp.GradScaler(device={})'
+    )
+    assert "Accelerator(" in migrated(script(chosen.format("place.type")))

@@ -72,7 +72,8 @@ def is_device(roles: Roles, module: Module, node: ast.expr) -> bool:
         if variable is None:
             return False
         bound = variable.scope.module.bindings(variable)
-        handed = [b.value for b in bound if isinstance(b.value, ast.Name)]  # `self.device = device`
+        # `self.device = device`, or of a configuration
+        handed = [b.value for b in bound if isinstance(b.value, ast.Name | ast.Attribute) and b.value is not node]
         return (
             bool(roles.of(variable) & Role.DEVICE)
             or _is_settings(node.value)

@@ -19,7 +19,7 @@ from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.idle import Unit, unit_of
 from accel_migrate.flow.main_guard import under_main
 from accel_migrate.flow.nodes import walk
-from accel_migrate.flow.scopes import Module, Variable
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _RIGHT = Where.CPU | Where.IN_PLACE | Where.GPU
 
@@ -148,14 +148,27 @@ class Tied:
 
 
 def _devices(roles: Roles, module: Module) -> Iterator[ast.expr]:
-    """Every expression that says on which device something is made, or to which it is moved."""
+    """Every expression that says on which device something is made, or to which it is moved.
+
+    What a function of the project is handed is asked there.
+    """
     for move in moves_in(roles, module):
         if move.device is not None:
             yield move.device
     for call in module.calls:
         for keyword in call.keywords:
-            if keyword.arg == "device" and not (isinstance(call.func, ast.Attribute) and call.func.attr == "to"):
+            moves = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+            if keyword.arg == "device" and not moves and not _takes_device(roles, module, call):
                 yield keyword.value
+
+
+def _takes_device(roles: Roles, module: Module, call: ast.Call) -> bool:
+    """Whether a call leads to a function of the project, or a constructor, that has a parameter `device`."""
+    target = roles.target(module, call)
+    node = target.node if target is not None else None
+    inside = [each for each in node.body if isinstance(each, Function)] if isinstance(node, ast.ClassDef) else []
+    makers = [node] if isinstance(node, Function) else [each for each in inside if each.name == "__init__"]
+    return any("device" in [a.arg for a in (*each.args.args, *each.args.kwonlyargs)] for each in makers)
 
 
 def files_of(roles: Roles, modules: tuple[Module, ...]) -> list[Module]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from enum import Flag, auto
 
+from accel_migrate.analysis.values.entries import entries
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
@@ -49,9 +51,14 @@ def where(roles: Roles, module: Module, node: ast.expr, depth: int = 0) -> Where
     if isinstance(node, ast.Call):
         return _of_call(roles, module, node, depth)
     if isinstance(node, ast.JoinedStr | ast.BinOp):
-        return Where.NUMBERED if _starts_with_cuda(node) else Where.UNKNOWN
+        return _of_text(roles, module, node, list(_filled_in(node)), depth)
     if isinstance(node, ast.Name | ast.Attribute):
         return _of_name(roles, module, node, depth)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        found = Where.NOTHING
+        for home, value in entries(roles, module, node.value, node.slice.value, depth):
+            found |= where(roles, home, value, depth + 1)
+        return found or Where.UNKNOWN
     return Where.UNKNOWN
 
 
@@ -68,6 +75,22 @@ def of_constant(value: object) -> Where:
     if found[2] is None:
         return Where.GPU
     return Where.FIRST if found[2] == "0" else Where.NUMBERED
+
+
+def _of_text(roles: Roles, module: Module, text: ast.expr, numbers: list[ast.expr], depth: int) -> Where:
+    """`f"cuda:{n}"`: the first GPU where the number is known to be 0."""
+    if not _starts_with_cuda(text):
+        return Where.UNKNOWN
+    first = bool(numbers) and all(where(roles, module, number, depth + 1) == Where.FIRST for number in numbers)
+    return Where.FIRST if first else Where.NUMBERED
+
+
+def _filled_in(text: ast.expr) -> Iterator[ast.expr]:
+    """What a text is put together of: `n` of `f"cuda:{n}"`, `"cuda:" + str(n)` and `"cuda:%d" % n`."""
+    if isinstance(text, ast.JoinedStr):
+        yield from (part.value for part in text.values if isinstance(part, ast.FormattedValue))
+    elif isinstance(text, ast.BinOp):
+        yield text.right
 
 
 def _starts_with_cuda(node: ast.expr) -> bool:
@@ -90,7 +113,7 @@ def _of_call(roles: Roles, module: Module, call: ast.Call, depth: int) -> Where:
     if dotted in _ASKS_TORCH:
         return Where.GPU
     if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
-        return Where.NUMBERED if _starts_with_cuda(call.func.value) else Where.UNKNOWN
+        return _of_text(roles, module, call.func.value, call.args, depth)
     if isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not dotted:
         return Where.FOLLOWS
     if isinstance(call.func, ast.Name) and call.func.id == "str" and len(call.args) == 1:
@@ -236,7 +259,7 @@ def is_options(roles: Roles, variable: Variable | None, depth: int = 0) -> bool:
     module = variable.scope.module
     bindings = module.bindings(variable)
     if any(b.kind == "parameter" for b in bindings):
-        if depth > _DEPTH:
+        if depth > _DEPTH or _is_asked_as_tensor(module, variable):
             return False
         handed = [v for v in _handed(roles, variable) if v is not None]
         used_as_tensor = bool(roles.of(variable) & (Role.MODEL | Role.BATCH | Role.OUTPUT))
@@ -267,6 +290,11 @@ def _parses(roles: Roles, module: Module, value: ast.expr, depth: int) -> bool:
             return True
     dotted = module.qualified(value.func) or unparse(value.func)
     return not dotted.startswith("torch.") and bool(_OPTIONS.search(dotted))
+
+
+def _is_asked_as_tensor(module: Module, variable: Variable) -> bool:
+    """Whether a method is called that tensors have, and options do not: `x.size(0)`."""
+    return any(name.removesuffix("_") in _OF_TENSORS for name, _ in module.method_calls.get(variable, ()))
 
 
 def _is_used_as_tensor(module: Module, variable: Variable) -> bool:

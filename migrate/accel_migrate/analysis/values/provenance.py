@@ -123,7 +123,7 @@ def _models_in(roles: Roles, module: Module, value: ast.expr) -> list[ast.expr]:
 def _passed_on(module: Module, value: ast.expr) -> Variable | None:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("to", "cuda"):
         value = value.func.value
-    return module.variable(value) if isinstance(value, ast.Name) else None
+    return module.variable(value) if isinstance(value, ast.Name | ast.Attribute) else None
 
 
 def whole_model(roles: Roles, variable: Variable) -> Variable:
