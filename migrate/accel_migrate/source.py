@@ -15,6 +15,7 @@ from pathlib import Path
 from accel_migrate.errors import SourceError
 
 _WORDS = (b"torch", b".cuda(", b".backward(")
+_BUILTINS = {"__len__": "len", "__iter__": "iter", "__next__": "next"}
 
 
 def concerns_torch(data: bytes) -> bool:
@@ -56,11 +57,12 @@ class Source:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an invalid escape in a user's string is not our news
-                return ast.parse(self.text)
+                tree = ast.parse(self.text)
         except SyntaxError as error:
             raise SourceError(f"does not parse: {error.msg}", error.lineno) from error
         except (RecursionError, MemoryError) as error:
             raise SourceError("is nested too deeply to parse") from error
+        return _Plain().visit(tree) if any(f"{name}(" in self.text for name in _BUILTINS) else tree
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -101,3 +103,16 @@ class Source:
 
     def line_of(self, offset: int) -> int:
         return bisect_right(self.line_starts, offset)
+
+
+class _Plain(ast.NodeTransformer):
+    """`loader.__len__()` as what it is, `len(loader)`: nobody has to know two spellings. The places in the text stay."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[], keywords=[]) if name in _BUILTINS:
+                if not (isinstance(owner, ast.Call) and getattr(owner.func, "id", "") == "super"):
+                    builtin = ast.copy_location(ast.Name(_BUILTINS[name], ast.Load()), node.func)
+                    return ast.copy_location(ast.Call(builtin, [owner], []), node)
+        return node

@@ -79,7 +79,9 @@ def _of_evaluation(context: Context, counts: Counts, left: ast.expr, right: ast.
     own = {e.loop.module.variable(e.loop.loader) for e in training.evaluations}  # judged with the loop over it
     written = [node for node in module.walk(right, ast.Call) if is_length(node) and node not in kept]
     lengths = [n for n in written if counts.is_shared(module, n.args[0]) and module.variable(n.args[0]) not in own]
-    behind = [held for held in _lengths_behind(module, right) if counts.is_shared(module, held)]
+    behind = [
+        n.args[0] for n in _lengths_behind(module, right) if n not in kept and counts.is_shared(module, n.args[0])
+    ]
     taken = [held for held in behind if counts.is_prepared(module, held)]
     if not (lengths or taken) or not is_evaluated(context.script, training, module, left):
         return
@@ -106,14 +108,14 @@ def _is_always_shared(context: Context, counts: Counts, module: Module, loader: 
     )
 
 
-def _lengths_behind(module: Module, right: ast.expr) -> Iterator[ast.expr]:
-    """What is measured by the lengths that names of a divisor stand for."""
+def _lengths_behind(module: Module, right: ast.expr) -> Iterator[ast.Call]:
+    """The lengths that names of a divisor stand for."""
     for name in module.walk(right, ast.Name, ast.Attribute):
         variable = module.variable(name)
         for binding in module.bindings(variable) if variable is not None else ():
             for node in module.walk(binding.value) if binding.value is not None else ():
-                if is_length(node):
-                    yield node.args[0]  # type: ignore[attr-defined]
+                if isinstance(node, ast.Call) and is_length(node):
+                    yield node
 
 
 def _is_prepared(context: Context, loop: LoaderLoop) -> bool:

@@ -193,6 +193,16 @@ def test_asks_the_loader_behind_for_the_number_of_batches() -> None:
     becomes(source, f"print({behind}, 100 * max({behind}, 1))")
 
 
+@pytest.mark.parametrize("asked", ["len(test_loader)", "test_loader.__len__()"])
+def test_the_number_of_batches_has_a_name(asked: str) -> None:
+    source = (
+        evaluation("hits += criterion(model(x), y).item()", ready=f"{READY}\nrounds = {asked}")
+        + "    print(hits / rounds)\n"
+    )
+    becomes(source, "rounds = len(test_loader.base_dataloader)")
+    assert "AM605" not in codes(source)
+
+
 def test_a_model_may_keep_what_is_set_anew_in_each_forward() -> None:
     keeping = (
         "class Net(nn.Module):\n    def forward(self, x):\n        if len(x) != self.size:\n            self.size = len(x)\n"

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 
+from accel_migrate.analysis.values.asked_to_train import told, trains_by
 from accel_migrate.analysis.values.roles import Role, Roles, Sites, given_by, is_transparent
 from accel_migrate.flow.nodes import called_name, unparse
+from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module, Scope, Variable
 
@@ -88,18 +90,19 @@ class CallGraph:
         """Every function of the project that running `node` may call."""
         if node in self._reached:
             return self._reached[node]
+        targets = [roles.target(module, child) for child in module.walk(node, ast.Call)]
+        called = [target.node for target in targets if target is not None and not isinstance(target.node, ast.ClassDef)]
+        return self._reached.setdefault(node, self.reached_by(called))
+
+    def reached_by(self, functions: Iterable[Function]) -> set[Function]:
+        """Some functions, and every one that they may call."""
         found: set[Function] = set()
-        pending: list[Function] = []
-        for child in module.walk(node, ast.Call):
-            target = roles.target(module, child)
-            if target is not None and not isinstance(target.node, ast.ClassDef):
-                pending.append(target.node)
+        pending = list(functions)
         while pending:
             function = pending.pop()
             if function not in found:
                 found.add(function)
                 pending += self.callees.get(function, ())
-        self._reached[node] = found
         return found
 
 
@@ -145,18 +148,42 @@ def _backward(roles: Roles, module: Module, call: ast.Call) -> Backward | None:
 
 def loader_loops(roles: Roles, graph: CallGraph, backwards: list[Backward]) -> list[LoaderLoop]:
     """Every loop over a loader, in reading order of the files."""
-    training = {backward.function for backward in backwards if backward.function is not None}
-    calls = {backward.call for backward in backwards}
     found = []
     for module in roles.project.modules:
         for node in module.walk(module.tree, ast.For, ast.AsyncFor):
             loaders = iterated_loaders(roles, module, node.iter)
             if loaders:
-                trains = any(child in calls for child in module.walk(node, ast.Call)) or bool(
-                    graph.reached_from(node, roles, module) & training
-                )
+                trains = _trains(roles, graph, backwards, module, node)
                 found += [LoaderLoop(module, node, loader, trains) for loader in loaders]
     return sorted(found, key=lambda loop: loop.statement.lineno)
+
+
+def _trains(roles: Roles, graph: CallGraph, backwards: list[Backward], module: Module, loop: ast.stmt) -> bool:
+    """Whether a backward pass runs in a loop, or in what it calls as it calls it."""
+    own = {backward.call for backward in backwards}
+    inside: dict[Function, list[Backward]] = {}
+    for backward in backwards:
+        if backward.function is not None:
+            inside.setdefault(backward.function, []).append(backward)
+    for call in module.walk(loop, ast.Call):
+        if call in own:
+            return True
+        target = roles.target(module, call)
+        if target is None or isinstance(target.node, ast.ClassDef):
+            continue
+        further = graph.callees.get(target.node, set())
+        if not inside.keys().isdisjoint(graph.reached_by(further)):
+            return True
+        if any(_runs(roles, module, call, target, backward) for backward in inside.get(target.node, ())):
+            return True
+    return False
+
+
+def _runs(roles: Roles, module: Module, call: ast.Call, target: Definition, backward: Backward) -> bool:
+    """Whether a call of the function of a backward pass may run it: not where it hands over that it shall not."""
+    above = backward.module.ancestors(backward.call)
+    tests = [told(backward.module, parent.test) for parent in above if isinstance(parent, ast.If)]
+    return not tests or trains_by(roles, module, call, target, tests) is not False
 
 
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:

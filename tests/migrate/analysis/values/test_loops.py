@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from accel_migrate.analysis.values.loops import loader_loops
 
 from tests.migrate.analysis.reading import BUILT, TRAINED, prepared, refusal, script, training
 
@@ -100,6 +101,29 @@ def test_the_loader_of_a_call_that_only_evaluates_stays_whole() -> None:
     text = BUILT + "valid_loader = DataLoader(v)\n" + EPOCH + "run(loader, optimizer)\nrun(valid_loader)\n"
     assert prepared(text) == ["model", "optimizer", "loader"]
     assert len(training(text).kept) == 2, "batches of the whole loader are still moved"
+
+
+STEP = """
+def handle(x, y, optimizer=None):
+    loss = nn.functional.mse_loss(model(x), y)
+    if optimizer is not None:
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+for x, y in loader:
+    handle(x, y, optimizer)
+for x, y in valid_loader:
+    handle(x, y)
+for x, y in valid_loader:
+    handle(x, y, optimizer=other)
+"""
+
+
+def test_a_loop_trains_by_what_it_hands_to_the_function_that_may_train() -> None:
+    read = script(BUILT + "valid_loader = DataLoader(v)\n" + STEP)
+    loops = loader_loops(read.roles, read.graph, read.backwards)
+    assert [loop.trains for loop in loops] == [True, False, True], "what is not known may be an optimizer"
 
 
 @pytest.mark.parametrize("said", ["train=True", "phase='train'", "evaluate=False"])
