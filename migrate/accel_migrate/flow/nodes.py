@@ -56,6 +56,13 @@ def called_name(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
+def assignment_of(statement: ast.stmt) -> ast.Assign | None:
+    """`x = value`, also where it is written with an annotation."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return ast.copy_location(ast.Assign([statement.target], statement.value), statement)
+    return statement if isinstance(statement, ast.Assign) else None
+
+
 def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all below it, level by level; nobody may change the list."""
     return _long_walk(node) if type(node) in _WITH_BODIES else _walk(node)

@@ -5,6 +5,7 @@ Each clause has a proof that silences it, in the module of `analysis/notes` that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from accel_migrate.analysis.notes.batch_norm import batch_norm, is_settled
@@ -26,6 +27,7 @@ from accel_migrate.rule import Context, Rule
 
 CODE = "AM812"
 _MOST = 5  # places that a clause names
+_WITHOUT_DROPOUT = re.compile(r"(\w+\.)*(wide_)?(resnet|resnext|regnet|shufflenet)\w*\(")  # of torchvision
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -39,8 +41,9 @@ def find(context: Context) -> Iterator[Change]:
         found = {each.name: each for each in finder(context) if repeats or each.name not in told}
         told |= set(found)
         if found:
-            more = _moved(context, finder) or _drops(context, finder)
-            clauses.append(text.format(_named(context.module, found.values())) + more)
+            alike = _drops(context) if finder in (_layers, _dropout) else ""
+            more = _moved(context, finder) or (f", and {alike}" if finder is _layers and alike else "")
+            clauses.append(text.format(_named(context.module, found.values()), alike) + more)
     if clauses:
         numbered = clauses if len(clauses) == 1 else [f"({i}) {clause}" for i, clause in enumerate(clauses, 1)]
         message = f"not visible to the analysis, so look at it before N processes run: {'; '.join(numbered)}"
@@ -70,10 +73,10 @@ def _moved(context: Context, finder: object) -> str:
     return "; DataParallel moved to the GPU what the model is called with there, and nothing does now"
 
 
-def _drops(context: Context, finder: object) -> str:
+def _drops(context: Context) -> str:
     """What one seed for all means for layers that cannot be read; where some that draw are seen, AM803 says it."""
     script, training = context.script, context.training
-    if finder is not _layers or not trains_on_share(script, training):
+    if not trains_on_share(script, training):
         return ""
     seeding = Seeding(script, training, context.settings.target)
     seed = seeding.of("torch")
@@ -81,7 +84,7 @@ def _drops(context: Context, finder: object) -> str:
     if not alike or any(drawn.library == "torch" for drawn in find_drawn(script, training, context.module, seeding)):
         return ""
     told = (seeding.last("torch") or seed).told(context.module)
-    return f", and with dropout every process may draw the same numbers, because all are seeded alike ({told})"
+    return f"with dropout every process may draw the same numbers, because all are seeded alike ({told})"
 
 
 def _losses(context: Context) -> Iterable[Unseen]:
@@ -95,9 +98,18 @@ def _lengths(context: Context) -> Iterable[Unseen]:
 
 
 def _layers(context: Context) -> Iterable[Unseen]:
+    normalised = is_settled(context.script, context.training) or batch_norm(context.script, context.training)
+    return [] if normalised else _unseen_layers(context)
+
+
+def _dropout(context: Context) -> Iterable[Unseen]:
+    """Layers that may drop, where their batch normalisation is settled, or AM804 has said it."""
+    found = _unseen_layers(context) if _drops(context) else []
+    return [each for each in found if not _WITHOUT_DROPOUT.match(each.name)]
+
+
+def _unseen_layers(context: Context) -> list[Unseen]:
     script, training = context.script, context.training
-    if is_settled(script, training) or batch_norm(script, training):
-        return []
     models = [built.variable for built in training.prepared if built.role is Role.MODEL]
     return [each for model in models for each in unseen_layers(script.roles, script.graph, model)]
 
@@ -141,6 +153,7 @@ _CLAUSES: tuple[tuple[Callable[[Context], Iterable[Unseen]], str], ...] = (
         "which layers {} builds: with batch normalisation each process normalises by its own batch, unless "
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm converts it before prepare",
     ),
+    (_dropout, "which layers {} builds: {}"),
     (
         _order,
         "in which order samples come from {}: a stream or a sampler of its own must give the same on every process, and "

@@ -24,6 +24,11 @@ def test_adds_up_a_figure_of_an_output_without_a_name() -> None:
     )
 
 
+def test_a_name_with_an_annotation_is_bound_as_any_other() -> None:
+    lines = ("x: torch.Tensor = x.to(device)", "right: int = (model(x).argmax(1) == y).sum().item()", "hits += right")
+    becomes(evaluation(*lines), "hits += accelerator.sum_for_metrics(right)")
+
+
 def test_joins_a_list_in_the_order_of_the_batches() -> None:
     becomes(
         evaluation("losses.append(criterion(model(x), y).item())"),

@@ -195,6 +195,8 @@ def test_follows_a_function_to_the_data_that_it_gives():
         ("from torchvision.models import vgg16\nfeatures = vgg16(pretrained=sys.argv[1])\n", True),
         ("from torchvision.models import vgg16\nfeatures = vgg16(True)\n", True),
         ("from torchvision.datasets import MNIST\nmore = MNIST('x', download=sys.argv[1])\n", True),
+        ("from torchtext.vocab import Vectors\ntable = Vectors('words.txt')\n", True),
+        ("from torchtext.vocab import build_vocab_from_iterator\nvocab = build_vocab_from_iterator(rows)\n", False),
         ("from torchvision.models import vgg16\nfeatures = vgg16(pretrained=False)\n", False),
         ("from torchvision.datasets import MNIST\nmore = MNIST('x')\n", False),
     ],
@@ -284,6 +286,15 @@ def test_layers_that_cannot_be_read_may_drop_alike(seeded: str, functions: str, 
     source = source.replace("import torch\n", f"import torch\n{seeded}", 1)
     assert LAYERS in said(source)
     assert ("with dropout every process may draw the same numbers" in said(source)) is told
+
+
+def test_layers_whose_statistics_are_of_all_processes_may_drop_alike_all_the_same() -> None:
+    converted = "nn.SyncBatchNorm.convert_sync_batchnorm(torch.load('x.pt'))"
+    source = training().replace("nn.Linear(3, 2)", converted)
+    alike = source.replace("import torch\n", "import torch\ntorch.manual_seed(0)\n", 1)
+    assert "builds: with dropout every process may draw the same numbers" in said(alike)
+    assert "batch normalisation" not in said(alike)
+    assert LAYERS not in said(source.replace("import torch\n", "import torch\ntorch.seed()\n", 1))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from accel_migrate.analysis.evaluation.showing import only_shows
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.provenance import chain
 from accel_migrate.analysis.values.roles import Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import assignment_of, unparse, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Function, Module
 
@@ -137,8 +137,8 @@ class _Judge:
             self._branches(statement, every)
         elif isinstance(statement, ast.For):
             self._inner(statement, every)
-        elif isinstance(statement, ast.Assign):
-            self._assign(statement, every)
+        elif (assigned := assignment_of(statement)) is not None:
+            self._assign(assigned, every)
         elif isinstance(statement, ast.AugAssign):
             self._augment(statement, every)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):

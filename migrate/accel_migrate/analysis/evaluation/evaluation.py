@@ -22,7 +22,7 @@ from accel_migrate.analysis.evaluation.rows import Kind, Rows
 from accel_migrate.analysis.moves.devices import Move
 from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles
-from accel_migrate.flow.nodes import unparse, walk
+from accel_migrate.flow.nodes import assignment_of, unparse, walk
 from accel_migrate.flow.scopes import Function, Module
 
 _COLLECTS = {"append", "extend", "update", "add", "add_batch", "insert"}
@@ -253,8 +253,8 @@ class _Judge:
     def _allowed(self, statement: ast.stmt) -> None:
         if self.shown.only_shows(statement):
             return
-        if isinstance(statement, ast.Assign):
-            self._note_assignment(statement)
+        if (assigned := assignment_of(statement)) is not None:
+            self._note_assignment(assigned)
         elif isinstance(statement, ast.AugAssign):
             self._added(statement)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):

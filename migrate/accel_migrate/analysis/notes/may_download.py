@@ -19,7 +19,8 @@ from accel_migrate.flow.scopes import Module
 _FETCHES = re.compile(
     r"(transformers|diffusers|peft|tokenizers|sentence_transformers)\..*\.from_pretrained|transformers\.pipeline"
     r"|datasets\.load_(dataset|metric)|evaluate\.load|torch\.hub\.load\w*|torch\.utils\.model_zoo\.load_url|huggingface_hub\..*"
-    r"|torchaudio\.(datasets|pipelines)\..*|torchtext\..*(datasets|vocab)\..*|spacy\.cli\.download|nltk\.download"
+    r"|torchaudio\.(datasets|pipelines)\..*|torchtext\.(.*\.)?datasets\..*|spacy\.cli\.download|nltk\.download"
+    r"|torchtext\.(.*\.)?vocab\.(GloVe|FastText|CharNGram|pretrained_aliases|Vectors)(\..*)?"
 )
 _TOLD = ("pretrained", "weights", "download", "pretrained_backbone", "weights_backbone")
 
