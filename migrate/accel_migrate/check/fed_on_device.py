@@ -311,6 +311,8 @@ def _moved_for_cuda_only(side: Side, asked_alone: bool = False) -> Found:
             continue
         device = call.args[0]
         if isinstance(device, ast.Attribute) and device.attr == "device" and is_accelerator(device.value):
+            if _is_bare_loss(file, call.func.value):
+                continue
             test = _condition(side, file, call, about_cuda)
             if test is None or not _stays_behind(side, file, call.func.value):
                 test = test or (None if asked_alone else _guard(file, call))
@@ -330,9 +332,13 @@ def _stays_behind(side: Side, file: Module, moved: ast.expr) -> bool:
         return False
     values = [n.value for n in file.walk(file.tree, ast.Assign) if unparse(n.targets[0]) == name]
     made = [v for v in values if isinstance(v, ast.Call) and not unparse(v.func).startswith(f"{name}.")]
-    return not made or any(
-        call.args or call.keywords or not (file.qualified(call.func) or "").startswith("torch.nn.") for call in made
-    )
+    return not made or not all(_is_bare_loss(file, call) for call in made)
+
+
+def _is_bare_loss(file: Module, value: ast.expr) -> bool:
+    """`nn.MSELoss()`: it has nothing to move."""
+    made = isinstance(value, ast.Call) and not value.args and not value.keywords
+    return made and (file.qualified(value.func) or "").startswith("torch.nn.")  # type: ignore[attr-defined]
 
 
 def _typed_by_cuda(side: Side) -> Found:

@@ -229,3 +229,13 @@ def test_what_a_module_keeps_on_cuda_alone() -> None:
     assert not said("AM959", before, top + made.format("cpu=not torch.cuda.is_available()"))
     rows = [text.replace("torch.nn.Module", "torch.utils.data.Dataset") for text in (before, top + made.format(""))]
     assert not said("AM959", *rows)
+
+
+@pytest.mark.parametrize(
+    ("made", "stays"),
+    [("nn.MSELoss()", False), ("nn.NLLLoss(weight=w)", True), ("Weighted()", True), ("nn.PReLU(4)", True)],
+)
+def test_a_loss_that_is_moved_where_it_is_made(made: str, stays: bool) -> None:
+    moved = f"if torch.cuda.is_available():\n    judge = {made}.to(accelerator.device)\nelse:\n    judge = {made}\n"
+    after = "from torch import nn\n" + TOP.format("") + moved + "for x, y in test:\n    judge(net(x.to(d)), y)\n"
+    assert bool(said("AM959", "net = net.to(d)\n", after)) is stays

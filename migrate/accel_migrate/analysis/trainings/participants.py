@@ -30,7 +30,7 @@ from accel_migrate.analysis.values.constructions import (
     may_drop_last,
     pads_batches,
 )
-from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, variables_in
+from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, makes_loss, variables_in
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_passed_on, is_root, whole_model
@@ -348,6 +348,14 @@ class _Finder:
 
     def _evaluations(self, loops: list[LoaderLoop]) -> list[Evaluation]:
         """How each evaluation is made right. A loader that one loop must read whole is read whole by all."""
+        for loop in loops:
+            if not loop.trains and any(makes_loss(loop, backward) for backward in self.group.backwards):
+                raise NotMigrated(
+                    "the losses of all batches are added up for one backward pass, and each process would add up its own, for "
+                    "a mean over the processes; run backward() on the loss of each batch, which adds up the gradients",
+                    loop.statement.lineno,
+                    loop.module,
+                )
         moves = {module: moves_in(self.roles, module) for module in {loop.module for loop in loops}}
         judged = [self._judged(loop, loops, moves[loop.module]) for loop in loops if not loop.trains]
         judged = [judged_by_rank(self.flow, evaluation) for evaluation in judged]

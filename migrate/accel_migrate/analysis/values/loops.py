@@ -186,6 +186,27 @@ def _runs(roles: Roles, module: Module, call: ast.Call, target: Definition, back
     return not tests or trains_by(roles, module, call, target, tests) is not False
 
 
+def makes_loss(loop: LoaderLoop, backward: Backward) -> bool:
+    """Whether a loop adds up what one backward pass below it takes: `total += loss`, `losses.append(loss)`."""
+    module = backward.module
+    if loop.module is not module:
+        return False
+    around = [parent for parent in module.ancestors(loop.statement) if isinstance(parent, ast.With)]
+    quiet = any("no_grad" in unparse(parent.items[0]) for parent in around)
+    names = [] if quiet else list(module.walk(backward.loss, ast.Name))
+    for name in names:
+        variable = module.variable(name)
+        bindings = reaching(module, name, variable) if variable is not None else []
+        if any(module.holds(loop.statement, binding.statement) for binding in bindings):
+            return True
+        added = module.method_calls.get(variable, ()) if variable is not None else ()
+        if any(method == "append" and module.holds(loop.statement, call) for method, call in added):
+            return True
+        values = [b.value for b in bindings if b.value is not None and ".item()" not in unparse(b.value)]
+        names += [part for value in values for part in module.walk(value, ast.Name) if part not in names]
+    return False
+
+
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
     """The loaders that a loop reads: one, or those of `zip(labelled, unlabelled)` side by side."""
     inner = _value(iterated)

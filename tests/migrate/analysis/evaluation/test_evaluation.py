@@ -8,6 +8,7 @@ import pytest
 from accel_migrate.analysis.evaluation.evaluation import Evaluation, Gather, Whole
 
 from tests.migrate.analysis.reading import BUILT, TRAINED, training
+from tests.migrate.rules.verbs import unchanged
 
 OPENING = "test_loader = DataLoader(held_out)\ncriterion = nn.CrossEntropyLoss()\n"
 OPENING += "each = nn.CrossEntropyLoss(reduction='none')\nhits, names = {}, [1, 2]\n"
@@ -135,3 +136,34 @@ def test_a_size_that_is_read_before_the_forward_stays() -> None:
     found = judged("n = y.size(0)\nx = x.view(n, -1)\nout = model(x)\ntotal += criterion(out, y).item() * n")
     assert isinstance(found, Gather)
     assert not found.unread
+
+
+@pytest.mark.parametrize(
+    ("ready", "added", "loss"),
+    [
+        ("total = 0", "total += criterion(model(x), y)", "total"),
+        ("total = 0", "total = total + criterion(model(x), y)", "(total / len(loader))"),
+        ("losses = []", "losses.append(criterion(model(x), y))", "sum(losses)"),
+        ("losses = []", "losses.append(criterion(model(x), y))", "torch.stack(losses).mean()"),
+    ],
+)
+def test_a_loop_that_adds_up_the_loss_of_one_backward_pass_is_no_evaluation(ready: str, added: str, loss: str) -> None:
+    source = f"""
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        loader = DataLoader(data(), batch_size=4)
+        model = nn.Linear(4, 1).cuda()
+        criterion = nn.MSELoss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            {ready}
+            for x, y in loader:
+                x, y = x.cuda(), y.cuda()
+                {added}
+            optimizer.zero_grad()
+            {loss}.backward()
+            optimizer.step()
+        """
+    assert "added up for one backward pass" in unchanged(source)
