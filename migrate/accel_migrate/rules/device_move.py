@@ -17,6 +17,7 @@ from accel_migrate.rule import Context, Rule
 from accel_migrate.source import Source
 
 CODE = "AM201"
+_GO_THROUGH = {"len", "enumerate", "zip", "list", "tuple", "sum", "map", "iter"}
 
 
 def find(context: Context) -> Iterator[Change]:
@@ -36,19 +37,81 @@ def find(context: Context) -> Iterator[Change]:
 def _edits(module: Module, statement: ast.stmt, moves: list[Move]) -> list[Edit]:
     source = module.source
     dropped = {move.call: move.receiver for move in moves if not move.kept}
+    edits: list[Edit]
     about_moving = lines_about_moving(comment_above(source, statement))
+    kept = _kept_containers(module, statement, dropped)
+    if kept:
+        edits = [*kept, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, kept)]]
+        return [*edits, Uncomment(statement, about_moving)] if about_moving else edits
     if len(dropped) == len(moves) and (
         _does_nothing(statement, dropped) or _is_entry_again(module, statement, dropped)
     ):
         return [Remove(statement, keep_comments=not about_moving, lines=about_moving)]
     gone = _itself_again(source, statement, dropped)
-    edits: list[Edit] = [*gone, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, gone)]]
+    edits = [*gone, *[_shortened(source, m) for m in moves if not _is_inside(source, m.call, gone)]]
     replaced = _plain_copy(source, statement, dropped)
     if replaced is not None:
         edits = [replaced]
     if about_moving:
         edits.append(Uncomment(statement, about_moving))
     return edits
+
+
+def _kept_containers(module: Module, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> list[Replace]:
+    """`images = [x.to(device) for x in images]` is `list(images)` where somebody may ask for a list, or change it."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    pairs = [(statement.targets[0], statement.value)]
+    match pairs[0]:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+            pairs = list(zip(targets, values))
+    listed = [(target, value, found) for target, value in pairs if (found := _listed(value, dropped)) is not None]
+    if all(_may_be_any_kind(module, target) for target, _, _ in listed):
+        return []
+    source = module.source
+    return [
+        Replace(source.start(value), source.end(value), f"{kind}({source.code(origin)})")
+        for _, value, (kind, origin) in listed
+    ]
+
+
+def _listed(value: ast.expr, dropped: dict[ast.Call, ast.expr]) -> tuple[str, ast.expr] | None:
+    """The list or tuple that is made of an iterable, whose items are themselves without their moves."""
+    kind = "list"
+    match value:
+        case ast.Call(func=ast.Name(id="tuple" | "list" as kind), args=[ast.GeneratorExp() | ast.ListComp() as inner]):
+            value = inner
+    if isinstance(value, ast.ListComp | ast.GeneratorExp) and _is_identity(value, dropped):
+        return kind, value.generators[0].iter
+    return None
+
+
+def _may_be_any_kind(module: Module, target: ast.expr) -> bool:
+    """Whether it is all the same to every reader of a name if it holds a list or a tuple: it is taken apart or gone through."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return True
+    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    if variable is None:
+        return False
+    names = module.walk(module.tree, ast.Name)
+    return all(
+        _takes_apart(module.parents[name], name)
+        for name in names
+        if isinstance(name.ctx, ast.Load) and module.variable(name) == variable
+    )
+
+
+def _takes_apart(reader: ast.AST, name: ast.Name) -> bool:
+    match reader:
+        case ast.Assign(targets=[ast.Tuple() | ast.List()]) | ast.Starred() | ast.keyword(arg=None):
+            return True
+        case ast.For(iter=read) | ast.comprehension(iter=read):
+            return read is name
+        case ast.Subscript(value=read, slice=part, ctx=ast.Load()):
+            return read is name and not isinstance(part, ast.Slice)
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _GO_THROUGH
+    return False
 
 
 def _itself_again(source: Source, statement: ast.stmt, dropped: dict[ast.Call, ast.expr]) -> list[Replace]:

@@ -76,6 +76,15 @@ def test_a_statement_that_only_moves_goes(lines: str) -> None:
         ("x, y = [part.to(device) for part in batch]", "x, y = batch"),
         ("parts = tuple(part.to(device) for part in batch)", "parts = tuple(batch)"),
         ("parts: list = batch.to(device)", "parts: list = batch"),
+        ("parts = [p.to(device) for p in batch]\n    show(parts)", "parts = list(batch)\n    show(parts)"),
+        ("batch = list(p.to(device) for p in batch)\n    show(batch)", "batch = list(batch)\n    show(batch)"),
+        ("parts = [p.to(device) for p in batch]\n    parts.append(0)", "parts = list(batch)\n    parts.append(0)"),
+        ("batch = [p.to(device) for p in batch]\n    show(batch[0], *batch)", "show(batch[0], *batch)"),
+        (
+            "batch = tuple(p.to(device) for p in batch)\n    x, y = batch[:2]",
+            "batch = tuple(batch)\n    x, y = batch[:2]",
+        ),
+        ("batch, n = [p.to(device) for p in batch], 2\n    show(batch)", "batch, n = list(batch), 2\n    show(batch)"),
         ("x = batch['x'].to(device, torch.float64)", "x = batch['x'].to(torch.float64)"),
         ("x = batch['x'].view(-1).to(device)", "x = batch['x'].view(-1)"),
         (
