@@ -341,6 +341,42 @@ class Coder(nn.Module):
         return self.encoder.head(self.encoder.layers[1](x))
 
 
+class Rated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def cost(self, x):
+        return self.layer(x).square().mean()
+
+
+def test_steps_on_weights_that_a_forward_left_gathered_do_not_add_up():
+    def trained(model, backward, optimizer, inputs):
+        for _ in range(3):
+            model(inputs)
+            loss = model.cost(inputs)
+            optimizer.zero_grad()
+            backward(loss)
+            optimizer.step()
+
+    def work():
+        model = Rated()
+        plain = copy.deepcopy(model)
+        inputs = torch.randn(8, 3)
+        accelerator = sharded()
+        mine = inputs.chunk(accelerator.num_processes)[accelerator.process_index]
+        trained(plain, torch.Tensor.backward, torch.optim.SGD(plain.parameters(), lr=0.1), inputs)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        trained(model, accelerator.backward, optimizer, mine)
+        state = accelerator.get_state_dict(model)
+        return max((state[key] - value).abs().max().item() for key, value in plain.state_dict().items()) < 1e-6
+
+    assert in_world(2, lambda: (torch.manual_seed(0), work())[1]) == [True] * 2
+
+
 @pytest.mark.parametrize("warm", [False, True])
 def test_layers_that_run_past_the_forward_train_as_on_one_process(warm):
     def trained(model, backward, optimizer, inputs):

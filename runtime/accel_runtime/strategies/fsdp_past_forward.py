@@ -24,6 +24,8 @@ def exchange_past_forward(models: Iterable[Module]) -> None:
 def _exchange(unit: FSDPModule) -> None:
     found = {id(weight.grad): (owner, name, weight.grad) for owner, name, weight in own_weights(unit)}  # type: ignore[arg-type]
     found.pop(id(None), None)
+    for _, _, gathered in own_weights(unit) if found else ():  # type: ignore[arg-type]
+        gathered.grad = None  # it comes back in the next step, and would add this to that one's
     if found:
         unit.reshard()
     for owner, name, gradient in found.values():
