@@ -15,6 +15,7 @@ from accel_migrate.flow.scopes import Module, Scope
 
 Found = Iterator[tuple[Module, ast.AST, str]]
 _DEPTH = 100
+_KINDS = frozenset({"cpu", "cuda", "mps", "xpu"})  # without a number: what of it a process has
 _OF_ALL = frozenset(
     ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
 )
@@ -34,14 +35,16 @@ def _found(evidence: Evidence) -> Found:
     devices = side.once(Devices)
     given = [k.value for _, call in side.created for k in call.keywords if k.arg in ("cpu", "device")]
     told = {unparse(node) for value in given for node in walk(value) if isinstance(node, ast.expr)}
+    named = [devices.of(file, k.value) for file, call in side.created for k in call.keywords if k.arg == "device"]
+    named = [found for found in named if found <= _KINDS]
     options = {f"the option --{name}" for value in given for name in devices.set_from_accelerator(value)}
-    for file, node, named, found in devices.moves():
+    for file, node, device, found in devices.moves():
         if not side.runs(file, node):
             continue
         own = found - {"accelerator"} - options
-        if not own or own in ({"cpu"}, {"cuda"}) or (named is not None and unparse(named) in told):
+        if not own or own in ({"cpu"}, {"cuda"}) or (device is not None and unparse(device) in told):
             continue  # plain "cuda" is the Accelerator's GPU; the CPU was asked for by name
-        if not _chosen_alike(told, own):
+        if not _chosen_alike(told, own) and own not in named:
             listed = " or ".join(sorted(own))
             yield (
                 file,
@@ -284,6 +287,7 @@ class Devices:
             object, list[tuple[Module, ast.expr]]
         ] = {}  # what entries of mappings are set to, by their keys
         self._assigned: dict[tuple[Scope | None, str], list[tuple[Module, ast.expr]]] = {}
+        self._in_classes: dict[str, list[tuple[Module, ast.expr]]] = {}  # what classes have, read as `Config.device`
         for file in side.files:
             for node in file.walk(file.tree, ast.Assign, ast.AnnAssign, ast.NamedExpr):
                 if isinstance(node, ast.Assign):
@@ -332,8 +336,9 @@ class Devices:
         there = self._side.program.locate(file, dotted) if dotted else None
         if there is not None and there[1] is not None:
             return self._assigned.get((there[0].root, there[1]), [])
-        binder = file.binder(node.id, file.scope(node)) if isinstance(node, ast.Name) else None
-        return self._assigned.get((binder, node.id if isinstance(node, ast.Name) else node.attr), [])
+        if isinstance(node, ast.Attribute):
+            return [*self._assigned.get((None, node.attr), ()), *self._in_classes.get(node.attr, ())]
+        return self._assigned.get((file.binder(node.id, file.scope(node)), node.id), [])
 
     def set_from_accelerator(self, told: ast.expr) -> Iterator[str]:
         """The options that the Accelerator is told of, and that are set to its device from then on."""
@@ -479,6 +484,7 @@ class Devices:
         if scope is None and name in self._options and not self._is_set_by_class(file, node):
             found.add(f"the option --{name}")
         assigned = [(home, value) for home, value in self._assigned.get((scope, name), ()) if value is not node]
+        assigned = assigned or (self._in_classes.get(name, []) if isinstance(node, ast.Attribute) else [])
         for home, value in [each for each in assigned if self._side.runs(*each)] or assigned:
             found |= self._devices(home, value, depth + 1)
         if scope is not None and isinstance(scope.node, Function):
@@ -503,6 +509,8 @@ class Devices:
         if isinstance(target, ast.Name):
             binder = file.binder(target.id, file.scope(target))
             self._assigned.setdefault((binder, target.id), []).append((file, value))
+            if binder is not None and binder.is_class:
+                self._in_classes.setdefault(target.id, []).append((file, value))
         elif isinstance(target, ast.Attribute):
             if target.attr == "device":
                 self._owners.add(unparse(target.value))

@@ -10,7 +10,7 @@ from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module, Scope
 
 GPUS = ("cuda", "mps", "xpu")
-_AVAILABLE = ("is_available", "device_count")
+_AVAILABLE = ("is_available", "is_built", "device_count")
 _DEPTH = 4
 _OPPOSITE = {
     ast.Eq: ast.NotEq,

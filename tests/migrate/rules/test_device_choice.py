@@ -656,3 +656,67 @@ def test_the_kind_of_a_device_is_where_the_device_is() -> None:
         'place = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nscaler = torch.amp.GradScaler(device={})'
     )
     assert "Accelerator(" in migrated(script(chosen.format("place.type")))
+
+
+SETTINGS = """
+class Settings:
+    rate = 0.1
+    place{annotation} = {value}
+{more}
+
+def noise(x, settings):
+    return torch.randn(x.shape, device=settings.place)
+
+
+"""
+PLAIN = '"cuda" if torch.cuda.is_available() else "cpu"'
+
+
+def of_settings(value: str = PLAIN, more: str = "", annotation: str = "", made: str = "Settings()") -> str:
+    source = dedent(script('place = "cuda"', after=f"print(noise(x, {made}))"))
+    head, _, rest = source.partition("parser =")
+    return f"{head}{SETTINGS.format(value=value, more=more, annotation=annotation)}parser ={rest}"
+
+
+@pytest.mark.parametrize(("annotation", "made"), [("", "Settings()"), ("", "Settings"), (": str", "Settings(rate=1)")])
+def test_an_attribute_of_a_class_of_settings_is_the_device_that_is_written_there(annotation: str, made: str) -> None:
+    assert "device=settings.place" in migrated(of_settings(annotation=annotation, made=made))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"value": "args.where"},
+        {"made": "Settings(place=args.where)"},
+        {"made": "Settings(**vars(args))"},
+        {"made": "load()"},
+        {"more": "    def __getattr__(self, name):\n        return args.where\n"},
+        {"more": "setattr(Settings, args.name, args.where)\n"},
+        {"more": "Settings.place = args.where\n"},
+    ],
+)
+def test_an_attribute_of_settings_that_may_be_set_anew_is_no_known_device(changed: dict[str, str]) -> None:
+    unchanged(of_settings(**changed))
+
+
+def test_a_function_that_calls_itself_hands_on_the_device_that_it_has() -> None:
+    moved = "def moved(rows, device):\n    if isinstance(rows, list):\n        return [moved(row, device) for row in rows]\n"
+    moved += "    return rows.to(device)\n\n\n"
+    head, _, rest = dedent(script('place = "cuda"', after='moved([x], "cuda")')).partition("parser =")
+    assert "Accelerator(" in migrated(f"{head}{moved}parser ={rest}")
+
+
+@pytest.mark.parametrize("there", ["is_available", "is_built"])
+def test_a_device_of_three_kinds_that_another_file_sets_is_handed_to_the_accelerator(there: str) -> None:
+    setting = f'"cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.{there}() else "cpu"'
+    train = dedent(script("from setting import PLACE", "PLACE", "print(torch.ones(1, device=PLACE))"))
+    texts = {"train.py": train, "setting.py": f"import torch\nPLACE = {setting}\n"}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
+    after = {result.path.name: result.after.decode() for result in results}["train.py"]
+    assert "accelerator = Accelerator(device=PLACE)\n" in after
+    assert "loss = (model(x) - y)" in after
+
+
+def test_a_device_of_three_kinds_is_what_the_accelerator_takes() -> None:
+    choice = '"cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_built() else "cpu"'
+    assert "Accelerator()" in migrated(script(f"place = {choice}"))

@@ -31,9 +31,7 @@ def is_bound_to_cuda(
     aliases: frozenset[Variable],
     bound: bool,
 ) -> bool:
-    """Whether the model must not go to another accelerator than CUDA, and the Accelerator can be told so."""
-    if creation.module.imports.get("torch") != "torch":
-        return False
+    """Whether the model must not go to another accelerator than CUDA."""
     moved = any(is_left_behind(graph, move, aliases) for move in kept)
     return (
         bound

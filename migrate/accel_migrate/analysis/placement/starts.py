@@ -71,14 +71,31 @@ def find_start(
     """
     choice = find_choice(roles, creation, device, given, [*dropped, *kept], distribution)
     if choice == Choice(cpu=choice.cpu) and choice.cpu != "True":
-        others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in modules)
-        if not others and is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases, bound):
-            choice = Choice(cpu=or_without_cuda(choice.cpu))
+        named, home = _imported_device(roles, creation.module, [*dropped, *kept])
+        files = [*modules, *([home] if home is not None else [])]
+        others = any(b"mps" in module.source.data or b"xpu" in module.source.data for module in files)
+        if is_bound_to_cuda(roles, graph, creation, modules, dropped, kept, aliases, bound):
+            if not others and creation.module.imports.get("torch") == "torch":
+                choice = Choice(cpu=or_without_cuda(choice.cpu))
+            elif choice.cpu is None and named is not None:
+                choice = Choice(device=named)
     start = _placed(
         roles, graph, creation, place, device, given, dropped, kept, reach, distribution, needs, gone,
         choice.cpu or choice.device, choice.stays, prints_once,
     )  # fmt: skip
     return replace(start, cpu=choice.cpu, device=choice.device, stays=choice.stays)
+
+
+def _imported_device(roles: Roles, module: Module, moves: list[Move]) -> tuple[str | None, Module | None]:
+    """`config.DEVICE` as the file that makes the Accelerator names it, and the file that sets it."""
+    for move in moves:
+        device = move.device if move.module is module else None
+        dotted = module.qualified(device) if device is not None else None
+        variable = roles.project.imported_variable(module, dotted) if dotted else None
+        if device is not None and variable is not None:
+            if where(roles, module, device) == Where.CPU | Where.GPU:
+                return module.source.code(device), variable.scope.module
+    return None, None
 
 
 def _placed(

@@ -1,4 +1,4 @@
-"""What a dictionary of the project has under a key, wherever it is written and whoever hands it over."""
+"""What a dictionary has under a key, and a class of settings as an attribute, wherever that is written and handed over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ast
 
 from accel_migrate.analysis.values.roles import Roles, given_by
 from accel_migrate.flow.nodes import unparse
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.program import Definition, default_of
+from accel_migrate.flow.scopes import Function, Module, Variable
 
 _DEPTH = 10
 Entry = tuple[Module, ast.expr]
@@ -70,3 +71,75 @@ def _is_filled(roles: Roles, name: str) -> bool:
 
 def _ends(node: ast.expr, name: str) -> bool:
     return unparse(node).rpartition(".")[2] == name
+
+
+def fields(roles: Roles, module: Module, node: ast.Attribute) -> list[Entry]:
+    """All values that `Config.device`, or `config.device` of a `Config()`, may have; none where that cannot be known."""
+    classes = _classes(roles, module, node.value)
+    found: list[Entry] = []
+    for each in classes or ():
+        home, scope = each.module, each.module.scopes[each.node]
+        values = [binding.value for binding in home.bindings(Variable(scope, node.attr))]
+        if not values or None in values or not _is_plain(each.node, home):
+            return []
+        found += [(home, value) for value in values if value is not None]
+        for caller in roles.project.modules:
+            for call in caller.calls:
+                made = roles.target(caller, call)
+                if made is None or made.node is not each.node:
+                    continue
+                if call.args or any(keyword.arg is None for keyword in call.keywords):
+                    return []
+                found += [(caller, keyword.value) for keyword in call.keywords if keyword.arg == node.attr]
+    return [*found, *_set_later(roles, node.attr)] if found and not _sets_any(roles) else []
+
+
+def _classes(roles: Roles, module: Module, owner: ast.expr, depth: int = 0) -> list[Definition] | None:
+    """The classes of which an expression is one, or an instance; None where that cannot be known."""
+    made = roles.target(module, owner) if isinstance(owner, ast.Call) else roles.project.definition(module, owner)
+    if made is not None:
+        return [made] if isinstance(made.node, ast.ClassDef) else None
+    dotted = module.qualified(owner)
+    variable = roles.project.imported_variable(module, dotted) if dotted is not None else module.variable(owner)
+    bindings = variable.scope.module.bindings(variable) if variable is not None else []
+    if variable is None or not bindings or depth > _DEPTH:
+        return None
+    found: list[Definition] = []
+    for binding in bindings:
+        home, value = variable.scope.module, binding.value if not binding.path else None
+        if binding.kind == "parameter":
+            value = default_of(variable.scope.node, variable.name)
+        handed = [(m, part) for m, _, part in given_by(roles.sites, variable)] if binding.kind == "parameter" else []
+        parts = [(m, part) if part is not None else (home, value) for m, part in handed] or [(home, value)]
+        classes = [_classes(roles, m, value, depth + 1) if value is not None else None for m, value in parts]
+        if None in classes:
+            return None
+        found += [one for each in classes for one in each or ()]
+    return found
+
+
+def _is_plain(node: ast.AST, home: Module) -> bool:
+    """Whether a class is no more than its body: nothing that it is derived from fills it, nor does a constructor."""
+    assert isinstance(node, ast.ClassDef)
+    methods = [each.name for each in node.body if isinstance(each, Function)]
+    decorated = all(
+        (home.qualified(getattr(d, "func", d)) or "") == "dataclasses.dataclass" for d in node.decorator_list
+    )
+    bare = all(unparse(base) == "object" for base in node.bases) and not node.keywords
+    return bare and decorated and not any(name.startswith("__") for name in methods)
+
+
+def _set_later(roles: Roles, name: str) -> list[Entry]:
+    """What statements set an attribute of this name to, of whatever has one."""
+    return [
+        (module, node.value)
+        for module in roles.project.modules
+        for node in module.walk(module.tree, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and target.attr == name and unparse(target.value) != "self"
+    ]
+
+
+def _sets_any(roles: Roles) -> bool:
+    """Whether attributes are set by names that are not written: `setattr(config, key, value)`."""
+    return any(unparse(call.func) == "setattr" for module in roles.project.modules for call in module.calls)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from enum import Flag, auto
 
-from accel_migrate.analysis.values.entries import entries
+from accel_migrate.analysis.values.entries import entries, fields
 from accel_migrate.analysis.values.roles import Role, Roles, given_by
 from accel_migrate.effects import more_than_an_answer
 from accel_migrate.flow.nodes import unparse, walk
@@ -164,10 +164,17 @@ def _of_name(roles: Roles, module: Module, node: ast.Name | ast.Attribute, depth
     dotted = module.qualified(node)
     if dotted is not None:
         imported = roles.project.imported_variable(module, dotted)
-        return of_variable(roles, imported, depth + 1) if imported is not None else Where.UNKNOWN
+        if imported is not None:
+            return of_variable(roles, imported, depth + 1)
     variable = module.variable(node)
-    if variable is not None and variable.scope.module.bindings(variable):
+    if dotted is None and variable is not None and variable.scope.module.bindings(variable):
         return of_variable(roles, variable, depth + 1)
+    written = fields(roles, module, node) if isinstance(node, ast.Attribute) else []
+    if written or dotted is not None:
+        found = Where.NOTHING
+        for home, value in written:
+            found |= where(roles, home, value, depth + 1)
+        return found or Where.UNKNOWN
     defaults = _defaults_of_option(roles, module, node)
     if defaults:
         found = Where.UNKNOWN
@@ -358,6 +365,8 @@ def _of_parameter(roles: Roles, variable: Variable, binding: Binding, depth: int
     calls = given_by(roles.sites, variable)
     found = Where.NOTHING
     for caller, _, passed in calls:
+        if passed is not None and caller.variable(passed) == variable:
+            continue  # a function that calls itself hands on what it has
         if passed is None and default is None:
             return Where.UNKNOWN
         here, value = (caller, passed) if passed is not None else (module, default)
