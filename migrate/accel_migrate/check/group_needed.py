@@ -74,7 +74,9 @@ def _demands(file: Module) -> Iterator[tuple[ast.stmt, str]]:
     """Conditions by which a script ends: assertions, and `if`s with a branch that ends with an error or an exit."""
     for node in file.walk(file.tree, ast.Assert, ast.If):
         if isinstance(node, ast.Assert) or any(ends_the_run(branch) for branch in (node.body, node.orelse)):
-            yield node, unparse(node.test)
+            names = [file.variable(part) for part in walk(node.test) if isinstance(part, ast.Name)]
+            values = [binding.value for name in names if name is not None for binding in file.bindings(name)]
+            yield node, " ".join(unparse(part) for part in (node.test, *values) if part is not None)
 
 
 def _needs_group(file: Module, call: ast.Call) -> bool:

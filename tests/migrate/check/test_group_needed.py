@@ -73,6 +73,7 @@ def test_another_script_that_starts_the_group_itself_is_not_asked_for() -> None:
         "assert accelerator.num_processes > 1",
         "if accelerator.num_processes == 1:\n    raise RuntimeError",
         "if accelerator.num_processes > 1:\n    begin()\nelse:\n    exit(1)",
+        "many = accelerator.num_processes > 1\nassert many",
     ],
 )
 def test_a_launcher_was_asked_for_and_not_several_processes(demand: str) -> None:

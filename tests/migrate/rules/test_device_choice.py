@@ -720,3 +720,10 @@ def test_a_device_of_three_kinds_that_another_file_sets_is_handed_to_the_acceler
 def test_a_device_of_three_kinds_is_what_the_accelerator_takes() -> None:
     choice = '"cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_built() else "cpu"'
     assert "Accelerator()" in migrated(script(f"place = {choice}"))
+
+
+def test_the_advice_for_another_device_can_be_followed() -> None:
+    numbered = unchanged(script('place = "cuda"', after='mask = torch.ones(1, device=f"cuda:{args.gpu}")'))
+    assert 'name it without its number, as "cuda"' in numbered
+    unknown = unchanged(script('place = "cuda"', after="mask = torch.ones(1, device=unseen())"))
+    assert "hand over the device that the model is moved to" in unknown

@@ -158,6 +158,8 @@ def test_a_demand_for_a_launcher_goes(demand):
         'assert int(os.environ["RANK"]) != -1 and READY',
         'if "RANK" not in os.environ: exit(1)\n        else: ready()',
         'if "RANK" in os.environ: ready()\n        else: raise RuntimeError("start with torchrun")',
+        'launched = "RANK" in os.environ\n        assert launched, "start with torchrun"',
+        'launched = int(os.environ.get("RANK", -1)) != -1\n        if not launched: raise RuntimeError("start with torchrun")',
     ],
 )
 def test_a_demand_that_does_more_leaves_the_loop(demand):

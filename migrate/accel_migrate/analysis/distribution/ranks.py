@@ -183,8 +183,26 @@ def _whether_launched(module: Module, test: ast.expr, asks_for_it: bool, optiona
             reason = f"`{first}` ends the script where no launcher started it; take that out first"
             raise NotMigrated(reason, test.lineno, module)
         return Replacement(CODE, module, statement, None, "one process needs no launcher")
+    demand = _demanded(module, statement) if above is statement else None
+    if demand is not None:
+        first = unparse(demand).splitlines()[0][:60]
+        reason = f"`{first}` ends the script where no launcher started it; take that out first"
+        raise NotMigrated(reason, demand.lineno, module)
     more = ">" if asks_for_it else "=="
     return Replacement(CODE, module, test, f"{ACCELERATOR}.num_processes {more} 1", "asks the Accelerator", optional)
+
+
+def _demanded(module: Module, statement: ast.stmt) -> ast.stmt | None:
+    """`assert distributed`, or an `if` that ends the script by it, below `distributed = "RANK" in os.environ`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    answers = [variable for target in targets if (variable := module.variable(target)) is not None]
+    for node in module.walk(module.tree, ast.Assert, ast.If):
+        read = [module.variable(part) for part in module.walk(node.test) if isinstance(part, ast.Name | ast.Attribute)]
+        branches = [node.body, node.orelse] if isinstance(node, ast.If) else []
+        ends = isinstance(node, ast.Assert) or any(branch and _ends(branch[-1]) for branch in branches)
+        if ends and any(variable in answers for variable in read):
+            return node
+    return None
 
 
 def _ends(statement: ast.stmt) -> bool:

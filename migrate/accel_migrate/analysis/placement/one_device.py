@@ -22,6 +22,7 @@ from accel_migrate.flow.nodes import walk
 from accel_migrate.flow.scopes import Function, Module, Variable
 
 _RIGHT = Where.CPU | Where.IN_PLACE | Where.GPU
+_ADVICE = "hand over the device that the model is moved to, or take that of a tensor which it meets, as `x.device`"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,11 @@ class Tied:
                 if node in gone and not (node in dropped and self._is_unknown(module, node)):
                     continue
                 if not self._holds(module, node) and not self._is_never_called(module, node):
+                    numbered = not where(self.roles, module, node) & Where.UNKNOWN
+                    advice = 'name it without its number, as "cuda"' if numbered else _ADVICE
                     name = module.source.code(node)
                     raise NotMigrated(
-                        f"`{name}` may name another device than the Accelerator's; set it from what the training's moves name",
-                        node.lineno,
-                        module,
+                        f"`{name}` may name another device than the Accelerator's; {advice}", node.lineno, module
                     )
 
     def _is_unknown(self, module: Module, node: ast.expr) -> bool:
