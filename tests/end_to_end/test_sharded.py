@@ -33,6 +33,7 @@ WRITE = {
 REFUSED = {
     "stopper_saves": "['net'] that is sharded",
 }
+AGAIN = {"ddp_spawn_or_call", "ddp_torchrun"}  # under a guard on the rank, as ddp_environment
 ONLY_MAIN_RUNS_THE_MODEL = ("ddp_main_evaluates", "ddp_rank_handed_on")
 
 
@@ -40,7 +41,9 @@ def on_two(case: Case, folder: Path, frozen: bool = False) -> list[Run]:
     return run(case.script("after"), case.arguments, folder, processes=2, frozen=frozen, strategy="fsdp")
 
 
-@pytest.mark.parametrize("name", WRITE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full) if name in AGAIN else name for name in WRITE]
+)
 def test_evaluates_as_one_process_and_writes_whole_tensors(name: str, tmp_path: Path) -> None:
     case, two, one = CASES[name], in_folder(tmp_path, "two"), in_folder(tmp_path, "one")
     ranks = ended_well(on_two(case, two, frozen=True))
