@@ -62,17 +62,21 @@ def _run_started(context: Context, call: ast.Call) -> Iterator[Change]:
     """A run that is disabled takes every call and does nothing, so nothing else needs a guard."""
     training, module = context.training, context.module
     spelled = training.ready(module, call)
-    if any(keyword.arg in ("mode", None) for keyword in call.keywords) or spelled is None:
-        message = (
-            'every process starts a run of its own; pass mode=None if accelerator.is_main_process else "disabled" once the '
-            "Accelerator is made"
-        )
+    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    if None in said or spelled is None:
+        made = "" if spelled is not None else " once the Accelerator is made"
+        message = f'every process starts a run of its own; pass mode=None if accelerator.is_main_process else "disabled"{made}'
         yield change(CODE, call, message, loop=training.index, safety=Safety.NOTE)
         return
     source = module.source
     disabled = quoted(source, "disabled")
-    text = f"mode=None if {spelled}.is_main_process else {disabled}"
-    edit = add_argument(source, call, text)
+    text = f"{{}} if {spelled}.is_main_process else {disabled}"
+    mode = said.get("mode")
+    if mode is not None:
+        own = source.code(mode)
+        edit = replace_node(source, mode, text.format(f"({own})" if isinstance(mode, ast.IfExp | ast.Lambda) else own))
+    else:
+        edit = add_argument(source, call, f"mode={text.format(None)}")
     yield change(CODE, call, "the other processes log nothing", [edit], loop=training.index)
 
 

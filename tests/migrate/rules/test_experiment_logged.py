@@ -16,8 +16,19 @@ def test_disables_the_runs_of_other_processes():
     )
 
 
-def test_notes_a_run_whose_mode_is_the_authors():
-    assert "mode=" in noted(training(ready='wandb.init(project="p", mode="offline")'), "AM603")
+@pytest.mark.parametrize(
+    ("mode", "result"), [('"offline"', '"offline"'), ('"online" if wanted else None', '("online" if wanted else None)')]
+)
+def test_the_mode_of_a_run_is_that_of_the_main_process(mode: str, result: str) -> None:
+    becomes(
+        training(ready=f'model.requires_grad_(True)\nwandb.init(project="p", mode={mode})'),
+        f'wandb.init(project="p", mode={result} if accelerator.is_main_process else "disabled")',
+    )
+
+
+def test_notes_a_run_whose_settings_are_not_seen() -> None:
+    message = noted(training(ready="model.requires_grad_(True)\nwandb.init(**settings)"), "AM603")
+    assert "mode=" in message and "once the Accelerator" not in message
 
 
 SILENT = "writer = SummaryWriter() if accelerator.is_main_process else Silent()"

@@ -132,6 +132,9 @@ def test_says_nothing_of_layers_that_are_known(functions: str, model: str) -> No
         ("DataLoader(eval('data'), batch_size=4)", True),
         ("DataLoader(rows(), batch_size=4, shuffle=True)", False),
         ("DataLoader(Odd(), batch_size=4)", True),
+        ("DataLoader(Odd(), **shuffled)", False),
+        ("DataLoader(Odd(), **dict(batch_size=4, shuffle=True))", False),
+        ("DataLoader(Odd(), **straight)", True),
         ("DataLoader(load_dataset('x', streaming=True), batch_size=4)", True),
         ("DataLoader(load_dataset('x')['train'], batch_size=4)", False),
     ],
@@ -140,7 +143,7 @@ def test_says_that_the_order_of_samples_cannot_be_read(data: str, told: bool) ->
     functions = (
         "from datasets import load_dataset\nfrom tools import rows\nclass Odd(torch.utils.data.Dataset):\n    pass\n"
     )
-    functions += "part, other = rows()\n"
+    functions += "part, other = rows()\nshuffled = {'shuffle': True}\nstraight = {'batch_size': 4}\n"
     functions += "class Rows(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        return i, i\n"
     source = training(functions=functions).replace("DataLoader(data, batch_size=4, shuffle=True)", data)
     assert (ORDER in said(source)) == told

@@ -50,19 +50,33 @@ def unseen_order(script: Script, training: Training) -> Iterator[Unseen]:
             yield Unseen(module, bindings[0].statement if bindings else training.place.after, built.variable.name)
         for module, call in calls:
             is_torchs = (module.qualified(call.func) or "").startswith(_LOADERS)
-            if not is_torchs or not (_says_order(call) or _is_indexed(script, module, call)):
+            if not is_torchs or not (_says_order(module, call) or _is_indexed(script, module, call)):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
 
-def _says_order(call: ast.Call) -> bool:
+def _says_order(module: Module, call: ast.Call) -> bool:
     """`shuffle=True` and samplers are for data with a length and an index alone."""
     if len(call.args) > 2:
         return True
-    said = {keyword.arg: keyword.value for keyword in call.keywords}
+    said: dict[str | None, ast.expr] = {}
+    for keyword in call.keywords:
+        said |= {keyword.arg: keyword.value} if keyword.arg is not None else _spread(module, keyword.value)
     shuffle = said.get("shuffle")
     return (isinstance(shuffle, ast.Constant) and shuffle.value is True) or not said.keys().isdisjoint(
         {"sampler", "batch_sampler"}
     )
+
+
+def _spread(module: Module, options: ast.expr) -> dict[str | None, ast.expr]:
+    """What `**options` says where it is written out, and nothing else sets that name."""
+    variable = module.variable(options)
+    values = [binding.value for binding in module.bindings(variable)] if variable is not None else [options]
+    match values:
+        case [ast.Dict(keys=keys, values=entries)]:
+            return {str(key.value): entry for key, entry in zip(keys, entries) if isinstance(key, ast.Constant)}
+        case [ast.Call(func=ast.Name(id="dict"), keywords=keywords)]:
+            return {keyword.arg: keyword.value for keyword in keywords}
+    return {}
 
 
 def _is_indexed(script: Script, module: Module, call: ast.Call) -> bool:
