@@ -727,3 +727,13 @@ def test_the_advice_for_another_device_can_be_followed() -> None:
     assert 'name it without its number, as "cuda"' in numbered
     unknown = unchanged(script('place = "cuda"', after="mask = torch.ones(1, device=unseen())"))
     assert "hand over the device that the model is moved to" in unknown
+
+
+@pytest.mark.parametrize("brought", ["from setting import PLACE", "from setting import *"])
+def test_what_goes_to_an_imported_device_goes_there_once_the_accelerator_has_chosen_it(brought: str) -> None:
+    train = dedent(script(f"{brought}\nteacher = nn.Linear(4, 1).to(PLACE)", "PLACE", "print(teacher(x.to(PLACE)))"))
+    setting = 'import torch\nPLACE = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    texts = {"train.py": train, "setting.py": setting}
+    results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
+    after = {result.path.name: result.after.decode() for result in results}["train.py"]
+    assert 0 < after.find("accelerator = Accelerator(") < after.find("teacher = nn.Linear(4, 1).to(PLACE)")
