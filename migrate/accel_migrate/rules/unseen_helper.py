@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from accel_migrate.analysis.notes.deeds import asks, caught_by, deed, opens_window
 from accel_migrate.analysis.notes.elsewhere import done_by_all, done_by_callers, done_elsewhere, done_on_import
+from accel_migrate.analysis.notes.written_once import written_once
 from accel_migrate.edits import change
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.scopes import Module
@@ -75,7 +76,10 @@ def _done(context: Context) -> Iterator[Change]:
     """What is done here that no other rule speaks of, and in files without a part in the training, where no Accelerator comes."""
     module, training, script = context.module, context.training, context.script
     found: dict[tuple[str, str], list[ast.expr]] = {}
+    guarded = written_once(script, training, module)
     for node in (*module.calls, *_handed_on(module)):
+        if any(module.holds(statement, node) for statement in guarded):
+            continue
         done = done_elsewhere(script, training, module, node, context.settings.prints_once)
         what = (_name(node), done) if done is not None and not any(_name(node) == name for name, _ in found) else None
         if done is None and isinstance(node, ast.Call):

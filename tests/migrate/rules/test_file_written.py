@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
+from accel_migrate.pipeline import migrate
 from accel_migrate.settings import DEFAULTS
+from accel_migrate.source import Source
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
 from tests.migrate.rules.verbs import _migrated, migrated, noted, notes
@@ -608,3 +611,54 @@ def test_says_it_of_a_file_beside_data_that_are_downloaded_where_all_is_set_up()
     downloaded = body[2].replace("data = TensorDataset(", "raw = Digits('d', download=True)\ndata = TensorDataset(")
     source = f"{body[0]}\ndef main():\n{indent(downloaded, '    ')}\nmain()\n"
     assert "keep it from those that read it" in noted(source, "AM504")
+
+
+KEEPING = """import json
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+def keep(rows, path):
+    kept = {}
+    kept["rows"] = rows
+    fig, axis = plt.subplots()
+    axis.plot(np.arange(len(rows)), rows)
+    plt.savefig(path)
+    with open(path + ".json", "w") as file:
+        json.dump(kept, file)
+    print("kept", path)
+"""
+
+
+def with_helper(helper: str, after: str) -> tuple[str, str, list[str]]:
+    script = "from keeping import keep\n" + training(inside="rows.append(loss.item())", after=after, ready="rows = []")
+    files = {"train": script, "keeping": helper}
+    sources = [Source.from_bytes(Path(f"{name}.py"), text.encode()) for name, text in files.items()]
+    done = {result.path.stem: result for result in migrate(sources, DEFAULTS)}
+    told = [note.message for result in done.values() for note in result.notes if note.code in ("AM504", "AM607")]
+    return done["train"].after.decode(), done["keeping"].after.decode(), told
+
+
+def test_guards_the_calls_of_a_function_that_only_writes() -> None:
+    train, keeping, told = with_helper(KEEPING, 'keep(rows, "rows.png")')
+    assert 'if accelerator.is_main_process:\n        keep(rows, "rows.png")' in train
+    assert keeping == KEEPING and not told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "after"),
+    [
+        ('kept["rows"] = rows', "rows.sort()", 'keep(rows, "r")'),
+        ('kept["rows"] = rows', "rows += [0]", 'keep(rows, "r")'),
+        ('kept["rows"] = rows', "rows[0] = 0", 'keep(rows, "r")'),
+        ('kept["rows"] = rows', "np.random.shuffle(rows)", 'keep(rows, "r")'),
+        ('print("kept", path)', "return path", 'keep(rows, "r")'),
+        ("kept = {}", "kept = {}", 'name = keep(rows, "r")'),
+        ("kept = {}", "kept = {}", 'keep(model(x), "r")'),
+        ("kept = {}", "kept = {}", 'keep(rows, "r")\nlater(keep)'),
+    ],
+)
+def test_leaves_the_calls_of_a_function_that_does_more(old: str, new: str, after: str) -> None:
+    train, keeping, told = with_helper(KEEPING.replace(old, new), after)
+    assert "is_main_process" not in train and "is_main_process" not in keeping
+    assert any(message.startswith("every process") for message in told)

@@ -49,7 +49,7 @@ from tests.migrate.rules.verbs import noted
 @pytest.mark.parametrize("third", ["import torch", "import json"])
 def test_names_what_a_file_does_that_is_not_changed(line: str, what: str, third: str):
     drawing = f"import sys\nimport numpy as np\n{third}\ndef draw(x):\n    {line}\n"
-    script = training(functions="import drawing\n", after="drawing.draw(total)")
+    script = training(functions="import drawing\n", after="drawn = drawing.draw(total)")
     files = {"train.py": script, "drawing.py": drawing}
     results = migrate(
         [Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], Settings(prints="once")
@@ -92,7 +92,7 @@ WRITE = "def write(x):\n    np.save('x.npy', x)\n"
     ],
 )
 def test_a_guard_counts_only_on_the_way_of_the_call(functions: str, noted_too: bool):
-    script = training(functions="import drawing\n", after="drawing.write(total)")
+    script = training(functions="import drawing\n", after="written = drawing.write(total)")
     files = {"train.py": script, "drawing.py": NOTED.format(functions=functions)}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)
     assert any(note.code == "AM607" for result in results for note in result.notes) == noted_too
@@ -216,7 +216,7 @@ class Schedule:
 @pytest.mark.parametrize(("returned", "followed"), [("self", True), ("self.rates", False)])
 def test_follows_an_object_of_the_project_that_is_moved_as_it_is_made(returned: str, followed: bool) -> None:
     script = training(
-        functions="from kept import Schedule\n", ready="rates = Schedule().to(device)", after="rates.keep()"
+        functions="from kept import Schedule\n", ready="rates = Schedule().to(device)", after="kept = rates.keep()"
     )
     files = {"train.py": script, "kept.py": KEPT.format(returned=returned)}
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in files.items()], DEFAULTS)

@@ -1,4 +1,4 @@
-"""An `if` that asks for a file, reads it and writes it: one process does all of it, or each would see what another left."""
+"""An `if` that asks for a file, reads it and writes it, and functions that only write: one process does all of it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from accel_migrate.analysis.storage.files import makes_folder, writes
 from accel_migrate.flow.file_calls import ASKING, READERS
 from accel_migrate.flow.nodes import unparse
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Module
+from accel_migrate.flow.scopes import Function, Module
 
 # Functions of libraries that change nothing of the script, by how their full names begin.
 _PURE = (
     "os.path.", "pandas.", "json.load", "json.dump", "csv.", "yaml.", "pickle.load", "pickle.dump", "numpy.mean", "numpy.array",
-    "numpy.concatenate", "numpy.vstack", "numpy.load", "datetime.", "time.",
+    "numpy.concatenate", "numpy.vstack", "numpy.load", "numpy.arange", "numpy.linspace", "numpy.asarray", "numpy.transpose",
+    "matplotlib.", "datetime.", "time.",
 )  # fmt: skip
 _BUILTINS = frozenset({
     "print", "len", "str", "int", "float", "bool", "list", "dict", "tuple", "set", "sorted", "min", "max", "sum", "round",
     "range", "enumerate", "zip", "isinstance", "open", "repr", "format", "abs", "any", "all",
 })  # fmt: skip
-_METHODS = frozenset(
-    {"join", "format", "item", "tolist", "copy", "items", "keys", "values", "strftime", "strip", "split", "mean"}
-)
+_METHODS = frozenset({
+    "join", "format", "item", "tolist", "copy", "items", "keys", "values", "strftime", "strip", "split", "mean", "replace",
+    "detach", "cpu", "numpy", "squeeze", "permute", "transpose", "reshape",
+})  # fmt: skip
 
 
 def asks_and_writes(module: Module, written: ast.stmt) -> list[ast.If]:
@@ -40,6 +42,29 @@ def asks_and_writes(module: Module, written: ast.stmt) -> list[ast.If]:
     return found
 
 
+def only_writes(module: Module, function: Function) -> bool:
+    """Whether a function writes and shows, gives nothing back and changes nothing that its caller has."""
+    kinds = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
+    leaves = [node for node in module.walk(function) if isinstance(node, kinds)]
+    changed = [node for node in module.walk(function) if isinstance(node, ast.Attribute | ast.Subscript)]
+    added = [node.target for node in module.walk(function, ast.AugAssign)]
+    return (
+        all(isinstance(node, ast.Return) and node.value is None for node in leaves)
+        and all(isinstance(node.ctx, ast.Load) or _is_own(module, function, node) for node in changed)
+        and all(_is_own(module, function, target) for target in added)
+        and all(_is_harmless(module, function, call) for call in module.walk(function, ast.Call))
+    )
+
+
+def _is_own(module: Module, function: Function, target: ast.expr) -> bool:
+    """Whether what is changed is of an object that the function has made."""
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    variable = module.variable(target) if isinstance(target, ast.Name) else None
+    bindings = module.bindings(variable) if variable is not None else []
+    return bool(bindings) and all(b.kind != "parameter" and module.holds(function, b.statement) for b in bindings)
+
+
 def _is_elif(module: Module, statement: ast.If) -> bool:
     above = module.parents[statement]
     return isinstance(above, ast.If) and above.orelse == [statement]
@@ -52,7 +77,7 @@ def _reads(module: Module, node: ast.AST) -> bool:
     return opens or _name(node) in ASKING or module.qualified(node.func) in READERS
 
 
-def _is_harmless(module: Module, around: ast.If, node: ast.AST) -> bool:
+def _is_harmless(module: Module, around: ast.stmt, node: ast.AST) -> bool:
     """Whether a call only deals with files, or with what is made inside of the statement."""
     assert isinstance(node, ast.Call)
     if makes_folder(module, node):
@@ -66,14 +91,15 @@ def _is_harmless(module: Module, around: ast.If, node: ast.AST) -> bool:
     return writes(module, node) or name in ASKING | _METHODS or _is_of_inside(module, around, node.func)
 
 
-def _is_of_inside(module: Module, around: ast.If, function: ast.expr) -> bool:
+def _is_of_inside(module: Module, around: ast.stmt, function: ast.expr) -> bool:
     """Whether a method is one of an object that the statement makes: of `csv.writer(f)`, or of a name that it sets."""
     owner = function.value if isinstance(function, ast.Attribute) else function
     if isinstance(owner, ast.Call):
         return True  # what a harmless call gave
     variable = module.variable(owner)
     found = reaching(module, owner, variable) if isinstance(owner, ast.Name) and variable is not None else []
-    return bool(found) and all(module.holds(around, binding.statement) for binding in found)
+    inside = [binding for binding in found if binding.kind != "parameter"]
+    return bool(found) and len(inside) == len(found) and all(module.holds(around, each.statement) for each in inside)
 
 
 def _name(call: ast.Call) -> str:

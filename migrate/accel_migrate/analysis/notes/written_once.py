@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel_migrate.analysis.notes.about_files import asks_and_writes
+from accel_migrate.analysis.notes.about_files import asks_and_writes, only_writes
 from accel_migrate.analysis.notes.elsewhere import done_by_all
 from accel_migrate.analysis.storage.files import Written, downloads, runs_model
+from accel_migrate.analysis.storage.read_back import reader
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.flow.nodes import unparse, walk
 from accel_migrate.flow.once import once
@@ -46,13 +47,59 @@ def _writings(script: Script, training: Training, module: Module) -> Iterator[Wr
     seen: set[ast.stmt] = set()
     for written in training.storage.written:
         statement = written.statement
-        if written.module is module and statement not in saved and concerns(script, training, module, statement):
+        lifted = _calls(script, training, written)
+        for owner, call in lifted:
+            if owner is module and call not in seen:
+                seen.add(call)
+                yield Writing(call, training.ready(module, call), "")
+        if (
+            not lifted
+            and written.module is module
+            and statement not in saved
+            and concerns(script, training, module, statement)
+        ):
             spelled = training.ready(module, statement)
             if spelled is not None or not any(each.ready(module, statement) for each in script.trainings):
                 found = _writing(script, training, module, _whole(script, training, written), spelled)
                 if found.statement not in seen:
                     seen.add(found.statement)
                     yield found
+
+
+def _calls(script: Script, training: Training, written: Written) -> list[tuple[Module, ast.stmt]]:
+    """The calls of a function that only writes and has no Accelerator, where all of them have one: they get the guard."""
+    function = written.module.scope(written.statement).function
+    if (
+        not isinstance(function, ast.FunctionDef)
+        or training.reach.spelled(written.module, written.statement) is not None
+    ):
+        return []
+    sites = script.graph.all_sites.get(function, [])
+    named = [
+        node
+        for module in script.project.modules
+        for node in module.walk(module.tree, ast.Name, ast.Attribute)
+        if (node.id if isinstance(node, ast.Name) else node.attr) == function.name
+    ]
+    own = [
+        each.statement for each in training.storage.written if each.module.scope(each.statement).function is function
+    ]
+    if any(reader(script.graph, written.module, statement) is not None for statement in own):
+        return []
+    if len(named) != len(sites) or not all(_may_be_guarded(script, training, *site) for site in sites):
+        return []
+    return [(owner, owner.statement(call)) for owner, call in sites] if only_writes(written.module, function) else []
+
+
+def _may_be_guarded(script: Script, training: Training, module: Module, call: ast.Call) -> bool:
+    statement = module.parents[call]
+    return (
+        isinstance(statement, ast.Expr)
+        and training.ready(module, call) is not None
+        and done_by_all(script, training, module, call)
+        and not _trouble(script, module, Written(module, statement))
+        and not any(_changed(training, module, statement))
+    )
 
 
 def _whole(script: Script, training: Training, written: Written) -> Written:
