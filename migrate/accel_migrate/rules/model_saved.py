@@ -35,6 +35,9 @@ def find(context: Context) -> Iterator[Change]:
         text = f"{context.training.accelerator(module, value)}.unwrap_model({module.source.code(value)})"
         edit = replace_node(module.source, value, text)
         yield change(CODE, value, "the model itself is saved", [edit], loop=context.training.index)
+    left = [call for owner, call in storage.left if owner is module]
+    if left:
+        yield _left(context, min(left, key=module.source.start))
     for lifted in storage.lifted:
         if lifted.module is module:
             edits = [_without_guard(context, lifted)]
@@ -60,6 +63,15 @@ def _as_it_is(context: Context, model: ast.expr) -> Change:
         "them, and the run stops here with an error; save model.state_dict() for those"
     )
     return change(CODE, model, message, loop=context.training.index, safety=Safety.NOTE)
+
+
+def _left(context: Context, call: ast.Call) -> Change:
+    """One note for the weights of a file that one process takes alone."""
+    message = (
+        "where weights are sharded, by FSDP or ZeRO 3, no process has all of them, and the run stops here with an error; "
+        "have every process take accelerator.get_state_dict(model), and accelerator.save() write it"
+    )
+    return change(CODE, call, message, loop=context.training.index, safety=Safety.NOTE)
 
 
 def _collected(context: Context, taken: StateTaken) -> list[Edit]:
@@ -193,7 +205,7 @@ def _whole_models(context: Context, save: Save) -> Iterator[tuple[Module, ast.ex
             isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript)
         )
         if (kept or value is save.value) and training.ready(module, value) is not None:
-            if training.timing.after_prepare(module, value):
+            if training.timing.meets(module, value):
                 yield module, model
 
 

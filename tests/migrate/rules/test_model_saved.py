@@ -400,3 +400,74 @@ def test_saves_weights_beside_a_file_that_another_module_writes():
     }
     results = migrate([Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()], DEFAULTS)
     assert b'accelerator.save(accelerator.get_state_dict(model), "m.pt")' in results[0].after, results[0].reason
+
+
+CALLED = """
+    import torch
+    {helper}
+    def fit(net, device):
+        loader = torch.utils.data.DataLoader(data(), batch_size=4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    if __name__ == "__main__":
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        net = torch.nn.Linear(2, 1)
+        net.to(device)
+        {lines}
+    """
+KEEP = "def keep(model):\n        torch.save(model.state_dict(), 'm.pt')\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("fit(net, device)\n        {}", 'accelerator.save(accelerator.get_state_dict(net), "m.pt")'),
+        (
+            "try:\n            fit(net, device)\n        except KeyboardInterrupt:\n            {}",
+            'except KeyboardInterrupt:\n        accelerator.save(accelerator.get_state_dict(net), "m.pt")',
+        ),
+        ("fit(net, device)\n        keep(net)", "accelerator.save(accelerator.get_state_dict(model), 'm.pt')"),
+        ("fit(net, device)\n        state = [net.state_dict()]", "state = [accelerator.get_state_dict(net)]"),
+    ],
+)
+def test_all_collect_weights_where_a_function_that_prepares_has_come_back(lines: str, expected: str):
+    lines = lines.format('torch.save(net.state_dict(), "m.pt")')
+    assert expected in migrated(CALLED.format(helper=KEEP, lines=lines))
+
+
+def test_what_is_saved_before_a_function_prepares_is_written_once():
+    text = migrated(CALLED.format(helper="", lines='torch.save(net.state_dict(), "m.pt")\n        fit(net, device)'))
+    assert "if accelerator.is_main_process:\n        torch.save(net.state_dict()" in text
+
+
+def test_says_that_a_model_a_function_has_prepared_is_saved_as_an_object():
+    assert "no process has all" in noted(
+        CALLED.format(helper="", lines='fit(net, device)\n        torch.save(net, "m.pt")'), "AM501"
+    )
+
+
+def test_says_of_weights_that_are_saved_out_of_reach_of_the_accelerator_that_they_may_be_sharded():
+    source = """
+        import torch
+
+        def fit(net):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            loader = torch.utils.data.DataLoader(data(), batch_size=4)
+            net.to(device)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = torch.nn.functional.mse_loss(net(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        model = torch.nn.Linear(2, 1)
+        fit(model)
+        torch.save(model.state_dict(), "m.pt")
+        """
+    assert "have every process take accelerator.get_state_dict(model)" in noted(source, "AM501")

@@ -45,6 +45,10 @@ class Timing:
         """Whether a node runs when a function that prepares has come back: it meets what that left behind."""
         return any(above in self.following for above in (node, *module.ancestors(node)))
 
+    def meets(self, module: Module, node: ast.AST) -> bool:
+        """Whether what a node uses may be prepared by then, here or in a function that was called."""
+        return self.after_prepare(module, node) or self.follows(module, node)
+
     def may_run_bare(self, module: Module, node: ast.AST) -> bool:
         """Whether a class prepares only where it trains, and a node is not of that: others may use its objects before."""
         function = module.scope(node).function

@@ -77,7 +77,7 @@ class Written:
 
 def saves_in(graph: CallGraph, timing: Timing, module: Module) -> Iterator[Save]:
     for call in module.calls:
-        if module.qualified(call.func) != "torch.save" or not timing.after_prepare(module, call):
+        if module.qualified(call.func) != "torch.save" or not timing.meets(module, call):
             continue
         value, target = _argument(call, 0, "obj"), _argument(call, 1, "f")
         opened = _opened_by(module, target)

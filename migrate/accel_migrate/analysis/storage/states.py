@@ -41,8 +41,6 @@ class StateTaken:
 
 
 def states_taken(
-    graph: CallGraph,
-    flow: RankFlow,
     timing: Timing,
     module: Module,
     models: frozenset[Variable],
@@ -56,12 +54,13 @@ def states_taken(
         if isinstance(owner, ast.Attribute) and owner.attr == "module":
             owner = owner.value
         of_model = is_same(module, owner, models)
-        if not timing.after_prepare(module, call) or not (of_model or module.variable(owner) in optimizers):
+        if not timing.meets(module, call) or not (of_model or module.variable(owner) in optimizers):
             continue
-        yield _collected(flow, graph, StateTaken(module, call, owner, of_model))
+        yield StateTaken(module, call, owner, of_model)
 
 
-def _collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken:
+def collected(flow: RankFlow, graph: CallGraph, taken: StateTaken) -> StateTaken:
+    """With what makes all processes come by."""
     module, call, owner = taken.module, taken.call, taken.owner
     ahead, function = flow.guard(module, call), module.scope(call).function
     if itself(owner) is not owner and (ahead is not None or (function is not None and flow.some_call(function))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from accel_migrate.analysis.distribution.rank_flow import RankFlow
@@ -10,10 +11,11 @@ from accel_migrate.analysis.processes.timing import Timing
 from accel_migrate.analysis.storage.files import Save, Written, saves_in, written_in
 from accel_migrate.analysis.storage.lifting import Lifted
 from accel_migrate.analysis.storage.loading import Load, StateLoaded, loads_in, states_loaded_in
-from accel_migrate.analysis.storage.states import StateTaken, is_changed, same_models, states_taken
+from accel_migrate.analysis.storage.states import StateTaken, collected, is_changed, is_same, same_models, states_taken
+from accel_migrate.analysis.values.contents import contents
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import called_name, walk
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -24,6 +26,7 @@ class Storage:
     models: frozenset[Variable]  # every variable that holds a prepared model, or a part of one, under any name
     saves: tuple[Save, ...]
     taken: tuple[StateTaken, ...]
+    left: tuple[tuple[Module, ast.Call], ...]  # where those are taken or saved that a function called has prepared
     written: tuple[Written, ...]
     loads: tuple[Load, ...]
     loaded: tuple[StateLoaded, ...]  # past a wrapper
@@ -64,31 +67,68 @@ class Storage:
 
 
 def find_storage(
-    roles: Roles, graph: CallGraph, flow: RankFlow, timing: Timing, held: frozenset[Variable], wraps: bool
+    roles: Roles,
+    graph: CallGraph,
+    flow: RankFlow,
+    timing: Timing,
+    held: frozenset[Variable],
+    wraps: bool,
+    following: bool,
 ) -> Storage:
-    """`held` are the variables that hold a prepared object; `wraps`: models are in a wrapper on several processes."""
+    """`held` are the variables that hold a prepared object; `wraps`: models are in a wrapper on several processes.
+
+    `following`: also where a function that prepares has come back.
+    """
     everywhere = roles.project.modules
-    saves = tuple(save for module in everywhere for save in saves_in(graph, timing, module))
     models = same_models(roles, graph, held)
+    saves = [
+        save
+        for module in everywhere
+        for save in saves_in(graph, timing, module)
+        if timing.after_prepare(module, save.call) or _keeps_model(graph, save, models)
+    ]
     optimizers = frozenset(variable for variable in held if roles.of(variable) & Role.OPTIMIZER)
+    states = [state for module in everywhere for state in states_taken(timing, module, models, optimizers)]
+    met = [(save.module, save.call) for save in saves] + [(one.module, one.call) for one in states if one.of_model]
+    left = [] if following else [each for each in met if not timing.after_prepare(*each)]
+    saves = [one for one in saves if following or timing.after_prepare(one.module, one.call)]
+    states = [one for one in states if following or timing.after_prepare(one.module, one.call)]
     written = tuple(written for module in everywhere for written in written_in(graph, module))
     plain = {save.statement for save in saves if save.plain}  # which the Accelerator writes
     guarded: list[Save | Written] = [save for save in saves if not save.plain]
     guarded += [one for one in written if not one.kept and one.statement not in plain]
-    taken = [
-        _before_guards(one, guarded)
-        for module in everywhere
-        for one in states_taken(graph, flow, timing, module, models, optimizers)
-    ]
+    taken = [_before_guards(collected(flow, graph, state), guarded) for state in states]
     return Storage(
         held,
         models,
-        saves,
+        tuple(saves),
         tuple(one for one in taken if one.of_model or one.ahead is not None or one.lifted),
+        tuple(left),
         written,
         tuple(load for module in everywhere for load in loads_in(roles, timing, module)),
         tuple(one for module in everywhere if wraps for one in states_loaded_in(roles, timing, module, held)),
     )
+
+
+def follows_prepare(timing: Timing, modules: Iterable[Module]) -> bool:
+    """Whether anything is saved, or a state taken, where a function that prepares has come back."""
+    return any(
+        timing.follows(module, call) and not timing.after_prepare(module, call)
+        for module in modules
+        for call in module.calls
+        if timing.following and called_name(call) in ("save", "state_dict")
+    )
+
+
+def _keeps_model(graph: CallGraph, save: Save, models: frozenset[Variable]) -> bool:
+    """Whether a model, or the state of one, is in what is saved."""
+    for module, part in contents(graph, save.module, save.value) if save.value is not None else ():
+        match part:
+            case ast.Call(func=ast.Attribute(value=owner, attr="state_dict")):
+                part = owner
+        if is_same(module, part, models):
+            return True
+    return False
 
 
 def _before_guards(taken: StateTaken, guarded: list[Save | Written]) -> StateTaken:

@@ -32,7 +32,7 @@ from accel_migrate.analysis.precision.precision import Precision, find_precision
 from accel_migrate.analysis.processes.local import Locality
 from accel_migrate.analysis.processes.timing import Timing, find_timing
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
-from accel_migrate.analysis.storage.storage import Storage, find_storage, handed_on
+from accel_migrate.analysis.storage.storage import Storage, find_storage, follows_prepare, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
 from accel_migrate.analysis.trainings.agreed import agreed
 from accel_migrate.analysis.trainings.bookkeeping import (
@@ -241,6 +241,17 @@ class _Reader:
                 continue
 
     def _training(self, whole: dict[ast.stmt, NotMigrated]) -> Training:
+        """What is saved where a function that prepares has come back does not stand in the way either."""
+        self.followed = False
+        try:
+            return self._attempt(whole, following=True)
+        except NotMigrated:
+            if not self.followed:
+                raise
+            return self._attempt(whole, following=False)
+
+    def _attempt(self, whole: dict[ast.stmt, NotMigrated], following: bool) -> Training:
+        self.graph = self.seen
         participants = find_participants(
             self.roles, self.graph, self.flow, self.group, self.loops, self.for_accelerate, whole
         )
@@ -249,7 +260,7 @@ class _Reader:
         participants = only_prepared(
             self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)
         )
-        found = self._findings(participants, setup)
+        found = self._findings(participants, setup, following)
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
         self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
@@ -331,7 +342,7 @@ class _Reader:
             if found.storage.runs_everywhere(module, call) or (once and not self.flow.only_some(module, call)):
                 yield module, call
 
-    def _findings(self, participants: Participants, setup: Setup) -> _Findings:
+    def _findings(self, participants: Participants, setup: Setup, following: bool) -> _Findings:
         home, place = setup.home, setup.place
         precision = find_precision(self.roles, self.graph, self.group.backwards, list(participants.loops))
         used_in = [
@@ -353,7 +364,8 @@ class _Reader:
             dropped if self.keep_device or self.staying else [m for m in dropped if self.keeps(m.module, m.call.lineno)]
         )
         dropped, kept = [move for move in dropped if move not in spared], [*kept, *spared]
-        storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate)
+        self.followed = follows_prepare(timing, self.roles.project.modules)
+        storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate, following)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [
             loop for loop in participants.loops if is_share(participants, loop) and not is_chosen(self.roles, loop)
