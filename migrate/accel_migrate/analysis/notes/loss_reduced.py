@@ -386,10 +386,27 @@ class _Search:
     def _summed(self, module: Module, inner: ast.expr, node: ast.Call) -> Reduced:
         """What the sum of a value is: of a loss that is a number already it is that number."""
         found = self.kind(module, inner)
+        if found.kind in ("rows", "unseen") and self._adds_terms(module, inner):
+            return Reduced("unknown", node)
         if found.kind == "unseen":
             called = found.node.func if isinstance(found.node, ast.Call) else None
             return Reduced("unknown" if isinstance(called, ast.Name) else "sum", node)
-        return Reduced("sum", node) if found.kind == "rows" else found
+        # Python's own may add the entries of a tuple that a model gives.
+        entries = isinstance(node.func, ast.Name) and self.roles.role(module, inner) & Role.OUTPUT
+        return Reduced("sum", node, sure=not entries) if found.kind == "rows" else found
+
+    def _adds_terms(self, module: Module, node: ast.expr) -> bool:
+        """Whether the values of a mapping are added up: terms of a loss, each under its name, and not samples."""
+        variable = module.variable(node) if isinstance(node, ast.Name) else None
+        bound = reaching(module, node, variable) if isinstance(node, ast.Name) and variable is not None else []
+        for part in (part for value in (node, *[b.value for b in bound]) if value is not None for part in walk(value)):
+            match part:
+                case ast.Call(func=ast.Attribute(attr="values" | "items" | "keys"), args=[]):
+                    return True
+                case ast.comprehension(target=ast.Name(id=key), iter=ast.Name(id=mapping)):
+                    if any(unparse(each) == f"{mapping}[{key}]" for each in module.walk(module.parents[part])):
+                        return True
+        return False
 
     def _made(self, module: Module, node: ast.Call, index: int) -> Reduced:
         """What an object gives when it is called, by how it was built."""

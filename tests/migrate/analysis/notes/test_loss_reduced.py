@@ -54,6 +54,11 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
         ("unknown", "F.cross_entropy(model(x), y) + outside(x)"),
         ("unknown", "torch.norm(model(x))"),
         ("unknown", "model(x).sum(0).mean()"),
+        ("unknown", "sum(model(x).values())"),
+        ("unknown", "sum(term for term in model(x).values())"),
+        ("unknown", "sum([0.5 * term for name, term in model(x).items()])"),
+        ("maybe", "sum(model(x))"),
+        ("unknown", "torch.stack(list(model(x).values())).sum()"),
         ("between", "F.cross_entropy(model(x) @ model(-x).t(), y)"),
         ("between", "F.cross_entropy(torch.mm(model(x), model(-x).t()), y)"),
         ("between", "torch.cdist(model(x), model(-x)).mean()"),
@@ -75,6 +80,10 @@ def told(kind: str, loss: str, functions: str = "", ready: str = "", inside: str
 )
 def test_an_expression(kind: str, loss: str) -> None:
     told(kind, loss, functions="from elsewhere import outside, kind, fast, options\n")
+
+
+def test_terms_that_are_asked_for_by_their_names_are_not_samples() -> None:
+    told("unknown", "terms = model(x)\n        loss = sum(terms[name] for name in terms)")
 
 
 @pytest.mark.parametrize(
