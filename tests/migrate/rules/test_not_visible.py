@@ -313,3 +313,22 @@ def test_a_file_of_weights_builds_no_layers(read: str, builds: bool) -> None:
         f"def build(size):\n    net = nn.Sequential(nn.Linear(size, 2))\n    {read}\n    return nn.Sequential(net)\n"
     )
     assert ("which layers torch.load()" in said(built(functions, "build(3)"))) is builds
+
+
+@pytest.mark.parametrize(
+    ("table", "kept", "told"),
+    [
+        ("nn.__dict__", "self.kinds = kinds", True),
+        ("{'a': nn.Linear, 'b': nn.Bilinear}", "self.kinds = kinds", False),
+        ("nn.__dict__", "self.kinds = {}\n        self.kinds.update(kinds)", True),
+    ],
+)
+def test_layers_that_an_object_looks_up_by_name(table: str, kept: str, told: bool) -> None:
+    functions = (
+        f"class Maker:\n    def __init__(self, kinds):\n        {kept}\n"
+        f"    def __call__(self, name):\n        return self.kinds[name](3, 2)\nmake = Maker({table})\n"
+        "class Net(nn.Module):\n    def __init__(self, names):\n        super().__init__()\n"
+        "        self.layers = nn.Sequential(*[make(name) for name in names])\n"
+        "    def forward(self, x):\n        return self.layers(x)\n"
+    )
+    assert (LAYERS in said(built(functions, "Net(os.environ['LAYERS'].split())"))) is told

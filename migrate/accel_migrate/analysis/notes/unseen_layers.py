@@ -16,7 +16,7 @@ from accel_migrate.analysis.values.made_of import built_by, made_of
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.libraries import is_library
 from accel_migrate.flow.nodes import called_name, unparse
-from accel_migrate.flow.program import default_of
+from accel_migrate.flow.program import Definition, default_of
 from accel_migrate.flow.scopes import Module, Variable
 from accel_migrate.flow.torch_api import itself
 
@@ -49,7 +49,7 @@ def unseen_layers(roles: Roles, graph: CallGraph, model: Variable) -> Iterator[U
             again = loads and (
                 len(values) > 1 or _gives_weights(module, call)
             )  # a model that was built, and is read back
-            if _builds(module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
+            if _builds(roles, module, call) and not again and not _is_visible(roles, graph, module, call, seen_by_name):
                 yield Unseen(module, call, f"{unparse(call.func)}()")
 
 
@@ -89,12 +89,15 @@ def _binding(variable: Variable) -> ast.AST:
     return bindings[0].statement if bindings else variable.scope.node
 
 
-def _builds(module: Module, call: ast.Call) -> bool:
+def _builds(roles: Roles, module: Module, call: ast.Call) -> bool:
     """Whether a call may build layers: not one that a forward makes, nor what is raised."""
-    function = module.scope(call).function
-    return getattr(function, "name", "") not in ("forward", "__call__") and not isinstance(
-        module.parents[call], ast.Raise
-    )
+    scope = module.scope(call)
+    name = getattr(scope.function, "name", "")
+    if name == "__call__" and scope.owner_class is not None:
+        owner = scope.owner_class.node
+        assert isinstance(owner, ast.ClassDef)
+        name = "forward" if roles.project.is_torch_module(Definition(module, owner)) else name
+    return name != "forward" and not isinstance(module.parents[call], ast.Raise)
 
 
 def _gives_weights(module: Module, load: ast.Call) -> bool:
@@ -123,7 +126,8 @@ def _is_visible(roles: Roles, graph: CallGraph, module: Module, call: ast.Call, 
         in_project = roles.project.definition(module, called) is not None
         known = is_library(dotted) and (not dotted.startswith(_MODELS) or _WITHOUT.fullmatch(dotted) is not None)
         return in_project or known or itself(call) is not call
-    if isinstance(called, ast.Name) and (variable := module.variable(called)) is not None:
+    is_table = isinstance(call.func, ast.Subscript)  # `self.kinds[name]()`
+    if (is_table or isinstance(called, ast.Name)) and (variable := module.variable(called)) is not None:
         return _is_own(variable) or _is_known(roles, graph, module, called, seen_by_name)
     return True  # a method of an object: what built that is looked at where it is built
 
@@ -146,13 +150,16 @@ def _is_found_by_name(node: ast.expr) -> bool:
     return isinstance(found, ast.Attribute) and found.attr == "__dict__"
 
 
-def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.Name, seen_by_name: bool) -> bool:
+def _is_known(roles: Roles, graph: CallGraph, module: Module, called: ast.expr, seen_by_name: bool) -> bool:
     """Whether a variable that is called holds a class or a function that can be read, in a table or by itself."""
     parts = [(owner, part) for owner, part in contents(graph, module, called) if part is not called]
     variable = module.variable(called)
     is_local = variable is not None and variable.scope.is_function
     default = default_of(variable.scope.node, variable.name) if is_local else None  # type: ignore[union-attr]
     parts += [(module, default)] if default is not None else []
+    parts = [
+        (owner, part) for owner, part in parts if not (isinstance(part, ast.Dict) and not part.keys)
+    ]  # filled later
     if not seen_by_name and any(_is_found_by_name(part) for _, part in parts):
         return False
     return bool(parts) and all(
