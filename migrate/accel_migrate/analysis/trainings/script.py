@@ -12,7 +12,6 @@ from accel_migrate.analysis.distribution.rank_flow import RankFlow
 from accel_migrate.analysis.distribution.replacements import Distribution
 from accel_migrate.analysis.evaluation.by_batch import Summed
 from accel_migrate.analysis.evaluation.evaluation import Gather, Whole
-from accel_migrate.analysis.evaluation.shuffled import in_own_order
 from accel_migrate.analysis.moves.cpu_only import check_built_here, cpu_only, names_gpu
 from accel_migrate.analysis.moves.devices import DeviceDefinition, Move, moves_in
 from accel_migrate.analysis.placement.choices import Choice, choice_of
@@ -54,6 +53,7 @@ from accel_migrate.analysis.trainings.one_process import bare_uses
 from accel_migrate.analysis.trainings.participants import Participants, find_participants, is_share, only_prepared
 from accel_migrate.analysis.trainings.removed_moves import HostRead, sort_moves
 from accel_migrate.analysis.trainings.setup import Setup, find_device, find_setup
+from accel_migrate.analysis.trainings.shuffled import in_own_order
 from accel_migrate.analysis.trainings.training import Refusal, Script, Training
 from accel_migrate.analysis.values.imported import idle_in, is_imported, loaded_with
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop, backward_calls, loader_loops
@@ -372,7 +372,9 @@ class _Reader:
         ]
         evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)
-        drawn = in_own_order(self.roles, self.graph, participants.evaluations)
+        drawn = in_own_order(
+            self.roles, self.graph, self.flow, timing, participants.evaluations, not self.for_accelerate
+        )
         deciding = local
         if drawn:
             deciding = Locality(self.roles, self.graph, [*shares, *drawn], self.group.backwards, evaluating)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from textwrap import dedent, indent
 
 import pytest
 
 from tests.migrate.rules.scripts import becomes, codes, stays, training
-from tests.migrate.rules.verbs import migrated, noted, unchanged
+from tests.migrate.rules.verbs import ACCELERATE, migrated, noted, unchanged
 
 PLATEAU = "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)"
 AVERAGED = 'accelerator.reduce(torch.tensor({}, dtype=torch.float64), "mean").item()'
@@ -446,8 +447,13 @@ def test_a_whole_evaluation_of_a_part_that_each_process_draws_is_averaged_too():
     text = text.replace(rows + "\n", "").replace(
         "    best, stale", rows.replace("ROWS", "rows, held") + "\n    best, stale", 1
     )
-    assert "share = accelerator.reduce(" in migrated(text)
-    assert "accelerator.reduce(" not in migrated(text.replace("[8, 3]", "[8, 3], generator=fixed()"))
+    assert "share = accelerator.reduce(" in migrated(text, ACCELERATE)
+    assert "accelerator.reduce(" not in migrated(text.replace("[8, 3]", "[8, 3], generator=fixed()"), ACCELERATE)
+    assert "accelerator.reduce(" not in migrated(text)  # all are seeded alike
+    folds = "    import torch\n    for fold in range(2):\n" + indent(dedent(text), " " * 8)
+    assert "share = accelerator.reduce(" in migrated(folds)  # the second is drawn when they have trained
+    by_rank = "torch.manual_seed(int(os.environ['RANK']))\n    net = nn.Linear"
+    assert "share = accelerator.reduce(" in migrated("\n    import os" + text.replace("net = nn.Linear", by_rank, 1))
 
 
 @pytest.mark.parametrize(
