@@ -272,7 +272,8 @@ def _counts_a_share(side: Side, file: Module, loop: ast.For) -> bool:
         for n in walk(around)
     ):
         return False
-    return any(isinstance(n, ast.AugAssign) for n in walk(loop)) or any(
+    stored = [n for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return any(isinstance(n, ast.AugAssign) or (n in stored and _goes_on(file, n)) for n in walk(loop)) or any(
         isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "update") for n in inside
     )
 

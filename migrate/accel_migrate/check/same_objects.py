@@ -126,8 +126,13 @@ def _another_loader(side: Side, file: Module, call: ast.Call) -> Found:
         for at, node, target, value in _given_another(side, file, call, argument):
             loaders = {made.node for made in side.flows.made(at, value, "loader")}
             held = side.flows.reached([_stored_in(side, at, target)], computed=False)
+            again = _ways_to(side, at, node, file, call)
             if any(
                 _goes_over(side, other, loop, target, node, loaders, held)
+                and (
+                    not isinstance(target, ast.Name)  # else whoever has the object may call its methods again
+                    or _may_come_to(side, again, _ways_to(side, other, loop, file, call))
+                )
                 for other, loop in side.once(TrainingLoops).found
             ):
                 text = unparse(target)
@@ -164,6 +169,18 @@ def _ways_to(side: Side, file: Module, node: ast.AST, home: Module, call: ast.Ca
             early = prepared is not None and step is not None and not graph.reachable(prepared, step)
             found += [] if early or (site.file, site.call) in found else [(site.file, site.call)]
     return found
+
+
+def _may_come_to(side: Side, ways: list[tuple[Module, ast.AST]], others: list[tuple[Module, ast.AST]]) -> bool:
+    """Whether a run may come from one node to another, by what leads to each; where no function has both, it may."""
+    pairs = [(one, end) for one in ways for end in others if one[0].scope(one[1]).frame is end[0].scope(end[1]).frame]
+    return not pairs or any(_runs_again(side, *one) if one == end else _may_lead(side, one, end) for one, end in pairs)
+
+
+def _runs_again(side: Side, file: Module, node: ast.AST) -> bool:
+    graph = side.graph(file.scope(node).frame)
+    step = step_of(file, node, graph)
+    return step is None or graph.reachable(step, step)
 
 
 def _may_lead(side: Side, first: tuple[Module, ast.AST], second: tuple[Module, ast.AST]) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
+from accel_migrate.analysis.processes.timing import is_another
 from accel_migrate.analysis.trainings.entries import is_chosen
 from accel_migrate.analysis.values.loops import LoaderLoop
 from accel_migrate.edits import change
-from accel_migrate.flow.reaching import reaching
 from accel_migrate.plan import Change, Safety
 from accel_migrate.rule import Context, Rule
 
@@ -37,14 +36,9 @@ def find(context: Context) -> Iterator[Change]:
 
 def _is_shared(context: Context, loop: LoaderLoop) -> bool:
     """Whether a loop reads a loader that is prepared, and not another one that has its name by then."""
-    module, training = context.module, context.training
-    variable = module.variable(loop.loader)
-    if variable is None or not training.holds(variable) or not isinstance(loop.loader, ast.Name):
-        return training.holds(variable)
-    bindings = reaching(module, loop.loader, variable)
-    return not bindings or any(
-        binding.kind != "assign" or not training.timing.after_prepare(module, binding.statement) for binding in bindings
-    )
+    training, module = context.training, loop.module
+    another = is_another(context.script.graph, training.timing, module, loop.loader)
+    return training.holds(module.variable(loop.loader)) and not another
 
 
 def _where(evaluation: Whole) -> str:

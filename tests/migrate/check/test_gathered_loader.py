@@ -186,3 +186,10 @@ def test_rows_of_a_loader_that_drops_its_last_batch() -> None:
     assert said("AM955", "x = 1\n", made.format(", drop_last=last") + BOTH + COUNTED.format("test"))
     for kept in ("", ", drop_last=False"):
         assert not said("AM955", "x = 1\n", made.format(kept) + BOTH + COUNTED.format("test"))
+
+
+def test_rows_that_an_array_is_joined_with_are_of_one_process() -> None:
+    joined = "rows = np.array([])\nfor x, y in {}:\n    rows = np.concatenate((rows, net(x).numpy()))\n"
+    assert said("AM955", "x = 1\n", TOP + joined.format("train"))
+    assert not said("AM955", "x = 1\n", TOP + joined.format("test"))
+    assert not said("AM955", "x = 1\n", TOP + joined.format("train").replace("(rows, ", "(x, "))

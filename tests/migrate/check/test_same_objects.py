@@ -84,6 +84,10 @@ def test_a_loader_that_is_built_again_and_trained_on() -> None:
     assert not said("AM960", "x = 1\n", top + loop.format(prepared, train))
     handed = "def train(batches):\n    for x in batches:\n        accelerator.backward(net(x))\n"
     assert said("AM960", "x = 1\n", top + handed + f"for epoch in range(3):\n    {again}\n    train(data)\n")
+    assert said("AM960", "x = 1\n", top + handed + f"for epoch in range(3):\n    train(data)\n    {again}\n")
+    assert not said(
+        "AM960", "x = 1\n", top + handed + f"for epoch in range(3):\n    train(data)\n{again}\nshow(data)\n"
+    )
     swapped = (
         "other = torch.utils.data.DataLoader(e)\n" + loop.format("pass", train) + "    data, other = other, data\n"
     )

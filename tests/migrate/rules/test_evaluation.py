@@ -246,6 +246,21 @@ def test_a_loader_that_has_a_new_value_by_then_is_read_whole() -> None:
     assert "its own shard of the loader" in noted(training(after=left), "AM402")
     rebuilt = training() + "loader = DataLoader(data, batch_size=2)\n" + left
     assert "every process evaluates all of the data" in noted(rebuilt, "AM402")
+    result = migrated(rebuilt)
+    assert result.count(".prepare(") == 1
+    assert result.count("x = x.to(device)\n") == 1
+    body = "".join(f"    {line}\n" for line in JUDGED.format(loader="rows").splitlines())
+    called = training() + f"def judge(rows):\n{body}\nloader = DataLoader(data, batch_size=2)\njudge(loader)\n"
+    assert "every process evaluates all of the data" in noted(called, "AM402")
+    assert migrated(called).count(".prepare(") == 1
+
+
+def test_a_loader_that_is_built_again_and_trained_on_is_sharded_for_every_loop() -> None:
+    passes = training()
+    again = passes[passes.index("for ") :]
+    source = passes + "loader = DataLoader(data, batch_size=2)\n" + again + JUDGED.format(loader="loader")
+    assert "its own shard of the loader" in noted(source, "AM402")
+    assert migrated(source).count(".prepare(") == 2
 
 
 def test_names_the_file_of_the_line_that_is_the_reason() -> None:

@@ -7,7 +7,7 @@ begins. What is there from before, such as the loader of both, has been prepared
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from accel_migrate.analysis.placement.blocks import affects, end_of_paragraph, first_made, member, positions
 from accel_migrate.analysis.values.loops import variables_in
@@ -25,13 +25,14 @@ def find_later(
     uses: list[ast.stmt],
     made_of: set[Variable],
     begun: str,
+    whole: Set[ast.stmt],
 ) -> list[Later]:
     """What is prepared after the first of the uses.
 
     NotMigrated where something is built too late for a training that needs it. A model that is built anew for a test
-    alone is not ours to prepare.
+    alone is not ours to prepare, nor a loader that only those in `whole` read.
     """
-    return _Finder(module, block, bindings, uses, made_of, begun).later()
+    return _Finder(module, block, bindings, uses, made_of, begun, whole).later()
 
 
 class _Finder:
@@ -43,6 +44,7 @@ class _Finder:
         uses: list[ast.stmt],
         made_of: set[Variable],
         begun: str,
+        whole: Set[ast.stmt],
     ) -> None:
         self.module = module
         self.block = block
@@ -50,6 +52,7 @@ class _Finder:
         self.made_of = made_of
         self.begun = begun
         self.used = sorted(set(positions(module, block, uses)))
+        self.sharing = set(positions(module, block, [use for use in uses if use not in whole]))
         order = {id(statement): index for index, statement in enumerate(block)}
         self.built = [
             (order[id(above)], thing, binding)
@@ -102,9 +105,11 @@ class _Finder:
     def _is_trained(self, one: tuple[int, Built, Binding]) -> bool:
         """Whether a training that follows needs a new object; a model without an optimizer of its own is only tested."""
         index, thing, _ = one
+        again = min((i for i, other, _ in self.built if other == thing and i > index), default=len(self.block))
+        if thing.role is Role.LOADER:
+            return any(index < use < again for use in self.sharing)
         if thing.role is not Role.MODEL:
             return True
-        again = min((i for i, other, _ in self.built if other == thing and i > index), default=len(self.block))
         return any(
             self._may_update(binding, thing.variable)
             for i, other, binding in self.built

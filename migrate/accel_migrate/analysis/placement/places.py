@@ -26,11 +26,12 @@ def find_place(
     made_of: set[Variable],
     trains: Callable[[ast.stmt], bool] = lambda statement: True,
     running: Set[Function] = frozenset(),
+    whole: Set[ast.stmt] = frozenset(),
 ) -> Place:
     """The place for `prepare`: after everything that builds or changes the objects, before the first use.
 
     `made_of` are variables whose objects must be made of the prepared ones; `trains` tells training from evaluation;
-    `running` are the functions that run once it has begun.
+    `running` are the functions that run once it has begun; `whole` are the uses that read their loaders whole.
     """
     home, module = at.frame, at.scope.module
     bindings = [
@@ -61,7 +62,7 @@ def find_place(
     later: list[Later] = []
     if first is not None and last >= first:
         begun = "the training" if trains(block[first]) else f"an evaluation (line {block[first].lineno})"
-        later = find_later(module, block, bindings, uses, made_of, begun)
+        later = find_later(module, block, bindings, uses, made_of, begun, whole)
         last = max((index for index in built if index < first), default=-1)
     limit = min(first if first is not None else len(block), first_made(module, block, made_of))
     if last >= limit:

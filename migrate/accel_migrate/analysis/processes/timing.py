@@ -13,7 +13,7 @@ from accel_migrate.analysis.values.roles import Role, Roles
 from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
-from accel_migrate.flow.scopes import Function, Module, Scope
+from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +120,40 @@ def _following(roles: Roles, graph: CallGraph, function: Function | None) -> Ite
                     yield from graph.reached_from(statement, roles, module)
             if around.function is not None and around.function not in waiting:
                 waiting.append(around.function)
+
+
+def is_another(graph: CallGraph, timing: Timing, module: Module, loader: ast.expr) -> bool:
+    """Whether each loader that a name may hold there is another one than `prepare` got."""
+    found = [*set_anew(graph, timing, module, loader)]
+    return bool(found) and all(found)
+
+
+def set_anew(graph: CallGraph, timing: Timing, module: Module, loader: ast.expr, depth: int = 0) -> Iterator[bool]:
+    """For each loader that a name may hold there, whether it was made below `prepare`, which does not get it."""
+    variable = module.variable(loader) if isinstance(loader, ast.Name) and depth < 5 else None
+    if variable is None:
+        yield False
+        return
+    for binding in reaching(module, loader, variable):  # type: ignore[arg-type]
+        handed = graph.handed(variable) if binding.kind == "parameter" else []
+        if binding.kind == "assign" and isinstance(binding.value, ast.Name):
+            handed = [(module, binding.value)]
+        for caller, argument in handed:
+            yield from set_anew(graph, timing, caller, argument, depth + 1)
+        if not handed:
+            yield _is_left_bare(timing, module, variable, binding)
+
+
+def _is_left_bare(timing: Timing, module: Module, variable: Variable, binding: Binding) -> bool:
+    """Whether a name beside `prepare` is bound below it to something new that is not prepared either."""
+    names = [part for part in module.walk(binding.statement, ast.Name) if isinstance(part.ctx, ast.Load)]
+    return (
+        binding.kind == "assign"
+        and variable.scope is timing.place.module.scope(timing.place.after)
+        and timing.after_prepare(module, binding.statement)
+        and not timing.place.prepares_later(variable, binding.statement)
+        and not any(module.variable(name) == variable for name in names)
+    )
 
 
 def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) -> bool:

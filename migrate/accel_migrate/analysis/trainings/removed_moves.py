@@ -16,7 +16,7 @@ from accel_migrate.analysis.moves.devices import Move, moves_in
 from accel_migrate.analysis.moves.tensorless import holds_no_tensors
 from accel_migrate.analysis.moves.unmoved import Members
 from accel_migrate.analysis.placement.early_use import EarlyUses
-from accel_migrate.analysis.processes.timing import Timing
+from accel_migrate.analysis.processes.timing import Timing, set_anew
 from accel_migrate.analysis.trainings.participants import Participants
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.provenance import Place, chain, is_root
@@ -54,7 +54,7 @@ def sort_moves(
     place: Place,
     timing: Timing,
 ) -> Sorted:
-    sorter = _Sorter(roles, graph, modules, participants.aliases, participants.shared, place, timing)
+    sorter = _Sorter(roles, graph, modules, participants, place, timing)
     dropped: list[Move] = []
     kept: list[Move] = []
     for module in modules:
@@ -125,17 +125,18 @@ class _Sorter:
         roles: Roles,
         graph: CallGraph,
         modules: tuple[Module, ...],
-        aliases: frozenset[Variable],
-        shared: frozenset[Variable],
+        participants: Participants,
         place: Place,
         timing: Timing,
     ) -> None:
         self.roles = roles
         self.graph = graph
-        self.aliases = aliases
+        self.aliases = aliases = participants.aliases
         self.batches = Batches(roles, graph)
-        self.shared = shared
+        self.shared = participants.shared
         self.timing = timing
+        self.loops = participants.loops
+        self.bare = [loop for loop in self.loops if any(set_anew(graph, timing, loop.module, loop.loader))]
         self.uses = EarlyUses(roles, graph, aliases, place)
         self.later = [
             ({built.variable for built in objects}, EarlyUses(roles, graph, aliases, replace(place, after=after)))
@@ -164,7 +165,16 @@ class _Sorter:
             return not self.sent_to_cpu
         if self.uses.comes_before(module, move.call) or module.scope(move.call).function in self.early:
             return False  # the loader is not prepared yet
-        return self.is_batch(module, receiver) and self.timing.after_prepare(module, move.call)
+        return (
+            self.is_batch(module, receiver)
+            and self.timing.after_prepare(module, move.call)
+            and not self._may_be_of_another(module, move.call)
+        )
+
+    def _may_be_of_another(self, module: Module, move: ast.Call) -> bool:
+        """Whether a move may be of a batch of a loader that took the prepared one's name later."""
+        around = [loop for loop in self.loops if loop.module is module and module.holds(loop.statement, move)]
+        return any(loop in self.bare for loop in around or self.bare)
 
     def _uses_before_prepare(self, move: Move, stored: list[Variable]) -> EarlyUses:
         """Those before the call of `prepare` that what is moved comes to: a later one, if it was built for that."""

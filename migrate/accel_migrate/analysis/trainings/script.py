@@ -29,7 +29,7 @@ from accel_migrate.analysis.placement.starts import (
 )
 from accel_migrate.analysis.precision.precision import Precision, find_precision, with_argument
 from accel_migrate.analysis.processes.local import Locality
-from accel_migrate.analysis.processes.timing import Timing, find_timing
+from accel_migrate.analysis.processes.timing import Timing, find_timing, is_another
 from accel_migrate.analysis.storage.attributes import Question, own_attributes
 from accel_migrate.analysis.storage.storage import Storage, find_storage, follows_prepare, handed_on
 from accel_migrate.analysis.storage.wrapped_loads import check_other_wrappers
@@ -368,7 +368,10 @@ class _Reader:
         storage = find_storage(self.roles, self.graph, self.flow, timing, held, self.for_accelerate, following)
         check_other_wrappers(self.roles, self.graph, distribution, storage)
         shares = [
-            loop for loop in participants.loops if is_share(participants, loop) and not is_chosen(self.roles, loop)
+            loop
+            for loop in participants.loops
+            if is_share(participants, loop) and not is_chosen(self.roles, loop)
+            if not is_another(self.graph, timing, loop.module, loop.loader)
         ]
         evaluating = [call for e in participants.evaluations if isinstance(e, Whole) for call in e.calls]
         local = Locality(self.roles, self.graph, shares, self.group.backwards, evaluating)

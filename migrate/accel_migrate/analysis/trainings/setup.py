@@ -82,11 +82,14 @@ class _Finder:
         self._check_shared_bases(home.scope, prepared)
         self._check_caller(home, prepared, participants.chains)
         uses = self._uses(home.frame, participants.loops, participants.loaders)
+        read_whole = [e.loop for e in participants.evaluations if isinstance(e, Whole) and not e.loop.trains]
+        sharing = [loop for loop in participants.loops if loop not in read_whole]
+        whole = {*uses}.difference(self._uses(home.frame, tuple(sharing), participants.loaders))
         before = self._made_of_optimizers(home) | self._keepers(home.frame, prepared, participants.aliases)
         module = home.scope.module
         begun = {function for use in uses for function in self.graph.reached_from(use, self.roles, module)}
         place = find_place(
-            self.roles, home, list(prepared), uses, before, lambda each: self._trains(module, each), begun
+            self.roles, home, list(prepared), uses, before, lambda each: self._trains(module, each), begun, whole
         )
         self._check_iterators(place, participants.loaders)
         self._check_apart(home, participants)
