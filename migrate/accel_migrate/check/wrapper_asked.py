@@ -142,7 +142,7 @@ class _Models:
             return False
         if any(not store.at and not store.anywhere for store in stores):
             return False  # set anew before it is read
-        given = [(site.file, argument_of(function, site.call, name.id)) for site in self._side.above(function)]
+        given = [(site.file, self._given(file, function, site.call, name.id)) for site in self._side.above(function)]
         if not given and self._is_handed_on(function):
             return self._meets_the_unknown
         if any(isinstance(each, ast.Starred) for site in self._side.above(function) for each in site.call.args):
@@ -151,6 +151,13 @@ class _Models:
             argument is not None and self._side.after_prepare(at, argument) and self.may_be(at, argument, seen)
             for at, argument in given
         )
+
+    def _given(self, file: Module, function: Function, call: ast.Call, name: str) -> ast.expr | None:
+        """What a call gives for a parameter; for `self` the object that it asks, which is no wrapper."""
+        method = not self._side.wraps_models and isinstance(file.parents.get(function), ast.ClassDef)
+        if method and isinstance(call.func, ast.Attribute) and parameter_names(function)[:1] == [name]:
+            return call.func.value
+        return argument_of(function, call, name)
 
     def _is_handed_on(self, function: Function) -> bool:
         """Whether a function is a value that goes its own ways: a lambda, one that is decorated, or named without a call."""

@@ -124,3 +124,13 @@ def test_a_function_that_is_reached_by_ways_of_its_own(user: str) -> None:
     for runtime in ("accel_runtime", "accelerate"):
         assert refused(run.format("it.net"), runtime)
         assert not refused(run.format("Net()"), runtime)
+
+
+def test_a_method_of_the_model_itself_takes_its_weights() -> None:
+    source = (
+        "import torch\nfrom accel_runtime import Accelerator\naccelerator = Accelerator()\nclass Net(torch.nn.Module):\n"
+        "    def keep(self):\n        torch.save({}, 'a')\nnet = Net()\n{}net = accelerator.prepare(net)\nnet(1)\n{}"
+    )
+    assert said("AM970", "x = 1\n", source.format("self.state_dict()", "", "net.keep()\n"))
+    assert not said("AM970", "x = 1\n", source.format("self.state_dict()", "net.keep()\n", ""))
+    assert not said("AM970", "x = 1\n", source.format("accelerator.get_state_dict(self)", "", "net.keep()\n"))

@@ -211,6 +211,44 @@ def test_a_part_of_the_model_is_collected_too():
     becomes(source, f'accelerator.save(accelerator.get_state_dict({bare}), "m.pt")', ACCELERATE)
 
 
+KEEPS = """
+import torch
+from torch import nn
+class Base(nn.Module):
+    def keep(self, path):
+        torch.save(self.state_dict(), f=path)
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 2)
+    def keep(self, path):
+        super().keep(path)
+    def keep_part(self):
+        torch.save(self.body.state_dict(), "body.pt")
+model = Net()
+{before}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(rows()):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+
+
+def test_a_model_that_saves_itself_is_collected_too():
+    result = migrated(KEEPS.format(before="", after='model.keep("m.pt")'))
+    assert "accelerator.save(accelerator.get_state_dict(self), f=path)" in result
+    result = migrated(KEEPS.format(before="", after="model.keep_part()"))
+    assert 'accelerator.save(accelerator.get_state_dict(self.body), "body.pt")' in result
+
+
+def test_a_model_that_saves_itself_before_it_is_prepared_does_so_alone():
+    result = migrated(KEEPS.format(before='model.keep("first.pt")', after=""))
+    assert "get_state_dict" not in result
+
+
 SAVER = """
     import torch
     import torch.distributed as dist

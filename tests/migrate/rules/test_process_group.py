@@ -60,6 +60,10 @@ def test_groups_of_processes_leave_the_loop():
 def test_the_variables_of_another_launcher_leave_the_loop():
     assert "SLURM_PROCID" in unchanged(script(start='rank = int(os.environ["SLURM_PROCID"])'))
     assert "Accelerator()" in migrated(script(start='print(os.environ["SLURM_JOB_ID"])'))
+    machines = 'machines = int(os.environ.get("SLURM_NNODES", "1"))'
+    assert "Accelerator()" in migrated(script(start=f"{machines}; print(machines)"))
+    assert "the number of processes is made of SLURM_NNODES" in unchanged(script(start=f"{machines}; n = machines * 4"))
+    assert "made of SLURM_GPUS_ON_NODE" in unchanged(script(start='n = 2 * int(os.environ["SLURM_GPUS_ON_NODE"])'))
 
 
 def test_a_collective_without_counterpart_leaves_the_loop():

@@ -18,7 +18,8 @@ _BY_VARIABLE = {"RANK": "process_index", "LOCAL_RANK": "local_process_index", "W
 _BY_CALL = {"torch.distributed.get_rank": "process_index", "torch.distributed.get_world_size": "num_processes"}
 _COUNT = "torch.cuda.device_count"
 _MAIN = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
-_OTHER_LAUNCHERS = re.compile(r"(SLURM|OMPI|PMI)_(?!JOB)")
+_OTHER_LAUNCHERS = re.compile(r"(SLURM|OMPI|PMI)_(?!JOB|NNODES|CPUS|GPUS|MEM|ARRAY|SUBMIT|CLUSTER)")
+_MACHINES = re.compile(r"SLURM_(NNODES|JOB_NUM_NODES|GPUS)")
 MAIN_NAME = re.compile(r"(^|[._])(is_(master|main|root|rank_?(0|zero))(_process|_proc)?|(master|main)_process)$")
 
 
@@ -99,6 +100,13 @@ class Ranks:
             if _OTHER_LAUNCHERS.match(name):
                 raise NotMigrated(
                     f"the rank is read from {name}; start with `accel launch` or torchrun and read it from RANK first",
+                    read.lineno,
+                    module,
+                )
+            if _MACHINES.match(name) and _is_reckoned_with(module, read):
+                raise NotMigrated(
+                    f"the number of processes is made of {name}; start with `accel launch` or torchrun and read it from "
+                    "WORLD_SIZE first",
                     read.lineno,
                     module,
                 )
@@ -288,6 +296,15 @@ def _compared(module: Module, node: ast.expr) -> tuple[ast.Compare, bool, int | 
 
 def _reads_rank(module: Module, node: ast.expr) -> bool:
     return any(isinstance(n, ast.Constant) and n.value in ("RANK", "LOCAL_RANK") for n in walk(node))
+
+
+def _is_reckoned_with(module: Module, read: ast.expr) -> bool:
+    """Whether a number is multiplied, in its own statement or by the name that it is given."""
+    statement = module.statement(read)
+    named = [*statement.targets] if isinstance(statement, ast.Assign) else []
+    variables = {variable for name in named if (variable := module.variable(name)) is not None}
+    uses = [n for n in module.walk(module.tree, ast.Name, ast.Attribute) if module.variable(n) in variables]
+    return any(isinstance(above, ast.BinOp) for use in (read, *uses) for above in module.ancestors(use))
 
 
 def _conjuncts(test: ast.expr) -> list[ast.expr]:

@@ -129,6 +129,9 @@ def same_models(roles: Roles, graph: CallGraph, held: frozenset[Variable]) -> fr
             if variable not in found and is_same(module, value, found)
         }
         for module, call, target in calls:
+            own = _own_object(target)
+            if own is not None and _is_asked(module, call, found):
+                more.add(own)
             for name, argument in arguments_of(call, target):
                 if is_same(module, argument, found):
                     more.add(Variable(target.scope, name))
@@ -150,6 +153,25 @@ def is_same(module: Module, node: ast.expr, models: Set[Variable]) -> bool:
         return True
     is_part = isinstance(node, ast.Attribute) and not (node.attr in _NO_PART or node.attr.startswith("_"))
     return is_part and isinstance(node, ast.Attribute) and is_same(module, node.value, models)
+
+
+def _own_object(target: Definition) -> Variable | None:
+    """`self` of a method."""
+    owner, parameters = target.scope.parent, target.node.args.args if isinstance(target.node, Function) else []
+    decorated = {unparse(each) for each in getattr(target.node, "decorator_list", ())}
+    if owner is None or not owner.is_class or not parameters or decorated & {"staticmethod", "classmethod"}:
+        return None
+    return Variable(target.scope, parameters[0].arg)
+
+
+def _is_asked(module: Module, call: ast.Call, models: Set[Variable]) -> bool:
+    """`model.keep()`, and `super().keep()` in a method of it."""
+    asked = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name) and asked.func.id == "super":
+        function = module.scope(call).function
+        around = _own_object(Definition(module, function)) if function is not None else None
+        return around in models
+    return asked is not None and is_same(module, asked, models)
 
 
 def _assigned(module: Module) -> Iterator[tuple[Variable, ast.expr]]:
