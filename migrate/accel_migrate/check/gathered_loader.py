@@ -13,6 +13,7 @@ from accel_migrate.flow.scopes import Module
 
 Found = Iterator[tuple[Module, ast.AST, str]]
 _GATHERS = ("gather", "gather_for_metrics", "sum_for_metrics", "reduce")
+_COLLECTS = ("list", "tuple", "set", "sorted", "zip", "sum", "max", "min", "any", "all")
 _GROWS = ("append", "extend", "update", "add", "add_batch")
 
 
@@ -25,6 +26,7 @@ def _found(evidence: Evidence) -> Found:
     """Gathered values whose batches every process has whole, or that were gathered before."""
     side = evidence.after
     yield from _by_batch(side)
+    yield from _collected(side)
     for file, call in side.asked("gather_for_metrics"):
         if not _over_prepared(side, file, call, set()):
             yield (
@@ -44,6 +46,42 @@ def _found(evidence: Evidence) -> Found:
                     f"the loop over the prepared {unparse(node.iter)} counts and gathers nothing: each process would "
                     "count its own batches only",
                 )
+
+
+def _collected(side: Side) -> Found:
+    """`[y for _, y in loader]`, `list(loader)`: all batches at once, of which each process would have its own."""
+    for file in side.files:
+        for node in file.walk(file.tree, ast.comprehension, ast.Call):
+            if isinstance(node, ast.comprehension):
+                around, read = file.parents[node], [node.iter]
+            elif isinstance(node.func, ast.Name) and node.func.id in _COLLECTS:
+                around, read = node, [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+            else:
+                continue
+            if any(isinstance(above, ast.For) and _holds(above.iter, node) for above in file.ancestors(node)):
+                continue  # what a loop goes over
+            calls = [part for part in walk(around) if isinstance(part, ast.Call)]
+            if any(_trains(side, callee, set()) for call in calls for callee in side.flows.callees.get(call, ())):
+                continue
+            for loader in read:
+                if side.is_prepared(file, loader) and _is_loader(side, file, loader):
+                    text = f"`{unparse(around)[:60]}` goes over the prepared `{unparse(loader)}`"
+                    yield file, around, f"{text}: each process would have its own batches of it"
+
+
+def _is_loader(side: Side, file: Module, node: ast.expr) -> bool:
+    """Whether a prepared object is a loader, and not what several of them are kept in."""
+    variable = file.variable(node)
+    held = [node, *[binding.value for binding in file.bindings(variable)]] if variable is not None else [node]
+    if any(isinstance(value, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp) for value in held):
+        return False
+    prepared = set(side.flows.made(file, node, "prepared"))
+    return any(
+        side.flows.made(origin, argument, "loader")
+        for origin, prepare in side.asked("prepare")
+        for at, argument in enumerate(prepare.args)
+        if any(made[1:] == (prepare, at) for made in prepared)
+    )
 
 
 def _cut_short(side: Side, file: Module, call: ast.Call) -> Found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.migrate.check.reading import said
 
 TOP = (
@@ -193,3 +195,26 @@ def test_rows_that_an_array_is_joined_with_are_of_one_process() -> None:
     assert said("AM955", "x = 1\n", TOP + joined.format("train"))
     assert not said("AM955", "x = 1\n", TOP + joined.format("test"))
     assert not said("AM955", "x = 1\n", TOP + joined.format("train").replace("(rows, ", "(x, "))
+
+
+LOADED = "from torch.utils.data import DataLoader\ntest, train = DataLoader(a), DataLoader(b)\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("ys = torch.cat([y for _, y in test])", True),
+        ("n = sum(len(x) for x, _ in tqdm(test))", True),
+        ("rows = list(test)", True),
+        ("xs, ys = zip(*test)", True),
+        ("for row in list(test):\n    show(row)", False),
+        ("layers = [layer for layer in net]", False),
+        ("sizes = [len(loader) for loader in (train, test)]", False),
+        ("both = [train, test]\nsizes = [len(loader) for loader in both]", False),
+        ("losses = [step(x) for x in train]", False),
+        ("first = next(iter(test))", False),
+    ],
+)
+def test_batches_that_are_collected_at_once(line: str, wrong: bool) -> None:
+    step = "def step(x):\n    accelerator.backward(net(x).mean())\n"
+    assert bool(said("AM955", "x = 1\n", LOADED + BOTH + step + line + "\n")) is wrong

@@ -326,3 +326,12 @@ def test_a_state_that_other_methods_of_the_model_read_and_set(lines: str, keeps:
         f"    def forward(self, x):\n        {lines}\n        return x\n"
     )
     keeps_state_or_shares(keeping, keeps)
+
+
+@pytest.mark.parametrize(
+    "read", ["[y for _, y in test_loader]", "list(test_loader)", "sum(len(y) for _, y in test_loader)"]
+)
+def test_keeps_whole_a_loader_whose_batches_are_collected(read: str) -> None:
+    source = evaluation("hits += criterion(model(x), y).item()") + f"    kept = {read}\n"
+    assert "test_loader)` reads all batches of its loader" in noted(source, "AM402").replace("]`", ")`")
+    becomes(source, "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)")

@@ -30,7 +30,14 @@ from accel_migrate.analysis.values.constructions import (
     may_drop_last,
     pads_batches,
 )
-from accel_migrate.analysis.values.loops import CallGraph, LoaderLoop, is_read_in_training, makes_loss, variables_in
+from accel_migrate.analysis.values.loops import (
+    CallGraph,
+    LoaderLoop,
+    collected_loaders,
+    is_read_in_training,
+    makes_loss,
+    variables_in,
+)
 from accel_migrate.analysis.values.loss_path import LossPath, same_models
 from accel_migrate.analysis.values.methods import ForwardMethod, find_forward_methods
 from accel_migrate.analysis.values.provenance import NotMigrated, chain, is_passed_on, is_root, whole_model
@@ -138,6 +145,8 @@ class _Finder:
         self.flow = flow
         self.group = group
         self.all_loops = loops
+        read = collected_loaders(roles)
+        self.collected = [(m, node, v) for m, node, loader in read if (v := m.variable(loader)) is not None]
 
     def participants(self) -> Participants:
         self._check_gradients()
@@ -400,8 +409,11 @@ class _Finder:
             return Whole(loop, "its loader has no name of its own", loop.statement.lineno)
         if is_foreign_loader(self.roles, self.graph, variable):
             return Whole(loop, "its loader is of a library that samples by itself", loop.statement.lineno)
-        by_rows = self._judged_by_rows(loop, variable, moves)
         sources = set(self._sources(loop))
+        for module, node, collected in self.collected:
+            if not sources.isdisjoint(chain(self.roles, self.graph, collected)):
+                return Whole(loop, f"`{unparse(node)[:50]}` reads all batches of its loader", node.lineno, module)
+        by_rows = self._judged_by_rows(loop, variable, moves)
         training = [other for other in loops if other.trains and not sources.isdisjoint(self._sources(other))]
         trains = frozenset(other.function for other in training if other.function is not None)
         apart = all(other.function not in (None, loop.function) for other in training)

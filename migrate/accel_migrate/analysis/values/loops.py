@@ -44,6 +44,9 @@ class LoaderLoop:
         return self.module.scope(self.statement).function
 
 
+_COLLECTS = {"list", "tuple", "set", "sorted", "zip", "sum", "max", "min", "any", "all"}
+
+
 class CallGraph:
     """Who calls whom among the functions of the project."""
 
@@ -205,6 +208,27 @@ def makes_loss(loop: LoaderLoop, backward: Backward) -> bool:
         values = [b.value for b in bindings if b.value is not None and ".item()" not in unparse(b.value)]
         names += [part for value in values for part in module.walk(value, ast.Name) if part not in names]
     return False
+
+
+def collected_loaders(roles: Roles) -> Iterator[tuple[Module, ast.expr, ast.expr]]:
+    """Each expression that goes over all batches of a loader at once, with it: `[y for _, y in loader]`, `list(loader)`."""
+    for module in roles.project.modules:
+        for node in module.walk(module.tree, ast.ListComp, ast.SetComp, ast.DictComp):
+            yield from _collected(roles, module, node, [generator.iter for generator in node.generators])
+        for generated in module.walk(module.tree, ast.GeneratorExp):
+            yield from _collected(roles, module, generated, [generator.iter for generator in generated.generators])
+        for call in module.calls:
+            if isinstance(call.func, ast.Name) and call.func.id in _COLLECTS:
+                read = [argument.value if isinstance(argument, ast.Starred) else argument for argument in call.args]
+                yield from _collected(roles, module, call, read)
+
+
+def _collected(
+    roles: Roles, module: Module, node: ast.expr, read: list[ast.expr]
+) -> Iterator[tuple[Module, ast.expr, ast.expr]]:
+    found = [(module, node, loader) for part in read for loader in iterated_loaders(roles, module, part)]
+    if found and not any(isinstance(a, ast.For) and module.holds(a.iter, node) for a in module.ancestors(node)):
+        yield from found
 
 
 def iterated_loaders(roles: Roles, module: Module, iterated: ast.expr) -> list[ast.expr]:
