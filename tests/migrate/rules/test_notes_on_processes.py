@@ -956,6 +956,15 @@ def test_tells_samples_that_are_augmented_by_what_getting_one_calls():
     assert "AM803" not in codes(augmented("index, 0", turned))
 
 
+def test_advises_to_seed_what_the_seed_of_each_sample_is_drawn_of():
+    """torch is seeded anew for each sample, by a number of numpy's: a seed of torch's own would change nothing."""
+    drawn = "self.turned(), 0\n    def turned(self):\n        torch.manual_seed({})\n        return torch.rand(3)"
+    told = noted(augmented(drawn.format("np.random.randint(9)"), "np.random.seed(1)"), "AM803")
+    assert "np.random.seed(1 + accelerator.process_index)" in told
+    assert "torch.manual_seed(" not in told
+    assert "torch.manual_seed(" in noted(augmented(drawn.format("torch.randint(9, (1,))"), ""), "AM803")
+
+
 def test_tells_a_pipeline_of_albumentations_and_advises_no_seed():
     pipeline = "import albumentations as A\nflip = A.Compose([A.HorizontalFlip(p=0.5)])\n"
     told = noted(augmented("flip(image=index), 0", pipeline), "AM803")

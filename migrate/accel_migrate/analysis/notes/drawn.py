@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.evaluation.evaluation import Whole
 from accel_migrate.analysis.notes.of_models import OfModels
-from accel_migrate.analysis.notes.seeding import Seeding, library_of
+from accel_migrate.analysis.notes.seeding import Seeding, libraries_of, library_of
 from accel_migrate.analysis.notes.unseen_layers import looked_up
 from accel_migrate.analysis.trainings.training import Script, Training
 from accel_migrate.analysis.values.constructions import constructions
@@ -190,9 +190,22 @@ def _for_samples(script: Script, training: Training) -> Iterator[Drawn]:
             given = {k.arg for k in made.keywords if not (isinstance(k.value, ast.Constant) and not k.value.value)}
             workers = "num_workers" in given
             own = workers and not given.isdisjoint(("worker_init_fn", "generator"))  # what the workers are seeded by
-            for owner, node in data_of(roles, graph, module, made):
+            data = list(data_of(roles, graph, module, made))
+            seeded = dict(each for owner, node in data for each in _seeded_by(script, owner, node))
+            for owner, node in data:
                 for at, call, library, sure in _augmenting(script, owner, node):
-                    yield Drawn("for augmentation", "torch" if workers else library, at, call, sure and not own)
+                    first = "torch" if workers else seeded.get(library, library)
+                    yield Drawn("for augmentation", first, at, call, sure and not own)
+
+
+def _seeded_by(script: Script, module: Module, node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Libraries that the data seeds for each sample, by a number that it draws of another: that one decides."""
+    for at, call in _run_by(script, module, node, _EACH_SAMPLE) if isinstance(node, ast.ClassDef) else ():
+        for given in call.args[:1] if libraries_of(at, call) else ():
+            variable = at.variable(given) if isinstance(given, ast.Name) else None
+            values = [given, *[b.value for b in (at.bindings(variable) if variable is not None else [])]]
+            drawn = [library_of(at, part) for v in values if v is not None for part in at.walk(v, ast.Call)]
+            yield from ((seeded, by) for seeded in libraries_of(at, call) for by in drawn if by not in (None, seeded))
 
 
 def evaluation_draws(script: Script, training: Training, loop: LoaderLoop) -> bool:
