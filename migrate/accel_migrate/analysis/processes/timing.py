@@ -15,6 +15,8 @@ from accel_migrate.flow.program import Definition
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
+_MAY_SKIP = (ast.If, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
 
 @dataclass(frozen=True, eq=False)
 class Timing:
@@ -54,6 +56,24 @@ class Timing:
         function = module.scope(node).function
         waits = self.home.is_class and self.place.first_use is not None
         return waits and function is not self._method and function not in self.late
+
+    def may_be_skipped(self, roles: Roles, graph: CallGraph, module: Module, node: ast.AST) -> bool:
+        """Whether a class prepares only where it trains, and a run may come to a node that has not trained before."""
+        method = self._method
+        if not self.home.is_class or self.place.first_use is None:
+            return False
+        waiting = [module.scope(node).function]
+        for function in waiting:
+            for owner, call in graph.sites.get(function, ()) if function not in (None, method) else ():
+                around = owner.scope(call).function
+                if around is method and self._below(call):
+                    continue
+                if any(method in graph.reached_from(each, roles, owner) for each in _run_before(owner, call)):
+                    continue
+                if around is None or around is method or not graph.sites.get(around):
+                    return True
+                waiting += [around] if around not in waiting else []
+        return False
 
     @cached_property
     def _method(self) -> Function | None:
@@ -175,6 +195,15 @@ def is_built_anew(roles: Roles, timing: Timing, module: Module, node: ast.expr) 
         )
         for binding in bindings
     )
+
+
+def _run_before(module: Module, call: ast.Call) -> Iterator[ast.stmt]:
+    """The statements of a function that every run comes by on its way to a call."""
+    inner: ast.AST = module.statement(call)
+    while isinstance(inner, ast.stmt) and not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        block = module.block(inner)
+        yield from (each for each in block[: block.index(inner)] if not isinstance(each, _MAY_SKIP))
+        inner = module.parents[inner]
 
 
 def _built_late(roles: Roles, module: Module, below: list[ast.stmt], late: set[Function]) -> Iterator[Definition]:

@@ -261,6 +261,16 @@ class _Reader:
             self.roles, self.graph, participants, frozenset(built.variable for built in setup.prepared)
         )
         found = self._findings(participants, setup, following)
+        for each in participants.evaluations:
+            loop = each.loop
+            if not isinstance(each, Whole) and found.timing.may_be_skipped(
+                self.roles, self.graph, loop.module, loop.statement
+            ):
+                raise NotMigrated(
+                    f"{getattr(loop.function, 'name', 'it')}() may run before its loader is prepared",
+                    loop.statement.lineno,
+                    loop.module,
+                )
         # Other scripts that call the same helpers make an Accelerator of their own, or none: see `agreed`.
         self.graph = self.seen.within(loaded_with(self.roles.project, setup.place.module))
         creation, reach, needs = self._reach(participants, setup, found)
