@@ -198,3 +198,40 @@ def test_an_object_that_is_made_before_all_is_built_keeps_what_is_not_prepared()
     assert "takes up the optimizer before" in unchanged(
         early.replace(built, "").replace("runner.once", f"{built}runner.once")
     )
+
+
+LISTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+loaders = []
+for part in parts():
+    loaders.append(DataLoader(part, batch_size=4))
+{unpacked}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in {name}:
+    loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("unpacked", ["first, second = loaders", "first, second = [DataLoader(p) for p in parts()]"])
+def test_a_loader_that_is_unpacked_from_a_list_is_prepared_by_its_name(unpacked: str) -> None:
+    source = LISTED.format(unpacked=unpacked, name="first")
+    assert "model, optimizer, first = accelerator.prepare(model, optimizer, first)" in migrated(source)
+
+
+@pytest.mark.parametrize(
+    ("unpacked", "name"),
+    [
+        ("first, *rest = loaders", "rest"),
+        ("first, second = loaders\nshow(loaders[0])", "first"),
+        ("loaders.append(rows())\nfirst, second = loaders", "first"),
+    ],
+)
+def test_what_a_list_may_hold_beside_loaders_or_give_to_others_is_not_prepared(unpacked: str, name: str) -> None:
+    assert "prepare(model, optimizer)" in migrated(LISTED.format(unpacked=unpacked, name=name))

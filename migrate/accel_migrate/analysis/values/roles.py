@@ -244,6 +244,9 @@ class Roles:
                 value = self._evaluate(module, binding.value, 0)
                 if binding.kind in ("for", "comprehension"):
                     value = self._element(module, binding.value, value)
+                elif binding.kind == "assign" and len(binding.path) == 1 and value == UNKNOWN:
+                    if not isinstance(module.parents[binding.target], ast.Starred):
+                        changed |= self._learn(variable, self._one_of_list(module, binding.value))
                 changed |= self._learn(variable, value.at(binding.path))
             for own, above in self._inherited:
                 changed |= self._learn(own, self.known.get(above, UNKNOWN))
@@ -253,6 +256,24 @@ class Roles:
             if not changed:
                 return True
         return False
+
+    def _one_of_list(self, module: Module, unpacked: ast.expr) -> Value:
+        """A loader of `first, second = loaders`, a list that is filled with loaders, unpacked, and read by nobody else."""
+        variable = module.variable(unpacked) if isinstance(unpacked, ast.Name) else None
+        lists = [binding.value for binding in module.bindings(variable)] if variable is not None else [unpacked]
+        if not all(isinstance(each, ast.ListComp) or (isinstance(each, ast.List) and not each.elts) for each in lists):
+            return UNKNOWN
+        held = [each.elt for each in lists if isinstance(each, ast.ListComp)]
+        for name in module.walk(module.tree, ast.Name) if variable is not None else ():
+            if not isinstance(name.ctx, ast.Load) or name is unpacked or module.variable(name) != variable:
+                continue
+            above = module.parents[name]
+            call = module.parents[above]
+            if not (isinstance(above, ast.Attribute) and above.attr == "append" and isinstance(call, ast.Call)):
+                return UNKNOWN
+            held += call.args
+        loaders = [self._evaluate(module, each, 1).role & Role.LOADER for each in held]
+        return Value(Role.LOADER) if loaders and all(loaders) else UNKNOWN
 
     def _learn(self, variable: Variable, value: Value) -> bool:
         if value == UNKNOWN:
