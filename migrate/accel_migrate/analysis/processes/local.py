@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from accel_migrate.analysis.values.loops import Backward, CallGraph, LoaderLoop
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
 from accel_migrate.flow.cfg import graph_of
-from accel_migrate.flow.nodes import children
+from accel_migrate.flow.nodes import children, walk
 from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Function, Module, Scope, Variable
 
@@ -163,7 +163,7 @@ class Locality:
         return self._collective[target.node]
 
     def _all_uses(self, module: Module, receiver: ast.expr) -> list[ast.expr] | None:
-        """All that an object is given, if it is built here and nothing but its methods and attributes is asked for."""
+        """All that an object is given and may keep, if it is built here and only its methods and attributes are asked for."""
         variable = module.variable(receiver) if isinstance(receiver, ast.Name) else None
         if variable is None:
             return None
@@ -172,10 +172,12 @@ class Locality:
         return self._uses[variable]
 
     def _found_uses(self, module: Module, variable: Variable) -> list[ast.expr] | None:
+        classes: list[ast.ClassDef] = []
         for binding in module.bindings(variable):
             built = self.roles.target(module, binding.value) if isinstance(binding.value, ast.Call) else None
             if built is None or not isinstance(built.node, ast.ClassDef) or binding.kind != "assign" or binding.path:
                 return None
+            classes.append(built.node)
         given: list[ast.expr] = []
         for name in module.walk(module.tree, ast.Name):
             if name.id != variable.name or isinstance(name.ctx, ast.Store) or module.variable(name) != variable:
@@ -188,7 +190,7 @@ class Locality:
                 given += [*call.args, *[keyword.value for keyword in call.keywords]]
             elif isinstance(call, ast.Attribute | ast.Subscript):
                 return None  # a part of it is changed, or handed on
-        return given
+        return [] if all(map(_keeps_nothing, classes)) else given
 
     def _returns(self, module: Module, function: Function, of_one: bool = False) -> bool:
         if function in self._busy:
@@ -387,6 +389,40 @@ def _entry(module: Module, node: ast.Subscript) -> list[ast.expr] | None:
                 return None
             kept.append(above.value)
     return kept
+
+
+def _keeps_nothing(owner: ast.ClassDef) -> bool:
+    """Whether a class has functions alone, which only call each other by `self`: what one is given no other knows."""
+    methods = [each for each in owner.body if isinstance(each, ast.FunctionDef)]
+    names = {method.name for method in methods}
+    rest = [each for each in owner.body if each not in methods and not isinstance(each, ast.Pass)]
+    derived = any(getattr(base, "id", "") != "object" for base in owner.bases)
+    if derived or owner.decorator_list or not all(_is_text(each) for each in rest):
+        return False
+    for method in methods:
+        parents = {child: node for node in walk(method) for child in children(node)}
+        own = method.args.args[0].arg if method.args.args else ""
+        if method.decorator_list or any(isinstance(node, ast.Global | ast.Nonlocal) for node in parents):
+            return False
+        if any(default is not None and not isinstance(default, ast.Constant) for default in _defaults(method)):
+            return False
+        for node in parents:
+            asked = parents[node]
+            if isinstance(node, ast.Name) and node.id == own:
+                call = parents.get(asked)
+                if not (isinstance(asked, ast.Attribute) and asked.attr in names and isinstance(call, ast.Call)):
+                    return False
+                if call.func is not asked:
+                    return False
+    return True
+
+
+def _defaults(function: ast.FunctionDef) -> list[ast.expr | None]:
+    return [*function.args.defaults, *function.args.kw_defaults]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _is_same(one: ast.expr | None, other: ast.Constant) -> bool:

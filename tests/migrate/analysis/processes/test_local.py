@@ -262,6 +262,31 @@ def test_what_one_object_was_given_is_not_said_of_another_of_its_class():
     assert "AM806" not in codes(source)
 
 
+PLAIN = """
+class Plain:
+    def near(self, out):
+        {kept}return self.half(out)
+    def half(self, out):
+        return out.mean().item() / 2
+    def of(self, out):
+        return out.tolist()[0][0]
+"""
+
+
+@pytest.mark.parametrize(("kept", "told"), [("", False), ("self.last = 1\n        ", True)])
+def test_what_one_method_is_given_is_not_said_of_another_where_the_class_keeps_nothing(kept: str, told: bool) -> None:
+    source = training(
+        functions=PLAIN.format(kept=kept),
+        ready="best = 9.0\nplain = Plain()",
+        inside="print(plain.near(loss))",
+        after="summed = 0.0\nwith torch.no_grad():\n    for a, b in test_loader:\n        a, b = a.to(device), b.to(device)\n"
+        "        out = model(a)\n        summed += plain.of(out)\nfigure = summed / len(test_loader)\n"
+        "if figure < best:\n    best = figure\n    torch.save(model.state_dict(), 'best.pt')",
+    )
+    assert ("AM806" in codes(source)) is told
+    assert "AM901" not in codes(source)
+
+
 def test_what_an_object_is_given_under_another_name_is_its_own():
     source = training(
         functions=MEAN + "def keep(kept, value):\n    kept.add(value)\n",
