@@ -101,13 +101,22 @@ def _migrate(
     if any(_may_train(module.source.data) for module in modules):
         given = {module.source.path for module in modules}
         silent = [s for s in sources if s.path not in given]  # they pass names on, run what trains, store what it made
+        calling = [m for s in silent if not concerns_torch(s.data) and (m := _readable(s)) is not None]
+        given |= {module.source.path for module in calling}
         around = [*silent, *siblings.values()]
         others = [m for s in around if s.path not in given and (m := _readable(s)) is not None]
-        modules, results = _kept_for(unread, modules, results)
-        results |= _migrate_modules(modules, others, settings, accept, keeps)
+        modules, results = _kept_for(unread, [*modules, *calling], results)
+        found = _migrate_modules(modules, others, settings, accept, keeps)
+        idle = {module.source.path for module in calling if not _is_told_of(found.get(module.source.path))}
+        results |= {path: result for path, result in found.items() if path not in idle}
     else:
         results |= {m.source.path: _unchanged(m.source, "no training loop") for m in modules}
     return [results[source.path] for source in sources]
+
+
+def _is_told_of(result: FileResult | None) -> bool:
+    """Whether a file is changed, or something is said about it."""
+    return result is not None and (result.status is not Status.UNCHANGED or bool(result.notes))
 
 
 def _may_train(data: bytes) -> bool:

@@ -690,3 +690,42 @@ def test_a_move_to_where_a_sum_of_tensors_is_names_no_device() -> None:
     inside = "z = x + y\n        print(torch.ones(1).to(z))"
     script = TOP + TRAIN.format(model="nn.Linear(2, 1).cuda()", inside=inside)
     assert results(train=script)["train"].status is Status.MIGRATED
+
+
+FITTED = (
+    TOP
+    + """
+def build():
+    model = nn.Linear(4, 1)
+    return DataLoader(rows(), batch_size=4), model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+def fit(loader, model, optimizer):
+    for x, y in loader:
+        loss = (model(x.cuda()) - y.cuda()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+)
+
+
+def test_a_script_without_a_word_of_torch_is_migrated_with_what_it_runs() -> None:
+    main = "from fitted import build, fit\nloader, model, optimizer = build()\nfit(loader, model, optimizer)\n"
+    found = results(main=main, fitted=FITTED, other="from fitted import build\nprint(len(build()))\n")
+    assert b"accelerator.prepare(model, optimizer, loader)" in found["main"].after
+    assert b"accelerator.backward(loss)" in found["fitted"].after
+    assert found["other"].reason == "does not use torch"
+
+
+def test_a_base_class_without_a_word_of_torch_keeps_no_training_from_its_file() -> None:
+    base = "class Base:\n    def fit(self):\n        raise NotImplementedError\n"
+    own = TOP + (
+        "from base import Base\nclass Own(Base):\n    def __init__(self):\n        self.loader = DataLoader(rows())\n"
+        "        self.model = nn.Linear(4, 1).cuda()\n"
+        "        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)\n    def fit(self):\n"
+        "        for x in self.loader:\n            loss = self.model(x.cuda()).mean()\n            self.optimizer.zero_grad()\n"
+        "            loss.backward()\n            self.optimizer.step()\nOwn().fit()\n"
+    )
+    found = results(base=base, own=own)
+    assert found["own"].status is Status.MIGRATED, found["own"].reason
+    assert found["base"].reason == "does not use torch"
