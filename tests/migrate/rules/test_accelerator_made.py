@@ -112,3 +112,42 @@ def test_a_device_that_is_named_below_prepare_does_not_put_off_the_accelerator(d
 def test_a_device_by_options_that_are_known_only_below_prepare_is_left():
     options = "args = argparse.ArgumentParser().parse_args()\n    device = 'cpu' if args.cpu else 'cuda'"
     assert "before the options that it is made from are known" in unchanged(BELOW.format(device=options))
+
+
+def test_a_class_that_moves_its_model_before_it_prepares_makes_it_in_its_constructor():
+    text = migrated(
+        """
+        import torch
+        from torch import nn
+
+        class Solver:
+            def __init__(self):
+                self.loader = torch.utils.data.DataLoader(data(), batch_size=4)
+                self.model = nn.Linear(2, 1)
+                if torch.cuda.is_available():
+                    self.model = self.model.cuda()
+
+            def test(self):
+                for x, y in torch.utils.data.DataLoader(rest()):
+                    if torch.cuda.is_available():
+                        x = x.cuda()
+                    print(self.model(x))
+
+            def train(self):
+                optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                for x, y in self.loader:
+                    if torch.cuda.is_available():
+                        x, y = x.cuda(), y.cuda()
+                    loss = nn.functional.mse_loss(self.model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+
+        solver = Solver()
+        solver.test()
+        solver.train()
+        """
+    )
+    made = "        self.accelerator = Accelerator(cpu=not torch.cuda.is_available())\n        if torch.cuda.is_available():\n"
+    assert made + "            self.model = self.model.to(self.accelerator.device)\n" in text
+    assert text.count("Accelerator(") == 1

@@ -167,13 +167,21 @@ def _placed(
         return Start(module, block[max(index, known)], block, cpu, False)
     if creation.is_class:
         moved = [move.call for move in kept if move.module is module]
-        for statement in block[: index + 1]:
-            if any(module.holds(statement, call) for call in moved):
-                return Start(module, statement, block, cpu, False)
+        before = [each.body for each in _constructor(creation) if each is not module.scope(place.after).function]
+        for within, last in (*[(body, len(body)) for body in before], (block, index + 1)):
+            for statement in within[:last]:
+                if any(module.holds(statement, call) for call in moved):
+                    return Start(module, statement, within, cpu, False)
     binding = [position for position, statement in enumerate(block) if _binds(module, statement, wished)]
     if binding and binding[0] > index:
         raise NotMigrated(_UNKNOWN, anchor.lineno, module)
     return Start(module, anchor, block, cpu, True)
+
+
+def _constructor(owner: Scope) -> list[ast.FunctionDef]:
+    """What runs before the other methods of a class, if it has one."""
+    own = [each for each in owner.node.body if isinstance(each, ast.FunctionDef)]  # type: ignore[attr-defined]
+    return [each for each in own if each.name == "__init__"]
 
 
 def _is_behind(place: Place, device: DeviceDefinition) -> bool:
