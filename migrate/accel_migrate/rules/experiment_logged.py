@@ -104,7 +104,11 @@ def _written(context: Context, silent: list[ast.Call]) -> Iterator[Change]:
             missed.append(used)
     if missed:
         lines = ", ".join(str(line) for line in sorted({used.lineno for used in missed}))
-        message = f"every process writes events (line {lines}); write them where accelerator.is_main_process is true"
+        runs = any(_runs_model(context, used) for used in missed)
+        first = ", and run the model above that, on all processes" if runs else ""
+        message = (
+            f"every process writes events (line {lines}); write them where accelerator.is_main_process is true{first}"
+        )
         yield change(CODE, missed[0], message, loop=training.index, safety=Safety.NOTE)
 
 

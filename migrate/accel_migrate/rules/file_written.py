@@ -27,7 +27,7 @@ def find(context: Context) -> Iterator[Change]:
         if writing.spelled is not None and not writing.trouble:
             edits: list[Edit] = [Guard(writing.statement, f"{writing.spelled}.is_main_process")]
             if writing.ahead is not None:
-                edits += _worked_out(module, writing.statement, writing.ahead)
+                edits += _worked_out(module, writing.statement, writing.ahead, writing.name)
             yield change(CODE, writing.statement, "one process writes the file", edits, loop=training.index)
         else:
             named = training.accelerator(module, writing.statement) is not None
@@ -57,9 +57,8 @@ def _kept_apart(context: Context, statement: ast.stmt) -> str:
     )
 
 
-def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr) -> list[Edit]:
-    """`os.remove(kept.pop())`: every process takes it out of its own list."""
-    name = "taken"
+def _worked_out(module: Module, statement: ast.stmt, argument: ast.expr, name: str) -> list[Edit]:
+    """`os.remove(kept.pop())`: every process takes it out of its own list; and every process runs the model."""
     while module.resolve(name, module.scope(statement)) is not None:
         name += "_out"
     ahead = Insert(statement, (f"{name} = {module.source.code(argument)}",), "before")

@@ -60,12 +60,22 @@ def test_one_process_has_the_writer_and_the_others_one_that_does_nothing():
             "    def show(self):\n        self.events.add_scalar('a', 1)",
             "Log(writer).show()",
         ),
+        ("", "writer.add_scalar('a', model(x).sum())"),
+        ("def judged(net, x):\n    return net(x).mean().item()", "writer.add_scalar('a', judged(model, x))"),
         ("", "writer.add_histogram('a', model.weight.detach())"),
     ],
 )
 def test_a_writer_may_be_handed_on_to_be_told_things(functions: str, use: str):
     source = training(functions=functions, ready="model.requires_grad_(True)\nwriter = SummaryWriter()", after=use)
-    assert (SILENT in migrated(source)) is ("model" not in use)
+    assert (SILENT in migrated(source)) is ("model.weight" not in use)
+
+
+def test_a_guard_keeps_nobody_from_running_the_model() -> None:
+    functions = "def judged(net, x):\n    return net(x).mean().item()"
+    ready = "model.requires_grad_(True)\nwriter = SummaryWriter()\nfolder = writer.log_dir"
+    source = training(functions=functions, ready=ready, after="writer.add_scalar('a', judged(model, x))")
+    assert any("run the model above that, on all processes" in message for message in notes(source))
+    assert "is_main_process" not in migrated(source)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +87,6 @@ def test_a_writer_may_be_handed_on_to_be_told_things(functions: str, use: str):
         "keep.append(writer)",
         "unseen(writer)",
         "writer.add_graph(model, x)",
-        "writer.add_scalar('a', model(x).sum())",
         "other = writer",
     ],
 )

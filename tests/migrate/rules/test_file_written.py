@@ -58,8 +58,23 @@ def test_guards_a_file_opened_inside_the_call():
     becomes(training(after='json.dump(log, open("l.json", "w"))'), "if accelerator.is_main_process:\njson.dump(log")
 
 
+@pytest.mark.parametrize(
+    ("functions", "made"),
+    [
+        ("", "model(x)"),
+        ("def draw(net, x):\n    return net(x)", "draw(model, x)"),
+        ("def inner(net, x):\n    return net(x)\ndef draw(net, x):\n    return inner(net, x)", "draw(model, x).cpu()"),
+    ],
+)
+def test_all_run_the_model_of_which_one_process_writes(functions: str, made: str) -> None:
+    becomes(
+        training(functions=functions, after=f'save_image({made}, "x.png")'),
+        f'output = {made}\nif accelerator.is_main_process:\nsave_image(output, "x.png")',
+    )
+
+
 def test_notes_a_write_in_which_the_model_runs():
-    message = noted(training(after='save_image(model(x), "x.png")'), "AM504")
+    message = noted(training(after='with open("x", "w") as f:\n    f.write(str(model(x)))'), "AM504")
     assert "all processes must do together" in message
 
 
@@ -396,14 +411,14 @@ def test_guards_a_file_in_a_function_that_downloads_as_well():
     becomes(source, 'if accelerator.is_main_process:\nnp.save("y.npy", y)')
 
 
-def test_a_file_that_a_method_of_the_model_is_run_for_is_written_by_all():
+def test_all_run_the_method_of_the_model_that_a_file_is_made_by():
     functions = (
         "class Net(nn.Module):\n    def forward(self, x):\n        return x\n    def draw(self, x):\n        return x\n"
     )
     source = training(functions=functions, after='save_image(model.draw(x), "x.png")').replace(
         "nn.Linear(3, 2)", "Net()"
     )
-    assert "a model runs in it" in noted(source, "AM504")
+    becomes(source, 'output = model.draw(x)\nif accelerator.is_main_process:\nsave_image(output, "x.png")')
 
 
 def test_notes_what_torch_writes_before_the_training():

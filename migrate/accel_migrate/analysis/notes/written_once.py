@@ -30,7 +30,10 @@ class Writing:
     statement: ast.stmt
     spelled: str | None
     trouble: str
-    ahead: ast.expr | None = None  # an argument that all processes must work out, because it changes what they read
+    ahead: ast.expr | None = (
+        None  # an argument that all processes must work out: it changes what they read, or runs a model
+    )
+    name: str = "taken"  # of that argument
 
 
 @once
@@ -117,9 +120,15 @@ def _whole(script: Script, training: Training, written: Written) -> Written:
 
 
 def _writing(script: Script, training: Training, module: Module, written: Written, spelled: str | None) -> Writing:
+    runs = [call for call in module.walk(written.statement, ast.Call) if runs_model(script.roles, module, call)]
+    ahead = _argument(written.statement)
+    made = next(
+        (each for each in _arguments(written.statement) if runs and all(module.holds(each, r) for r in runs)), None
+    )
+    if made is not None and not _trouble(script, module, written, made) and not any(_changed(training, module, made)):
+        return Writing(written.statement, spelled, "", made, "output")
     trouble = _trouble(script, module, written)
     changed = [] if trouble else list(_changed(training, module, written.statement))
-    ahead = _argument(written.statement)
     if changed and ahead is not None and all(module.holds(ahead, each) for each in changed):
         return Writing(written.statement, spelled, "", ahead)
     if changed:
@@ -133,6 +142,14 @@ def _argument(statement: ast.stmt) -> ast.expr | None:
         case ast.Expr(value=ast.Call(args=[ast.Call() as argument], keywords=[])):
             return argument
     return None
+
+
+def _arguments(statement: ast.stmt) -> list[ast.expr]:
+    """What `save(sample(net), path)` hands over, each of which can be worked out above it."""
+    match statement:
+        case ast.Expr(value=ast.Call(args=given, keywords=named)) if not any(isinstance(a, ast.Starred) for a in given):
+            return [*given, *[keyword.value for keyword in named if keyword.arg is not None]]
+    return []
 
 
 def written_once(script: Script, training: Training, module: Module) -> list[ast.stmt]:
@@ -161,11 +178,13 @@ def _saves_model(training: Training, module: Module, statement: ast.stmt) -> boo
     return training.timing.after_prepare(module, call) and training.holds(module.variable(call.func.value))
 
 
-def _trouble(script: Script, module: Module, written: Written) -> str:
-    """Why the statement cannot simply go under a guard; empty if it can."""
+def _trouble(script: Script, module: Module, written: Written, ahead: ast.expr | None = None) -> str:
+    """Why the statement cannot simply go under a guard, but for what is worked out ahead of it; empty if it can."""
     if written.kept:
         return "what it opens is written to later, or its result is used"
     for node in walk(written.statement):
+        if ahead is not None and module.holds(ahead, node):
+            continue
         if isinstance(node, ast.Call) and runs_model(script.roles, module, node):
             return "a model runs in it, which all processes must do together"
         if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue):
@@ -175,7 +194,7 @@ def _trouble(script: Script, module: Module, written: Written) -> str:
     return ""
 
 
-def _changed(training: Training, module: Module, statement: ast.stmt) -> Iterator[ast.expr]:
+def _changed(training: Training, module: Module, statement: ast.stmt | ast.expr) -> Iterator[ast.expr]:
     """The objects from outside that a statement changes, and that are read where every process comes by."""
     guarded = [one.statement for one in training.storage.written if one.module is module and not one.kept]
     for node in module.walk(statement, ast.Call, ast.Attribute, ast.Subscript):
@@ -194,13 +213,13 @@ def _changed(training: Training, module: Module, statement: ast.stmt) -> Iterato
             yield changed
 
 
-def _is_made_in(module: Module, statement: ast.stmt, node: ast.expr) -> bool:
+def _is_made_in(module: Module, statement: ast.AST, node: ast.expr) -> bool:
     variable = module.variable(node) if isinstance(node, ast.Name) else None
     bindings = module.bindings(variable) if variable is not None else []
     return bool(bindings) and all(module.holds(statement, binding.statement) for binding in bindings)
 
 
-def _is_read(module: Module, statement: ast.stmt, changed: ast.expr, guarded: list[ast.stmt]) -> bool:
+def _is_read(module: Module, statement: ast.AST, changed: ast.expr, guarded: list[ast.stmt]) -> bool:
     """Whether an object is read elsewhere, other than to change it: an attribute of whatever object, under its name."""
     variable = module.variable(changed)
     for node in module.walk(module.tree, type(changed)):

@@ -198,9 +198,19 @@ def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) 
     return [default for argument, default in pairs if argument.arg == name.id and default is not None]
 
 
+@once
 def is_forward(roles: Roles, module: Module, call: ast.Call) -> bool:
-    """Whether a call runs a model, which on several processes all must do together."""
-    return bool(roles.role(module, call.func) & Role.MODEL)
+    """Whether a call runs a model, itself or in a function that it calls: on several processes all must do that together."""
+    seen: set[ast.AST] = set()
+    pending = [(module, call)]
+    for owner, each in pending:
+        if roles.role(owner, each.func) & Role.MODEL:
+            return True
+        target = roles.target(owner, each)
+        if target is not None and target.node not in seen and not isinstance(target.node, ast.ClassDef):
+            seen.add(target.node)
+            pending += [(target.module, inner) for inner in target.module.walk(target.node, ast.Call)]
+    return False
 
 
 def runs_model(roles: Roles, module: Module, call: ast.Call) -> bool:

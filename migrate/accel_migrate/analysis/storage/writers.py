@@ -9,7 +9,7 @@ from accel_migrate.analysis.storage.files import is_forward, opens_events
 from accel_migrate.analysis.values.imported import is_imported
 from accel_migrate.analysis.values.loops import CallGraph
 from accel_migrate.analysis.values.roles import Role, Roles, arguments_of
-from accel_migrate.flow.nodes import walk
+from accel_migrate.flow.nodes import children
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Module, Variable
 
@@ -64,7 +64,7 @@ class _Reads:
             case ast.Attribute(attr=name) if name.startswith("add_") or name in _TOLD:
                 call = module.parents[above]
                 told = isinstance(call, ast.Call) and call.func is above and isinstance(module.parents[call], ast.Expr)
-                return told and not self._runs_model(module, call)
+                return told and isinstance(call, ast.Call) and not self._runs_model(module, call)
             case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()]):
                 return left is node
             case ast.Assign(targets=[target]):
@@ -89,11 +89,13 @@ class _Reads:
         scope = target.module.functions[target.node]
         return len(names) == 1 and self.only_tell(Variable(scope, names[0]))
 
-    def _runs_model(self, module: Module, call: ast.AST) -> bool:
-        """`writer.add_graph(model, x)`: all processes must run a prepared model, or none."""
-        return any(
-            is_forward(self.roles, module, part)
-            if isinstance(part, ast.Call)
-            else isinstance(part, ast.Name) and bool(self.roles.role(module, part) & Role.MODEL)
-            for part in walk(call)
-        )
+    def _runs_model(self, module: Module, call: ast.Call) -> bool:
+        """`writer.add_graph(model, x)`: all processes must run a prepared model, or none; what a model gives, all work out."""
+        pending: list[ast.AST] = [*call.args, *call.keywords]
+        for node in pending:
+            if isinstance(node, ast.Call) and is_forward(self.roles, module, node):
+                continue
+            if isinstance(node, ast.Name) and self.roles.role(module, node) & Role.MODEL:
+                return True
+            pending += children(node)
+        return False
