@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accel_migrate.flow.lookup import Lookup, split
 from accel_migrate.flow.nodes import unparse
+from accel_migrate.flow.reaching import reaching
 from accel_migrate.flow.scopes import Binding, Module, Scope, Variable
 from accel_migrate.flow.star_imports import spell_out
 
@@ -19,6 +20,16 @@ def parameters(function: Function) -> list[ast.arg]:
     arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return [*every, *[a for a in (arguments.vararg, arguments.kwarg) if a is not None]]
+
+
+def _still_imported(module: Module, node: ast.expr) -> str | None:
+    """`model` on the right of `model = model.Net()`: there it still is the file that was imported by that name."""
+    variable = module.variable(node) if isinstance(node, ast.Name) and node.id in module.imports else None
+    if variable is None or not module.is_import(variable):
+        return None
+    assert isinstance(node, ast.Name)
+    bound = reaching(module, node, variable)
+    return module.imports[node.id] if bound and all(binding.kind == "import" for binding in bound) else None
 
 
 def default_of(function: ast.AST, name: str) -> ast.expr | None:
@@ -125,7 +136,7 @@ class Program(Lookup):
                 return self._inherited_method(self.classes[owner.node], node.attr)
             if isinstance(node.value, ast.Name) and owner is not None and node.value.id == scope.self_name:
                 return self._own_method(self.classes[owner.node], node.attr)
-            dotted = module.qualified(node.value)
+            dotted = module.qualified(node.value) or _still_imported(module, node.value)
             if dotted is not None:
                 imported = self.imported_module(module, dotted)
                 if imported is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,21 @@ def test_a_loader_that_a_package_passes_on_is_prepared(imported: str) -> None:
     sources = [Source.from_bytes(Path(name), text.encode()) for name, text in texts.items()]
     result = migrate(sources[:1], siblings={source.path: source for source in sources[1:]})[0]
     assert b"net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in result.after
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("model = model.Net()", ["Net"]),
+        ("if deep:\n    model = model.Net()\nelse:\n    model = model.Net()", ["Net", "Net"]),
+        ("model = model.Net()\nmodel = model.Net()", ["Net", None]),
+        ("for _ in range(2):\n    model = model.Net()", [None]),
+    ],
+)
+def test_a_name_is_the_imported_file_until_it_is_bound_anew(lines: str, found: list[str | None]) -> None:
+    files = {"train.py": f"import model\n{lines}\n", "model.py": "class Net:\n    pass\n"}
+    modules = [Module(Source.from_bytes(Path(name), text.encode())) for name, text in files.items()]
+    program = Program(modules)
+    calls = [call for call in modules[0].calls if isinstance(call.func, ast.Attribute)]
+    named = [program.definition(modules[0], call.func) for call in calls]
+    assert [getattr(each.node, "name", None) if each is not None else None for each in named] == found
