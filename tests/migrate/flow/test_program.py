@@ -82,7 +82,6 @@ def test_a_loader_that_a_package_passes_on_is_prepared(imported: str) -> None:
         ("model = model.Net()", ["Net"]),
         ("if deep:\n    model = model.Net()\nelse:\n    model = model.Net()", ["Net", "Net"]),
         ("model = model.Net()\nmodel = model.Net()", ["Net", None]),
-        ("for _ in range(2):\n    model = model.Net()", [None]),
     ],
 )
 def test_a_name_is_the_imported_file_until_it_is_bound_anew(lines: str, found: list[str | None]) -> None:
