@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 
 from accel_migrate.check.condition import Condition, Project, Violation
@@ -19,6 +20,7 @@ _KINDS = frozenset({"cpu", "cuda", "mps", "xpu"})  # without a number: what of i
 _OF_ALL = frozenset(
     ["train", "eval", "forward", "parameters", "state_dict", "load_state_dict", "zero_grad", "step", "to"]
 )
+_SETTING = re.compile(r"arg|conf|cfg|opt|param|set", re.I)
 _SETTINGS = frozenset({"SimpleNamespace", "Namespace", "dict", "EasyDict", "set_defaults", "update", "setdefault"})
 
 
@@ -243,7 +245,7 @@ def _is_computed_with(file: Module, node: ast.expr) -> bool:
     if isinstance(above, ast.BinOp | ast.UnaryOp | ast.AugAssign):
         return True
     if isinstance(above, ast.Subscript) and above.value is node:
-        return isinstance(above.slice, ast.Slice | ast.Tuple)
+        return isinstance(above.slice, ast.Slice | ast.Tuple) or _is_number(above.slice)
     if isinstance(above, ast.Call):
         if above.func is node:
             return True
@@ -255,6 +257,12 @@ def _is_computed_with(file: Module, node: ast.expr) -> bool:
         )
         return dotted.startswith("torch.") or (node in above.args and layer and not dotted)
     return False
+
+
+def _is_number(index: ast.expr) -> bool:
+    """`scores[0]`, `x[-1]`: no setting has numbers for names."""
+    inner = index.operand if isinstance(index, ast.UnaryOp) else index
+    return isinstance(inner, ast.Constant) and type(inner.value) is int
 
 
 def _is_module(file: Module, owner: ast.expr) -> bool:
@@ -437,6 +445,8 @@ class Devices:
         if self._keeps_device(file, owner):
             return False
         while isinstance(owner, ast.Subscript):
+            if _is_number(owner.slice):
+                return True
             owner = owner.value
         if not isinstance(owner, ast.Name | ast.Attribute):
             return True
@@ -448,12 +458,30 @@ class Devices:
             return True
         last = owner.id if isinstance(owner, ast.Name) else owner.attr
         scope = file.scope(owner).frame.node if isinstance(owner, ast.Name) else file.tree
-        return any(
+        return self._is_handed_tensors(file, owner) or any(
             isinstance(node, ast.Name | ast.Attribute)
             and (node.id if isinstance(node, ast.Name) else node.attr) == last
             and type(node) is type(owner)
             and _is_computed_with(file, node)
             for node in walk(scope)
+        )
+
+    def _is_handed_tensors(self, file: Module, owner: ast.expr) -> bool:
+        """Whether a parameter is what a layer computes with, or each call gives a tensor: `search(scores.transpose(0, 1))`."""
+        scope = file.binder(owner.id, file.scope(owner)) if isinstance(owner, ast.Name) else None
+        if scope is None or not isinstance(owner, ast.Name) or not isinstance(scope.node, Function):
+            return False
+        layer = scope.owner_class
+        derived = layer is not None and bool(getattr(layer.node, "bases", ()))
+        if derived and getattr(scope.node, "name", "") == "forward":
+            return not _SETTING.search(owner.id)
+        given = [(site.file, argument_of(scope.node, site.call, owner.id)) for site in self._side.above(scope.node)]
+        return bool(given) and all(
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Attribute)
+            and each.func.attr in _OF_TENSORS
+            and at.qualified(each.func) is None
+            for at, each in given
         )
 
     def _is_registered(self, file: Module, owner: ast.Attribute) -> bool:

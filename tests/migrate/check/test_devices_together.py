@@ -29,6 +29,8 @@ MODEL = "net = accelerator.prepare(net)\naccelerator.backward(net(x))\n"
         "config = load('config.yaml')\nx = x.to(config.device)\n",
         "config = load('config.yaml')\nx = x.to(config.training.device)\n",
         "config = load('config.yaml')\nx = x.to(config['training'].device)\n",
+        "def search(given):\n    return torch.zeros(3, device=given.device)\nsearch(load('config.yaml'))\n",
+        "class Layer(nn.Module):\n    def forward(self, x, config):\n        return x.to(config.device)\nLayer()(x, load())\n",
     ],
 )
 def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
@@ -45,6 +47,10 @@ def test_data_that_follows_a_device_of_the_script(kept: str) -> None:
         "z = x + 1\ny = y.to(x.device)\n",
         "y = y.to(next(net.parameters()).device)\n",
         "device = torch.device('cuda') if x.is_cuda else torch.device('cpu')\ny = y.to(device)\n",
+        "first = x[0]\ny = y.to(x.device)\n",
+        "y = torch.zeros(3, device=rows[0][1].device)\n",
+        "def search(rows):\n    return torch.zeros(3, device=rows.device)\nsearch(x.transpose(0, 1))\n",
+        "class Layer(nn.Module):\n    def forward(self, edges):\n        return torch.ones(3, device=edges.device)\nLayer()(x)\n",
         "y = y.to(torch.float16)\n",
         "from settings import *\ny = y.to(float)\n",
         "y = y.to(x)\n",
