@@ -19,6 +19,10 @@ from accel_migrate.plan import Change, Edit, Guard, Insert, Replace, Safety, Unw
 from accel_migrate.rule import Context, Rule
 
 CODE = "AM501"
+_ON_FIRST = (
+    "one process of each machine wrote the file, and now that of the first machine alone does; where machines share no folder "
+    "and each reads it back, make the Accelerator with project_config=ProjectConfiguration(save_on_each_node=True)"
+)
 _SAVES = re.compile(r"(^|_)(save|saves|checkpoint|dump)(_|$)", re.I)
 
 
@@ -27,6 +31,9 @@ def find(context: Context) -> Iterator[Change]:
     for save in storage.saves:
         if save.module is module:
             yield _saved(context, save)
+    everywhere = [save for save in storage.saves if save.module is module and save.plain and storage.loads]
+    for save in [each for each in everywhere if _once_on_each_machine(context, module, each.call, 0)][:1]:
+        yield change(CODE, save.call, _ON_FIRST, loop=context.training.index, safety=Safety.NOTE)
     whole = {value for save in storage.saves for owner, value in _whole_models(context, save) if owner is module}
     if whole:
         yield _as_it_is(context, min(whole, key=module.source.start))
@@ -54,6 +61,20 @@ def find(context: Context) -> Iterator[Change]:
             wraps = context.training.wraps_models
             kind = "weights without a wrapper's prefix" if wraps else "all weights, also where they are sharded"
             yield change(CODE, taken.call, kind, edits, loop=context.training.index)
+
+
+def _once_on_each_machine(context: Context, module: Module, call: ast.Call, depth: int) -> bool:
+    """Whether one process of each machine comes to a call, by a guard around it or around a call of its function."""
+    training = context.training
+    guard, function = training.flow.guard(module, call), module.scope(call).function
+    if isinstance(guard, ast.If) and any(
+        replaced.module is module and module.holds(guard.test, replaced.node)
+        for replaced in training.distribution.replacements
+        if replaced.text is not None and "is_local_main_process" in replaced.text
+    ):
+        return True
+    sites = context.script.graph.sites.get(function, ()) if function is not None and depth < 3 else ()
+    return any(_once_on_each_machine(context, caller, site, depth + 1) for caller, site in sites)
 
 
 def _as_it_is(context: Context, model: ast.expr) -> Change:

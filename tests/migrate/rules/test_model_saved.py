@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 
 import pytest
 from accel_migrate.pipeline import migrate
@@ -509,3 +509,18 @@ def test_says_of_weights_that_are_saved_out_of_reach_of_the_accelerator_that_the
         torch.save(model.state_dict(), "m.pt")
         """
     assert "have every process take accelerator.get_state_dict(model)" in noted(source, "AM501")
+
+
+@pytest.mark.parametrize(
+    ("guard", "told"), [('int(os.environ["LOCAL_RANK"]) == 0', True), ("dist.get_rank() == 0", False)]
+)
+def test_a_file_that_each_machine_wrote_is_told_of(guard: str, told: bool):
+    saved = 'torch.save(model.state_dict(), "m.pt")'
+    function = f"def keep(model):\n    {saved}\n"
+    for source in (
+        script(body=f"if {guard}: {saved}"),
+        function + dedent(script(body=f"if {guard}: keep(model)")),
+    ):
+        assert not any("each machine wrote the file" in each for each in notes(source))  # nobody reads it back
+        source = source.replace("optimizer = ", 'model.load_state_dict(torch.load("m.pt")); optimizer = ', 1)
+        assert any("each machine wrote the file" in each for each in notes(source)) is told
