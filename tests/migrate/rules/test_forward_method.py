@@ -58,6 +58,14 @@ def test_a_method_inherited_from_the_project_is_known():
     becomes(source, 'accelerator.register_forward_method(model, "energy")')
 
 
+@pytest.mark.parametrize(("other", "known"), [("class Wide(Net):\n    pass", True), ("Wide = nn.Identity", False)])
+def test_a_method_that_each_class_of_a_table_has_is_known(other: str, known: bool):
+    table = f"{NET}\n{other}\nkinds = {{'net': Net, 'wide': Wide}}\n"
+    source = training(functions=table, loss="model.energy(x).mean()")
+    after = migrated(source.replace("model = nn.Linear(3, 2)", "model = kinds[sys.argv[1]]()"))
+    assert ('register_forward_method(model, "energy")' in after) is known
+
+
 @pytest.mark.parametrize("loss", ["model.body(x).mean()", "model.elsewhere(x).mean()"])
 def test_what_may_be_a_part_stays_a_part(loss: str):
     assert "register_forward_method" not in migrated(script(loss=loss))

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from accel_migrate.analysis.values.loops import Backward, CallGraph
 from accel_migrate.analysis.values.loss_path import LossPath
+from accel_migrate.analysis.values.made_of import built_by
 from accel_migrate.analysis.values.provenance import NotMigrated, chain
 from accel_migrate.analysis.values.roles import Roles
 from accel_migrate.flow.nodes import called_name, unparse
 from accel_migrate.flow.program import Definition
 from accel_migrate.flow.scopes import Binding, Module, Variable
+from accel_migrate.flow.torch_api import itself
 
 # Methods of every module that make no part of a loss, or are the forward itself.
 _HARMLESS = {
@@ -53,12 +55,29 @@ def find_forward_methods(
             yield method
 
 
-def _is_method(roles: Roles, module: Module, function: ast.Attribute) -> bool:
-    """Whether the class of a model is visible, and has the method."""
+def _is_method(roles: Roles, graph: CallGraph, module: Module, function: ast.Attribute) -> bool:
+    """Whether the class of a model is visible, or each that a table may give for it, and has the method."""
     model = roles.value(module, function.value)
-    if model.owner is None or model.module is None:
-        return False
-    return roles.project.method(Definition(model.module, model.owner), function.attr) is not None
+    if model.owner is not None and model.module is not None:
+        return roles.project.method(Definition(model.module, model.owner), function.attr) is not None
+    variable = module.variable(function.value)
+    made = [*built_by(roles, graph, variable)] if variable is not None else []
+    calls = [(owner, call) for owner, value in made if isinstance(call := itself(value), ast.Call)]
+    classes = [_of_table(roles, owner, call) for owner, call in calls]
+    return any(classes) and all(
+        each is not None and roles.project.method(each, function.attr) is not None
+        for found in classes
+        for each in found
+    )
+
+
+def _of_table(roles: Roles, module: Module, call: ast.Call) -> list[Definition | None]:
+    """The classes of `kinds` in `kinds[name](8)`, where that is a dictionary which is written out; None for what is not one."""
+    table = module.variable(call.func.value) if isinstance(call.func, ast.Subscript) else None
+    written = [binding.value for binding in module.bindings(table)] if table is not None else []
+    values = [value for each in written if isinstance(each, ast.Dict) for value in each.values]
+    found = [roles.project.definition(module, value) for value in values]
+    return [each if each is not None and isinstance(each.node, ast.ClassDef) else None for each in found]
 
 
 class _Search(LossPath):
@@ -83,7 +102,7 @@ class _Search(LossPath):
             if model is not None and call.func.attr == "forward":
                 self.forwards.add(model)
             elif model is not None and call.func.attr not in _HARMLESS:
-                known = _is_method(self.roles, module, call.func)
+                known = _is_method(self.roles, self.graph, module, call.func)
                 self.methods.append(ForwardMethod(model, call.func.attr, module, call, known))
         super()._call(module, call, depth)
 
