@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,18 +95,31 @@ class Trace:
 
 def _losses(events: Sequence[Event]) -> Iterator[Loss]:
     batches: list[Event] = []
+    left: set[int] = set()
     for index, event in enumerate(events):
         if event.kind == "batch":
             batches.append(event)
         elif event.kind == "pass":
             # A pass that is over before the loss was an evaluation's, or a look ahead.
             batches = [batch for batch in batches if batch.facts["number"] != event.facts["number"]]
+        elif event.kind == "left":
+            left.add(event.facts["number"])
         elif event.kind == "loss":
             facts = event.facts
             # A batch of an evaluation came without gradients, and no loss was computed from it.
-            used = tuple(batch for batch in batches if batch.facts["trains"])
+            used = _without_looks([batch for batch in batches if batch.facts["trains"]], left)
             yield Loss(facts["value"], index, used, tuple(facts["forms"]), facts["random"])
             batches = []
+
+
+def _without_looks(batches: Sequence[Event], left: Set[int]) -> tuple[Event, ...]:
+    """The batches without those of a pass that was left half-way, where another began behind it: they were looked at.
+
+    One batch alone may be what `next(iter(loader))` was asked for, to train on.
+    """
+    numbers = [batch.facts["number"] for batch in batches]
+    looks = {number for number in left if numbers.count(number) > 1 and number < max(numbers)}
+    return tuple(batch for batch in batches if batch.facts["number"] not in looks)
 
 
 def traces(folder: Path) -> list[Trace]:

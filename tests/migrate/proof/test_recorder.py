@@ -63,6 +63,50 @@ def test_weights_can_be_moved_by_rounding_after_each_step(tmp_path: Path) -> Non
     assert ended.output == f"[{2**-23}, {-(2**-23)}]\n", ended.errors
 
 
+LOADED = """\
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+rows = torch.arange(8.0).unsqueeze(1)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_batches_of_a_pass_that_was_left_before_another_one_trained_are_no_samples_of_its_loss(tmp_path: Path) -> None:
+    script = """
+loader = DataLoader(rows, batch_size=2)
+for seen in loader:
+    if seen.max() > 4:
+        break
+for batch in loader:
+    step(batch)
+"""
+    ended = start(job(tmp_path, LOADED + script))
+    (trace,) = traces(tmp_path / "journal")
+    assert [loss.samples for loss in trace.losses] == [(0, 1), (2, 3), (4, 5)], ended.errors
+
+
+def test_a_batch_that_alone_was_asked_for_is_trained_on(tmp_path: Path) -> None:
+    start(job(tmp_path, LOADED + "for _ in range(3):\n    step(next(iter(DataLoader(rows, batch_size=2))))\n"))
+    (trace,) = traces(tmp_path / "journal")
+    assert [loss.samples for loss in trace.losses] == [(0, 1)] * 3
+
+
+def test_a_distributed_sampler_of_one_process_draws_as_a_loader_that_shuffles(tmp_path: Path) -> None:
+    script = """
+found = []
+for settings in ({"sampler": DistributedSampler(rows, 1, 0)}, {"shuffle": True}):
+    torch.manual_seed(0)
+    found.append([batch.tolist() for batch in DataLoader(rows, batch_size=2, **settings)])
+print(found[0] == found[1])
+"""
+    ended = start(job(tmp_path, LOADED + script))
+    assert ended.output == "True\n", ended.errors
+
+
 def test_data_that_is_only_read_cannot_be_opened_for_writing(tmp_path: Path) -> None:
     data = tmp_path / "points.csv"
     data.write_text("kept")

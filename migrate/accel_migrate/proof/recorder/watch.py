@@ -9,6 +9,7 @@ import os
 import random
 import socket
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -250,7 +251,9 @@ class Watch:
 
         def batch(plain: Any, batches: Any) -> Any:
             number = batches.__dict__.setdefault("_number", len(passes) + 1)
-            passes.add(number)
+            if number not in passes:
+                passes.add(number)
+                weakref.finalize(batches, self.journal.note, "left", number=number).atexit = False
             self.evaluation_draws |= self.evaluated and state(self.torch) != self.mark
             with self._suspended():
                 try:
@@ -265,6 +268,12 @@ class Watch:
             self._traced(given)
             return given
 
+        def order(plain: Any, sampler: Any) -> Any:
+            """A DistributedSampler shuffles by a seed of its own, and no other sampler comes to its order."""
+            alone = sampler.shuffle and sampler.num_replicas == 1
+            return iter(data.RandomSampler(sampler.dataset)) if alone else plain(sampler)
+
+        _wrapped(data.distributed.DistributedSampler, "__iter__", order)
         _wrapped(data.DataLoader, "__init__", made)
         _wrapped(iterator, "_next_index", indices)
         _wrapped(iterator, "__next__", batch)
