@@ -270,9 +270,10 @@ def _times(source: Source, node: ast.AST, right: ast.expr, by: str, sign: str = 
     """`right * by` in the place of a divisor; the brackets of `a / (b + c)` are outside of `b + c`."""
     operation = right.op if isinstance(right, ast.BinOp) else None
     inner = ("(", ")") if isinstance(right, ast.IfExp) or isinstance(operation, ast.Add | ast.Sub) else ("", "")
-    bracketed = isinstance(right, ast.IfExp) or not isinstance(operation, ast.Pow | None)
-    outer = ("", "") if bracketed or isinstance(node, ast.AugAssign) else ("(", ")")
     start, end = source.start(right), source.end(right)
+    spare = isinstance(node, ast.BinOp) and "(" in source.text[source.end(node.left) : start]  # `a / (len(data))`
+    bracketed = spare or isinstance(right, ast.IfExp) or not isinstance(operation, ast.Pow | None)
+    outer = ("", "") if bracketed or isinstance(node, ast.AugAssign) else ("(", ")")
     yield Replace(start, start, outer[0] + inner[0])
     yield Replace(end, end, f"{inner[1]} {sign} {by}{outer[1]}")
 

@@ -15,6 +15,7 @@ MEANS = "total += loss.item()"
     ("inside", "after", "expected"),
     [
         (SAMPLES, "mean = total / len(loader.dataset)", "total / (len(loader.dataset) * loader.sample_share)"),
+        (SAMPLES, "mean = total / (len(loader.dataset))", "total / (len(loader.dataset) * loader.sample_share)\n"),
         (SAMPLES, "total /= len(data)", "total /= len(data) * loader.sample_share"),
         (SAMPLES, "total /= len(data) + 1", "total /= (len(data) + 1) * loader.sample_share"),
         (SAMPLES, "mean = total / (len(data) + 1)", "total / ((len(data) + 1) * loader.sample_share)"),
