@@ -20,8 +20,9 @@ CODE = "AM104"
 def find(context: Context) -> Iterator[Change]:
     training, module = context.training, context.module
     gone = training.gone
-    left = {n.id for n in module.walk(module.tree, ast.Name) if n not in gone}
-    lost = {n.id for n in gone if isinstance(n, ast.Name)} - left - _named_in_text(module)
+    names = module.walk(module.tree, ast.Name)
+    left = {name.id for name in names if name not in gone}
+    lost = {name.id for name in names if name in gone} - left - _named_in_text(module)
     lost -= names_in(accelerator_statement(context))
     if not lost:
         return

@@ -95,3 +95,22 @@ def test_a_file_that_does_something_when_it_is_imported_stays(imported, device, 
     found = results(train=TRAIN.format(imported=imported, device=device), **files)
     assert found["train"].status is Status.MIGRATED, found["train"].reason
     assert (imported in found["train"].after.decode()) is stays
+
+
+def test_what_another_file_no_longer_uses_stays_here() -> None:
+    learner = (
+        "import torch\nfrom torch import nn\nclass Learner:\n    def __init__(self, model, optimizer, device):\n"
+        "        self.model, self.optimizer, self.device = model, optimizer, device\n"
+        "    def train(self, batches):\n        for x, y in batches:\n"
+        "            loss = nn.functional.mse_loss(self.model(x.to(self.device)), y.to(self.device))\n"
+        "            self.optimizer.zero_grad()\n            loss.backward()\n            self.optimizer.step()\n"
+    )
+    main = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\nfrom learner import Learner\n"
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\nmodel = nn.Linear(4, 1).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nloader = DataLoader(rows, batch_size=4)\n"
+        "Learner(model, optimizer, device).train(loader)\n"
+    )
+    done = results(main=main, learner=learner)["learner"]
+    assert done.status is Status.MIGRATED
+    assert done.after.startswith(b"import torch\n")
